@@ -1,0 +1,60 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-emit-index-url
+
+.PHONY: help demo test test-all check format bench lock servers clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(INSTALLED) ## run the shop: tasks that fail, retry and recover while you watch
+	@$(VENV)/bin/windlass demo
+
+test: check servers ## set up, check, and run every test but the slow ones
+	@$(PY) -m pytest -m "not slow"
+
+test-all: check servers ## set up, check, and run every test
+	@$(PY) -m pytest
+
+check: $(INSTALLED) ## lint, formatting, types and layers
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-cache --no-logo
+
+format: $(INSTALLED) ## put the code in shape
+	@$(PY) -m ruff check --fix --quiet . || true
+	@$(PY) -m ruff format .
+
+bench: $(INSTALLED) servers ## measure throughput on this machine
+	@$(PY) -m bench
+
+lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
+	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
+	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
+
+servers: ## install the database servers that the tests use, where missing
+	@scripts/servers
+
+clean: ## remove the virtual environment, caches and build results
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml requirements/build.txt requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Windlass needs Python 3.11 or newer; set PYTHON=... to one" >&2; exit 1; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@

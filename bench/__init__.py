@@ -1,0 +1,1 @@
+"""Windlass measured beside its peers, in one run on one machine."""

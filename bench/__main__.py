@@ -1,0 +1,91 @@
+"""`python -m bench`: Windlass, its peers and the raw SQL limit, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import chart, report, scenario
+from bench.measure import Stores, measure, stores
+from bench.scenario import SCENARIOS
+from bench.system import SYSTEMS, choose
+
+QUICK_TASKS = 5000
+
+
+def main() -> int:
+    options = _options()
+    progress = Console(stderr=True)
+
+    def tell(line: str) -> None:
+        progress.print(line, style="dim")
+
+    with stores() as running:
+        records = measure(
+            choose(options.only),
+            running,
+            tasks=options.tasks,
+            rounds=options.rounds,
+            tell=tell,
+        )
+        figures = _run_scenarios(options, running, tell)
+        versions = running.versions()
+    report.show(records, figures, Console())
+    if options.json:
+        facts = {"tasks": options.tasks, "rounds": options.rounds}
+        report.save(records, figures, options.json, versions=versions, options=facts)
+    if options.chart:
+        chart.save(records, options.chart, note=_conditions(options, versions))
+    has_failed = any(record.failure for record in records)
+    return int(has_failed or any("failure" in figure for figure in figures))
+
+
+def _run_scenarios(
+    options: argparse.Namespace, running: Stores, tell: Callable[[str], None]
+) -> list[dict[str, object]]:
+    figures = []
+    for chosen in SCENARIOS:
+        if chosen.name not in options.only:
+            continue
+        for store in chosen.stores:
+            tell(f"{chosen.name} on {store}")
+            found = scenario.run(chosen, running.get(store), quick=options.quick)
+            figures.append({"scenario": chosen.name, "store": store, **found})
+    return figures
+
+
+def _conditions(options: argparse.Namespace, versions: dict[str, str]) -> str:
+    cores = len(os.sched_getaffinity(0))
+    rounds = f"median of {options.rounds} rounds" if options.rounds > 1 else "one round"
+    servers = ", ".join(versions.values())
+    return f"{cores} cores shared with the servers, durable commits, {rounds}; {servers}"
+
+
+def _options() -> argparse.Namespace:
+    scenarios = [chosen.name for chosen in SCENARIOS]
+    names = ", ".join([*(system.name for system in SYSTEMS), *scenarios])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, epilog=f"names: {names}"
+    )
+    parser.add_argument("--quick", action="store_true", help="few tasks, just to see it run")
+    parser.add_argument("--only", default="", help="names or prefixes, with commas between")
+    parser.add_argument("--tasks", type=int, default=None, help="tasks to drain (100000)")
+    parser.add_argument("--rounds", type=int, default=1, help="measure so often, tell the median")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument("--chart", type=Path, help="draw the drains to this SVG file")
+    options = parser.parse_args()
+    options.tasks = options.tasks or (QUICK_TASKS if options.quick else 100_000)
+    options.only = [name for name in options.only.split(",") if name]
+    unknown = [name for name in options.only if name not in scenarios and not choose([name])]
+    if unknown:
+        parser.error(f"unknown name {unknown[0]!r}; known: {names}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The systems that Windlass is measured against, one folder each."""

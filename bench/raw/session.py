@@ -1,0 +1,71 @@
+"""One way to talk to the three drivers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import ParseResult, urlparse
+
+from bench.raw.statement import MARIADB, POSTGRESQL, SQLITE
+
+
+class Session:
+    """One connection to any of the three databases; transactions are explicit."""
+
+    def __init__(self, address: str) -> None:
+        place = urlparse(address)
+        self.scheme = place.scheme
+        match place.scheme:
+            case "postgresql":
+                self.statements, self._connection = POSTGRESQL, _open_postgresql(address)
+            case "mysql":
+                self.statements, self._connection = MARIADB, _open_mariadb(place)
+            case _:
+                self.statements, self._connection = SQLITE, _open_sqlite(place)
+        self._cursor = self._connection.cursor()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self.scheme == "sqlite":
+            self._cursor.execute("begin immediate")
+        yield
+        self._connection.commit()
+
+    def execute(self, statement: str, **values: object) -> None:
+        self._cursor.execute(statement, values)
+
+    def rows(self, statement: str, **values: object) -> Sequence[tuple[Any, ...]]:
+        self._cursor.execute(statement, values)
+        return self._cursor.fetchall()
+
+    def ids(self, ids: Sequence[int]) -> object:
+        """The ids as this database takes a list."""
+        return json.dumps(ids) if self.scheme == "sqlite" else list(ids)
+
+
+def _open_postgresql(address: str) -> Any:
+    import psycopg
+
+    return psycopg.connect(address)
+
+
+def _open_mariadb(place: ParseResult) -> Any:
+    import pymysql
+
+    return pymysql.connect(
+        host=place.hostname,
+        port=place.port,
+        user=place.username,
+        database=place.path[1:],
+        init_command="set session transaction isolation level read committed",
+    )
+
+
+def _open_sqlite(place: ParseResult) -> sqlite3.Connection:
+    connection = sqlite3.connect(place.path[1:], isolation_level=None, timeout=60)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = full")
+    return connection

@@ -1,0 +1,55 @@
+"""Measures of Windlass alone, where there is no peer to set beside it.
+
+Each module here is a command like a system's: it finds its database in
+`BENCH_URL`, an empty folder in `BENCH_TALLY`, takes `--quick` as its one
+option and prints one line of JSON with its figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import tally
+from bench.server import Store
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A named measure, and the stores that it makes sense on."""
+
+    name: str
+    module: str
+    stores: tuple[str, ...]
+
+
+SCENARIOS = (
+    Scenario("latency", "bench.scenario.latency", ("postgresql", "mariadb", "sqlite")),
+    Scenario("claim-cost", "bench.scenario.claim_cost", ("postgresql",)),
+    Scenario("memory", "bench.scenario.memory", ("postgresql",)),
+)
+
+
+def run(scenario: Scenario, store: Store, *, quick: bool) -> dict[str, object]:
+    """The figures of one scenario on one store, or its failure under `failure`."""
+    database = f"scenario_{os.urandom(4).hex()}"
+    with tempfile.TemporaryDirectory(prefix="windlass-tally-") as folder:
+        address = store.create_database(database)
+        environment = os.environ | {"BENCH_URL": address, tally.FOLDER_VARIABLE: folder}
+        command = [sys.executable, "-m", scenario.module, *(["--quick"] if quick else [])]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            )
+        finally:
+            store.drop_database(database)
+    if done.returncode:
+        return {"failure": done.stderr.strip()[-1500:]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -1,0 +1,268 @@
+"""The front door: an App holds the declared kinds and the database, and forwards everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, overload
+
+from sqlalchemy import URL
+
+from windlass.clock import Clock, DatabaseClock
+from windlass.declare.kind import Kind, Options, Registry, make_kind
+from windlass.declare.task import Call, How, Task, TaskRef
+from windlass.declare.twin import twin
+from windlass.engine.enqueue import Enqueue
+from windlass.engine.wake import Bell
+from windlass.engine.worker import Worker, WorkerSettings
+from windlass.errors import BadDatabase, BadInput, WindlassError
+from windlass.model.cron import Schedule
+from windlass.model.duration import Duration, parse_duration
+from windlass.model.payload import LARGEST_PAYLOAD
+from windlass.model.retry import Backoff, Retries
+from windlass.model.status import Status
+from windlass.operate import alert, task
+from windlass.store import migrate
+from windlass.store.connection import is_async
+from windlass.store.database import Database
+from windlass.store.history import AlertView
+from windlass.store.number import Numbers
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_DATABASE = "sqlite:///windlass.db"
+DEFAULT_CONCURRENCY = 100
+
+
+class App:
+    """Declares tasks and keeps them in a database.
+
+    Without a database it takes $WINDLASS_DATABASE_URL, or else the file windlass.db here.
+    """
+
+    def __init__(
+        self,
+        *databases: str | URL,
+        members: str | None = None,
+        lease: Duration = "30s",
+        dead_after: Duration = "5s",
+        grace: Duration = "30s",
+        max_payload: int = LARGEST_PAYLOAD,
+        clock: Clock | None = None,
+    ) -> None:
+        if len(databases) > 1:
+            raise BadDatabase("this version of Windlass keeps its tasks in one database; give one")
+        if members is not None:
+            raise BadDatabase(
+                "this version of Windlass keeps its members in the database; leave members= out"
+            )
+        url = databases[0] if databases else os.environ.get("WINDLASS_DATABASE_URL")
+        self.registry = Registry()
+        self.database = Database(url or DEFAULT_DATABASE)
+        self.clock = clock or DatabaseClock(self.database.measure)
+        self.settings = WorkerSettings(
+            concurrency=DEFAULT_CONCURRENCY,
+            lease=parse_duration(lease, what="lease"),
+            dead_after=parse_duration(dead_after, what="dead_after"),
+            grace=parse_duration(grace, what="grace", zero=True),
+        )
+        if self.settings.dead_after > self.settings.lease:
+            raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
+        self.database.dialect.idle_milliseconds = max(500, self.settings.dead_after // 1_250)
+        self._numbers = Numbers(self.database)
+        self._bell = Bell(self.database)
+        self._enqueue = Enqueue(
+            self.database, self.clock, self._numbers, self._bell, max_payload=max_payload
+        )
+        self._ready = False
+        self._ready_lock = threading.Lock()
+
+    # Declaring
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        retries: Retries = 0,
+        backoff: Backoff = "2s",
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        priority: int = 0,
+        keep: Duration | None = None,
+        keep_failed: Duration | None = None,
+        max_lost: int = 3,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self, function: Callable[..., Any] | None = None, /, **options: Any
+    ) -> Task[..., Any] | Callable[[Callable[..., Any]], Task[..., Any]]:
+        """Declare a function, sync or async, as a task."""
+        declare = partial(self._declare, options=options)
+        return declare if function is None else declare(function)
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        tz: str = "UTC",
+        catchup: bool = False,
+        name: str | None = None,
+        retries: Retries = 0,
+        backoff: Backoff = "2s",
+        timeout: Duration | None = None,
+        priority: int = 0,
+        max_lost: int = 3,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Declare a function that runs by a schedule, once for all workers together.
+
+        Turns that were missed collapse into one, unless `catchup` asks for each of them.
+        """
+        options = {
+            "schedule": Schedule(expression, tz, catchup),
+            "name": name,
+            "retries": retries,
+            "backoff": backoff,
+            "timeout": timeout,
+            "priority": priority,
+            "max_lost": max_lost,
+        }
+        return partial(self._declare, options=options)
+
+    def _declare(self, function: Callable[..., Any], *, options: dict[str, Any]) -> Task[..., Any]:
+        kind = make_kind(function, Options(**options))
+        self.registry.add(kind)
+        return Task(self, kind)
+
+    # Tasks: what a declared task asks of its app
+
+    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
+        """Write calls down as tasks."""
+        self.prepare()
+        return [TaskRef(self, number, kind) for number in self._enqueue.submit(kind, calls, how)]
+
+    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
+        """`submit`, awaited; in the caller's transaction if it has an async one."""
+        conn: Any = how.conn
+        if conn is None:
+            return await twin(self.submit, kind, calls, how)
+        if not is_async(conn):
+            # A sync connection belongs to the thread that uses it: stay on it.
+            return self.submit(kind, calls, how)
+        await twin(self.prepare)
+
+        def joined(owner: object) -> list[TaskRef]:
+            return self.submit(kind, calls, replace(how, conn=owner))
+
+        refs: list[TaskRef] = await conn.run_sync(joined)
+        return refs
+
+    def ref(self, task_id: int) -> TaskRef:
+        """A handle on a task that was enqueued before, maybe elsewhere."""
+        return TaskRef(self, task_id, None, enqueued=False)
+
+    def status_of(self, task_id: int, *, enqueued: bool) -> Status:
+        """The state of a task."""
+        return task.status_of(self._db(), task_id, enqueued=enqueued)
+
+    def result_of(
+        self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
+    ) -> object:
+        """The result of a task, waited for."""
+        return task.result_of(
+            self._db(), task_id, task.decoder(kind), timeout=timeout, enqueued=enqueued
+        )
+
+    def cancel(self, task_id: int, *, reason: str = "") -> bool:
+        """End a task that has not ended."""
+        return task.cancel(self._db(), self.clock, task_id, reason=reason)
+
+    # Operating
+
+    def set_grace(self, grace: Duration) -> None:
+        """How long a worker that is asked to stop waits for what runs."""
+        parsed = parse_duration(grace, what="grace", zero=True)
+        self.settings = replace(self.settings, grace=parsed)
+
+    def migrate(self) -> str:
+        """Create or upgrade the tables; returns their version."""
+        version = migrate.migrate(self.database)
+        self._ready = True
+        return version
+
+    def prepare(self) -> None:
+        """Make sure that the tables are there. SQLite gets them on first use."""
+        if self._ready:
+            return
+        with self._ready_lock:
+            if self.database.dialect.name == "sqlite":
+                migrate.migrate(self.database)
+            else:
+                migrate.check(self.database)
+            self._ready = True
+
+    def worker(
+        self,
+        *,
+        kinds: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        until_idle: bool = False,
+    ) -> Worker:
+        """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`."""
+        self.prepare()
+        if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
+            raise BadInput(f"concurrency={concurrency!r} is not a number from 1 on")
+        settings = replace(
+            self.settings,
+            concurrency=concurrency or self.settings.concurrency,
+            until_idle=until_idle,
+        )
+        chosen = self.registry.chosen(list(kinds or []))
+        return Worker(self.database, chosen, self.clock, self._numbers, self._bell, settings)
+
+    def drain(self) -> None:
+        """Run everything that is due until nothing is, in this process; for tests and scripts.
+
+        What is due later stays. Handlers run as they do in a worker.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self.adrain())
+            return
+        raise WindlassError("drain() was called in an event loop; use await app.adrain() there")
+
+    async def adrain(self) -> None:
+        """`drain`, awaited; async handlers run on the calling event loop."""
+        await twin(self.prepare)
+        await self.worker(until_idle=True).run()
+
+    def alerts(self, limit: int = 100) -> list[AlertView]:
+        """The last alerts, newest first."""
+        return alert.listing(self._db(), limit=limit)
+
+    async def aalerts(self, limit: int = 100) -> list[AlertView]:
+        """`alerts`, awaited."""
+        return await twin(self.alerts, limit)
+
+    async def amigrate(self) -> str:
+        """`migrate`, awaited."""
+        return await twin(self.migrate)
+
+    def close(self) -> None:
+        """Give back all connections. The app can be used again."""
+        self._bell.close()
+        self.database.close()
+
+    def _db(self) -> Database:
+        self.prepare()
+        return self.database

@@ -1,0 +1,54 @@
+"""The terminal: `windlass`. Each command says what it did, with --json as one JSON value."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from windlass import __version__
+from windlass.cli import demo, migrate, status, task, worker
+from windlass.cli.output import complain
+from windlass.errors import WindlassError
+
+cli = typer.Typer(
+    name="windlass",
+    help="Durable background work on the database you already have.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+worker.register(cli)
+migrate.register(cli)
+status.register(cli)
+demo.register(cli)
+cli.add_typer(task.cli, name="task")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"windlass {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Durable background work on the database you already have."""
+
+
+def main() -> None:
+    """Run a command; an error is one line on standard error, and exit code 1."""
+    try:
+        cli()
+    except WindlassError as problem:
+        complain(str(problem))
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(1)

@@ -1,0 +1,71 @@
+"""Finding the app that a command is about."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Annotated, NoReturn
+
+import typer
+
+from windlass.app import App
+from windlass.cli.output import complain
+from windlass.errors import WindlassError
+
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app", envvar="WINDLASS_APP", metavar="MODULE:APP", help="Where the app is declared."
+    ),
+]
+AppArgument = Annotated[
+    str,
+    typer.Argument(metavar="MODULE:APP", envvar="WINDLASS_APP", help="Where the app is declared."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
+
+
+def load_app(name: str | None) -> App:
+    """The app at `module:attribute`; the current directory is first on the path."""
+    if name is None:
+        _refuse("which app? give --app module:app, or set WINDLASS_APP")
+    module_name, _, attribute = name.partition(":")
+    attribute = attribute or "app"
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and module_name.startswith(problem.name):
+            _refuse(f"module {module_name!r} was not found from {here}")
+        _refuse(_where_it_broke(module_name))
+    except WindlassError as problem:
+        _refuse(f"{module_name}: {problem}")
+    except Exception:
+        _refuse(_where_it_broke(module_name))
+    found = getattr(module, attribute, None)
+    if found is None:
+        _refuse(f"module {module_name!r} has no {attribute!r}; name the App as module:variable")
+    if not isinstance(found, App):
+        _refuse(f"{name!r} is {type(found).__name__}, not a windlass.App")
+    return found
+
+
+def _where_it_broke(module_name: str) -> str:
+    """The user's own error, from the line in the user's own file."""
+    error = sys.exc_info()[1]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__ if error else None)
+        if "importlib" not in frame.filename and not frame.filename.endswith("cli/load.py")
+    ]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"importing {module_name!r} failed: {type(error).__name__}: {error}{where}"
+
+
+def _refuse(message: str) -> NoReturn:
+    complain(message)
+    raise typer.Exit(2)

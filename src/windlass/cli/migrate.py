@@ -1,0 +1,61 @@
+"""`windlass migrate` and `windlass check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import console, done, print_json, say
+from windlass.operate import check as operate_check
+from windlass.store import migrate as store
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands."""
+    cli.command()(migrate)
+    cli.command()(check)
+
+
+def migrate(
+    app: AppOption = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL, change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Create or upgrade the tables."""
+    loaded = load_app(app)
+    if sql:
+        text = store.script(loaded.database)
+        print_json({"sql": text}) if as_json else typer.echo(text, nl=False)
+        return
+    before = store.current(loaded.database)
+    version = loaded.migrate()
+    if as_json:
+        print_json({"database": loaded.database.name, "from": before, "to": version})
+    elif before == version:
+        done(f"{loaded.database.name} is up to date (version {version})")
+    else:
+        done(f"{loaded.database.name} is now at version {version} (was {before or 'empty'})")
+
+
+def check(app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Find what is wrong with the app before it runs; exit code 1 if anything is."""
+    loaded = load_app(app)
+    findings = operate_check.check(loaded.database, loaded.registry)
+    errors = sum(finding.level == "error" for finding in findings)
+    if as_json:
+        print_json(findings)
+    else:
+        for finding in findings:
+            style = "bold red" if finding.level == "error" else "yellow"
+            line = Text(f"{finding.level:8}", style=style) + Text(
+                f"{finding.about}  ", style="bold"
+            )
+            console.print(line + Text(finding.text))
+        kinds = len(loaded.registry.kinds)
+        summary = f"{kinds} kinds, {errors} errors, {len(findings) - errors} warnings"
+        say(summary) if findings else done(summary)
+    if errors:
+        raise typer.Exit(1)

@@ -1,0 +1,99 @@
+"""How the terminal shows things: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from windlass.clock import SECOND, to_datetime
+from windlass.model.duration import format_duration
+from windlass.model.status import Status
+
+COLOURS = {
+    Status.WAITING: "cyan",
+    Status.RUNNING: "blue",
+    Status.SUCCEEDED: "green",
+    Status.FAILED: "red",
+    Status.BLOCKED: "yellow",
+    Status.EXTERNAL: "magenta",
+    Status.CANCELLED: "bright_black",
+}
+
+console = Console(highlight=False)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    Console(stderr=True, highlight=False).print(Text("error: ", style="bold red") + Text(message))
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on standard output."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def say(message: str) -> None:
+    """A plain line."""
+    console.print(Text(message))
+
+
+def done(message: str) -> None:
+    """A line that says that something was done."""
+    console.print(Text("✓ ", style="bold green") + Text(message))
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table in the one style that all commands share."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def status_text(status: Status) -> Text:
+    """A status in its colour."""
+    return Text(str(status), style=COLOURS[status])
+
+
+def when(moment: int | None, *, now: int) -> str:
+    """A moment as people say it: how long ago, or in how long."""
+    if moment is None:
+        return "-"
+    away = moment - now
+    if abs(away) < SECOND:
+        return "now"
+    if abs(away) > 2 * 86_400 * SECOND:
+        return timestamp(moment)
+    return f"in {format_duration(away)}" if away > 0 else f"{format_duration(-away)} ago"
+
+
+def timestamp(moment: int | None) -> str:
+    """A moment in UTC, to the second."""
+    return "-" if moment is None else to_datetime(moment).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def iso(moment: int | None) -> str | None:
+    """A moment for programs."""
+    return None if moment is None else to_datetime(moment).isoformat()
+
+
+def parse_json(text: str, what: str) -> Any:
+    """JSON that a person typed."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as problem:
+        complain(f"{what} is not JSON: {problem}")
+        raise typer.Exit(2) from None
+
+
+def now_utc() -> datetime:
+    """The time on this machine, for display only."""
+    return datetime.now(UTC)

@@ -1,0 +1,202 @@
+"""Keeping worker processes alive: started again when they die, stopped together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from windlass import telemetry
+from windlass.cli.log import Shown
+from windlass.engine.worker import Pulse, Worker
+
+CHILD = "WINDLASS_CHILD"
+LOOK_SECONDS = 0.2
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 10.0
+STEADY_SECONDS = 10.0
+
+
+class Child:
+    """One worker process and its history."""
+
+    def __init__(self, arguments: list[str], index: int) -> None:
+        self._arguments = arguments
+        self.index = index
+        self.process: subprocess.Popen[bytes] | None = None
+        self.pulse = Pulse(0, 0, 0, 0, 0)
+        self.done_before = 0
+        self.failed_before = 0
+        self._started_at = 0.0
+        self._pause = FIRST_PAUSE
+        self.start_at = 0.0
+
+    def start(self) -> None:
+        environment = {**os.environ, CHILD: str(os.getpid())}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *self._arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            # Ctrl-C reaches the supervisor alone, which tells the children.
+            start_new_session=True,
+        )
+        self._started_at = time.monotonic()
+        assert self.process.stdout is not None
+        threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
+        telemetry.emit("process.started", process=self.index, pid=self.process.pid)
+
+    def has_died(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def bury(self) -> None:
+        """Note that it died, and when to start it again."""
+        assert self.process is not None
+        telemetry.emit(
+            "process.died",
+            process=self.index,
+            pid=self.process.pid,
+            code=self.process.returncode,
+        )
+        if time.monotonic() - self._started_at > STEADY_SECONDS:
+            self._pause = FIRST_PAUSE
+        self.start_at = time.monotonic() + self._pause
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._forget()
+
+    def signal(self, number: int) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def _forget(self) -> None:
+        self.process = None
+        self.done_before += self.pulse.done
+        self.failed_before += self.pulse.failed
+        self.pulse = Pulse(0, 0, 0, 0, 0)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            try:
+                self.pulse = msgspec.json.decode(line, type=Pulse)
+            except msgspec.DecodeError:
+                # What a handler prints goes where it would have gone.
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
+
+
+class Pulses:
+    """How all children are doing."""
+
+    def __init__(self, children: list[Child]) -> None:
+        self._children = children
+
+    def shown(self) -> Shown:
+        """All of them, added up."""
+        return Shown(
+            processes=sum(child.process is not None for child in self._children),
+            running=sum(child.pulse.running for child in self._children),
+            done=sum(child.done_before + child.pulse.done for child in self._children),
+            failed=sum(child.failed_before + child.pulse.failed for child in self._children),
+        )
+
+    @staticmethod
+    def send_from(worker: Worker) -> None:
+        """Tell the supervisor how this process is doing; leave when the supervisor is gone."""
+        supervisor = int(os.environ[CHILD])
+
+        def send() -> None:
+            while True:
+                if os.getppid() != supervisor:
+                    worker.stop()
+                    return
+                try:
+                    sys.stdout.buffer.write(msgspec.json.encode(worker.pulse()) + b"\n")
+                    sys.stdout.buffer.flush()
+                except (OSError, ValueError):
+                    worker.stop()
+                    return
+                time.sleep(0.5)
+
+        threading.Thread(target=send, name="windlass-pulse", daemon=True).start()
+
+
+class Supervisor:
+    """Runs `windlass ARGUMENTS` in child processes until a signal stops all of them."""
+
+    def __init__(self, arguments: list[str], *, processes: int, reload: bool = False) -> None:
+        self._children = [Child(arguments, index + 1) for index in range(processes)]
+        self._files = Files(Path.cwd()) if reload else None
+        self._stop_asked = 0
+        self.pulses = Pulses(self._children)
+
+    def run(self) -> int:
+        """Supervise; 0 when all children left cleanly after a signal."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        for child in self._children:
+            child.start()
+        while not self._stop_asked:
+            time.sleep(LOOK_SECONDS)
+            self._look_after()
+        return self._wait()
+
+    def _look_after(self) -> None:
+        if self._files is not None and self._files.have_changed():
+            telemetry.emit("process.reloaded")
+            for child in self._children:
+                child.signal(signal.SIGTERM)
+        for child in self._children:
+            if child.has_died():
+                if self._files is not None and child.process and child.process.returncode == 0:
+                    child.start()
+                    continue
+                child.bury()
+            if child.process is None and time.monotonic() >= child.start_at:
+                child.start()
+
+    def _wait(self) -> int:
+        codes = []
+        for child in self._children:
+            if child.process is not None:
+                codes.append(child.process.wait())
+        return 0 if all(code == 0 for code in codes) else 1
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        self._stop_asked += 1
+        for child in self._children:
+            child.signal(signal.SIGTERM)
+
+
+class Files:
+    """The Python files below a folder, and whether one has changed."""
+
+    SKIPPED = frozenset({".venv", "venv", "node_modules", "__pycache__", ".git"})
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen = self._look()
+
+    def have_changed(self) -> bool:
+        now = self._look()
+        changed = now != self._seen
+        self._seen = now
+        return changed
+
+    def _look(self) -> dict[str, float]:
+        seen: dict[str, float] = {}
+        for folder, folders, files in os.walk(self._folder):
+            folders[:] = [name for name in folders if name not in self.SKIPPED and name[0] != "."]
+            for name in files:
+                if name.endswith(".py"):
+                    path = os.path.join(folder, name)
+                    try:
+                        seen[path] = os.stat(path).st_mtime
+                    except OSError:
+                        continue
+        return seen

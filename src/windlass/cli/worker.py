@@ -1,0 +1,167 @@
+"""`windlass worker` and `windlass dev`: run tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from windlass.app import App
+from windlass.cli.load import AppArgument, load_app
+from windlass.cli.log import LiveLine, Shown, set_up_logs
+from windlass.cli.output import complain
+from windlass.cli.supervise import CHILD, Pulses, Supervisor
+from windlass.engine.worker import Worker
+from windlass.operate import status
+
+ProcessesOption = Annotated[
+    int, typer.Option("--processes", min=1, max=256, help="How many worker processes.")
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option("--concurrency", min=1, max=10_000, help="Tasks at a time in each process."),
+]
+KindOption = Annotated[
+    list[str] | None, typer.Option("--kind", help="Only this kind; may be given again.")
+]
+GraceOption = Annotated[
+    str | None,
+    typer.Option("--grace", help="How long SIGTERM waits for running tasks, as 30s."),
+]
+LogOption = Annotated[bool, typer.Option("--json", help="Log JSON lines.")]
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands."""
+    cli.command()(worker)
+    cli.command()(dev)
+
+
+def worker(
+    app: AppArgument,
+    processes: ProcessesOption = 1,
+    concurrency: ConcurrencyOption = None,
+    kind: KindOption = None,
+    grace: GraceOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Run what is due, then exit.")] = False,
+    as_json: LogOption = False,
+) -> None:
+    """Run tasks until SIGTERM, which lets them finish; a second one stops at once."""
+    loaded = load_app(app)
+    if grace is not None:
+        loaded.set_grace(grace)
+    loaded.registry.chosen(kind or [])
+    loaded.prepare()
+    if processes > 1 and not once:
+        loaded.close()
+        sys.exit(_supervise(app, loaded, processes, as_json=as_json))
+    made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once)
+    sys.exit(run_worker(made, loaded, as_json=as_json))
+
+
+def dev(
+    app: AppArgument,
+    concurrency: ConcurrencyOption = None,
+    kind: KindOption = None,
+    as_json: LogOption = False,
+) -> None:
+    """Run one worker, and start it again whenever the code changes."""
+    if CHILD in os.environ:
+        loaded = load_app(app)
+        loaded.prepare()
+        made = loaded.worker(kinds=kind, concurrency=concurrency)
+        sys.exit(run_worker(made, loaded, as_json=as_json))
+    console = _terminal(as_json=as_json)
+    set_up_logs(as_json=as_json, console=console)
+    supervisor = Supervisor(sys.argv[1:], processes=1, reload=True)
+    sys.exit(_show(supervisor, None, console))
+
+
+def run_worker(made: Worker, app: App, *, as_json: bool) -> int:
+    """Run one worker in this process until a signal stops it; its exit code."""
+    is_child = CHILD in os.environ
+    console = None if is_child else _terminal(as_json=as_json)
+    set_up_logs(as_json=as_json, console=console)
+    # Handlers and the store's threads take turns; shorter turns keep commits going under load.
+    sys.setswitchinterval(0.001)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, made.stop)
+        await made.run()
+
+    def run() -> None:
+        asyncio.run(main())
+
+    try:
+        if console is not None:
+            with LiveLine(console, lambda: _shown(made), _DueCounter(app)):
+                run()
+        else:
+            if is_child:
+                Pulses.send_from(made)
+            run()
+    except Exception as problem:
+        complain(f"{type(problem).__name__}: {problem}")
+        return 1
+    app.close()
+    sys.stdout.flush()
+    # Threads of handlers that could not be stopped must not keep the process.
+    if made.hold.abandoned:
+        os._exit(0)
+    return 0
+
+
+def _supervise(name: str, app: App, processes: int, *, as_json: bool) -> int:
+    console = _terminal(as_json=as_json)
+    set_up_logs(as_json=as_json, console=console)
+    supervisor = Supervisor(sys.argv[1:], processes=processes)
+    return _show(supervisor, app, console)
+
+
+def _show(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
+    if console is None:
+        return supervisor.run()
+    due = _DueCounter(app) if app is not None else lambda: "-"
+    with LiveLine(console, supervisor.pulses.shown, due):
+        return supervisor.run()
+
+
+def _terminal(*, as_json: bool) -> Console | None:
+    console = Console(stderr=True, highlight=False)
+    return console if console.is_terminal and not as_json else None
+
+
+def _shown(made: Worker) -> Shown:
+    pulse = made.pulse()
+    return Shown(1, pulse.running, pulse.done, pulse.failed)
+
+
+class _DueCounter:
+    """How many rows are due, counted every two seconds beside the drawing."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._text = "-"
+        threading.Thread(target=self._count, daemon=True).start()
+
+    def __call__(self) -> str:
+        return self._text
+
+    def _count(self) -> None:
+        while True:
+            try:
+                self._text = status.due_text(
+                    self._app.database, self._app.clock, self._app.registry
+                )
+            except Exception:
+                self._text = "?"
+            time.sleep(2.0)

@@ -1,0 +1,102 @@
+"""What time it is, in microseconds since the epoch.
+
+The database's clock is the authority, because several machines share one table. A worker asks the
+database for the time now and then, and in between counts on its own monotonic clock, so a wrong or
+jumping wall clock on one machine changes nothing. No clock here gives the same time twice: rows that
+are enqueued one after the other therefore run in that order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+SECOND = 1_000_000
+MEASURE_AGAIN_AFTER = 60.0
+
+
+class Clock:
+    """Strictly increasing time. Subclasses say where it comes from in `_read`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def now(self) -> int:
+        """The time now, later than every time given before."""
+        return self.reserve(1)
+
+    def reserve(self, count: int) -> int:
+        """The first of `count` successive times, all later than every time given before.
+
+        They end at the present moment where they can, so that nothing is due later than asked.
+        """
+        with self._lock:
+            first = max(self._last + 1, self._read() - count + 1)
+            self._last = first + count - 1
+            return first
+
+    def _read(self) -> int:
+        raise NotImplementedError
+
+
+class DatabaseClock(Clock):
+    """Follows the clock behind `measure`, which returns the database's time."""
+
+    def __init__(self, measure: Callable[[], int]) -> None:
+        super().__init__()
+        self._measure = measure
+        self._anchor: tuple[int, float, float] | None = None
+
+    def synchronise(self) -> None:
+        """Ask the database for the time; half of the round trip is taken as its age."""
+        before = time.monotonic()
+        measured = self._measure()
+        after = time.monotonic()
+        self._anchor = (measured + int((after - before) / 2 * SECOND), after, time.time())
+
+    def _read(self) -> int:
+        anchor = self._anchor
+        if anchor is None or self._is_stale(anchor):
+            self.synchronise()
+            anchor = self._anchor
+            assert anchor is not None
+        measured, at_monotonic, _ = anchor
+        return measured + int((time.monotonic() - at_monotonic) * SECOND)
+
+    @staticmethod
+    def _is_stale(anchor: tuple[int, float, float]) -> bool:
+        _, at_monotonic, at_wall = anchor
+        elapsed = time.monotonic() - at_monotonic
+        # The monotonic clock stands still while a machine sleeps; the wall clock then runs ahead.
+        slept = abs((time.time() - at_wall) - elapsed) > 1.0
+        return elapsed > MEASURE_AGAIN_AFTER or slept
+
+
+class ManualClock(Clock):
+    """Stands still until `advance` is called; for tests."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        super().__init__()
+        self._time = from_datetime(start or datetime(2026, 1, 1, tzinfo=UTC))
+
+    def advance(self, by: int) -> None:
+        """Move the time forward by `by` microseconds."""
+        with self._lock:
+            self._time = max(self._time, self._last) + by
+
+    def _read(self) -> int:
+        return self._time
+
+
+def from_datetime(moment: datetime) -> int:
+    """An aware datetime as microseconds since the epoch, exactly."""
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """Microseconds since the epoch as an aware datetime in UTC, exactly."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)

@@ -1,0 +1,1 @@
+"""What the user declared: kinds, and the handles that enqueue them. No I/O of its own."""

@@ -1,0 +1,151 @@
+"""A kind: a declared function with everything that its options say."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from windlass.errors import BadDeclaration, DuplicateKind, UnknownKind
+from windlass.model.cron import Schedule
+from windlass.model.duration import Duration, parse_duration
+from windlass.model.outcome import KEEP_FAILED, Terms
+from windlass.model.payload import Arguments, result_decoder
+from windlass.model.rate import parse_rate
+from windlass.model.retry import Backoff, Retries, retry_policy
+from windlass.model.task import check_priority
+
+LONGEST_NAME = 100
+CRON_KEY = "windlass:cron"
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """What is known of a kind. Times are microseconds, the rate is per second."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    arguments: Arguments
+    decode_result: Callable[[str], object]
+    terms: Terms
+    timeout: int | None
+    concurrency: int | None
+    rate: float | None
+    priority: int
+    max_lost: int
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.terms.schedule
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `@app.task` and `@app.cron`, as the user wrote them."""
+
+    name: str | None = None
+    retries: Retries = 0
+    backoff: Backoff = "2s"
+    timeout: Duration | None = None
+    concurrency: int | None = None
+    rate: str | None = None
+    priority: int = 0
+    keep: Duration | None = None
+    keep_failed: Duration | None = None
+    max_lost: int = 3
+    schedule: Schedule | None = None
+
+
+def make_kind(function: Callable[..., Any], options: Options) -> Kind:
+    """The kind that `function` becomes, or an error that names the option that is wrong."""
+    name = options.name if options.name is not None else _name_of(function)
+    _check_name(name)
+    what = f"kind {name!r}"
+    arguments = Arguments(name, function)
+    if options.schedule is not None:
+        _check_no_required_arguments(name, arguments)
+    keep_failed = options.keep_failed
+    terms = Terms(
+        retry=retry_policy(name, options.retries, options.backoff),
+        keep=_duration(options.keep, f"{what}: keep", zero=True),
+        keep_failed=KEEP_FAILED
+        if keep_failed is None
+        else parse_duration(keep_failed, what=f"{what}: keep_failed"),
+        schedule=options.schedule,
+    )
+    return Kind(
+        name=name,
+        function=function,
+        is_async=inspect.iscoroutinefunction(function),
+        arguments=arguments,
+        decode_result=result_decoder(function),
+        terms=terms,
+        timeout=_duration(options.timeout, f"{what}: timeout"),
+        concurrency=_positive(options.concurrency, f"{what}: concurrency"),
+        rate=None if options.rate is None else parse_rate(options.rate, what=f"{what}: rate"),
+        priority=check_priority(name, options.priority),
+        max_lost=_positive(options.max_lost, f"{what}: max_lost") or 1,
+    )
+
+
+@dataclass
+class Registry:
+    """The kinds of one app. Handlers come from here and from nowhere else."""
+
+    kinds: dict[str, Kind] = field(default_factory=dict)
+
+    def add(self, kind: Kind) -> None:
+        known = self.kinds.get(kind.name)
+        if known is not None:
+            raise DuplicateKind(kind.name)
+        self.kinds[kind.name] = kind
+
+    def get(self, name: str) -> Kind:
+        try:
+            return self.kinds[name]
+        except KeyError:
+            raise UnknownKind(name, list(self.kinds)) from None
+
+    def chosen(self, names: list[str] | None) -> dict[str, Kind]:
+        """The named kinds, or all of them."""
+        if not names:
+            return dict(self.kinds)
+        return {name: self.get(name) for name in names}
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if not callable(function) or not hasattr(function, "__name__"):
+        raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
+    return function.__name__
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip() or name != name.strip():
+        raise BadDeclaration(f"a kind cannot be named {name!r}; give it a plain name")
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise BadDeclaration(
+            f"kind name {name[:40]!r}... is not usable; at most {LONGEST_NAME} printable characters"
+        )
+
+
+def _check_no_required_arguments(name: str, arguments: Arguments) -> None:
+    for parameter in arguments.signature.parameters.values():
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            raise BadDeclaration(
+                f"cron {name!r}: parameter {parameter.name!r} has no default, and a cron is called "
+                "without arguments"
+            )
+
+
+def _duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
+    return None if given is None else parse_duration(given, what=what, zero=zero)
+
+
+def _positive(given: object, what: str) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise BadDeclaration(f"{what}={given!r} is not a number from 1 on")
+    return given

@@ -1,0 +1,1 @@
+"""Claim, run, finish: the one loop, and the life of the worker around it."""

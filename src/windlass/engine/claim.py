@@ -1,0 +1,157 @@
+"""The seam where rows come from: a claim gives a worker rows that are due and nobody else's.
+
+Two ways belong behind it. The *written claim* here stamps rows before they run: any worker may take
+any row. What takes its place must keep its promises: a row is given to one living worker at a time,
+and what comes back is everything that run and finish need.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from windlass.clock import Clock
+from windlass.declare.kind import Kind
+from windlass.model.task import Claimed
+from windlass.store import claim as store
+from windlass.store.database import Database
+from windlass.store.dialect.base import Lane, Stamp
+from windlass.store.number import Numbers
+
+CLAIM_AT_MOST = 1_000
+RESCUE_AT_MOST = 500
+LOOK_AGAIN_AFTER = 0.25
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a claim brought, and when to ask again if it brought nothing."""
+
+    tasks: list[Claimed]
+    poison: list[Claimed]
+    next_due_in: float | None = None
+    some_wait_to_run_alone: bool = False
+
+
+class Claims(Protocol):
+    """Where a worker's rows come from."""
+
+    def take(self, room: Mapping[str, int]) -> Taken:
+        """Due rows, at most `room` of each kind, highest priority and then oldest first."""
+        ...
+
+    def look_again(self) -> None:
+        """Something new was enqueued: look before taking what was known."""
+        ...
+
+    def take_fallen(self, *, alone: bool) -> Taken:
+        """Rows that fell when their worker died; with `alone`, one that must run by itself."""
+        ...
+
+
+class WrittenClaim:
+    """Takes rows by stamping them: batch, worker, lease end, attempt + 1, in one transaction."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        numbers: Numbers,
+        *,
+        worker: Callable[[], int],
+        lease: int,
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._clock = clock
+        self._numbers = numbers
+        self._worker = worker
+        self._lease = lease
+        self._lanes: list[Lane] = []
+        self._looked_at = 0.0
+
+    def take(self, room: Mapping[str, int]) -> Taken:
+        if not room:
+            return Taken([], [])
+        if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
+            tasks = self._claim(room)
+            if tasks:
+                return Taken(tasks, [])
+        self._lanes = store.lanes(self._database, self._kinds)
+        self._looked_at = time.monotonic()
+        waiting = [lane.due_at for lane in self._lanes if lane.kind in room]
+        tasks = self._claim(room)
+        if tasks:
+            return Taken(tasks, [])
+        now = self._clock.now()
+        later = [due_at - now for due_at in waiting if due_at > now]
+        return Taken(
+            [],
+            [],
+            next_due_in=min(later) / 1e6 if later else None,
+            some_wait_to_run_alone=len(later) < len(waiting),
+        )
+
+    def look_again(self) -> None:
+        """Forget what is known of the lanes: something new was enqueued."""
+        self._looked_at = 0.0
+
+    def take_fallen(self, *, alone: bool) -> Taken:
+        max_lost = {name: kind.max_lost for name, kind in self._kinds.items()}
+        rescued = store.rescue(
+            self._database, max_lost, self._stamp(), limit=RESCUE_AT_MOST, alone=alone
+        )
+        tasks = rescued.again
+        if alone and not tasks:
+            tasks = self._claim_alone()
+        return Taken(tasks, rescued.poison, some_wait_to_run_alone=rescued.some_wait_to_run_alone)
+
+    def _claim(self, room: Mapping[str, int]) -> list[Claimed]:
+        now = self._clock.now()
+        left = dict(room)
+        tasks: list[Claimed] = []
+        budget = min(CLAIM_AT_MOST, max(left.values()))
+        due = [lane for lane in self._lanes if lane.due_at <= now]
+        for lane, share in _shares(due, left, budget):
+            limit = min(share, left[lane.kind])
+            if limit < 1:
+                continue
+            lost = range(self._lives(lane.kind))
+            taken = store.claim(self._database, lane, self._stamp(), limit=limit, lost=lost)
+            if len(taken) < limit:
+                self._lanes.remove(lane)
+            left[lane.kind] -= len(taken)
+            tasks += taken
+        return tasks
+
+    def _claim_alone(self) -> list[Claimed]:
+        now = self._clock.now()
+        for lane in store.lanes(self._database, self._kinds):
+            if lane.due_at <= now:
+                lost = range(self._lives(lane.kind), store.ENDLESS)
+                taken = store.claim(self._database, lane, self._stamp(), limit=1, lost=lost)
+                if taken:
+                    return taken
+        return []
+
+    def _lives(self, kind: str) -> int:
+        """Rows that were lost at least this often run alone."""
+        return max(1, self._kinds[kind].max_lost - 1)
+
+    def _stamp(self) -> Stamp:
+        now = self._clock.now()
+        return Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
+
+
+def _shares(lanes: list[Lane], room: Mapping[str, int], budget: int) -> list[tuple[Lane, int]]:
+    """How much each lane may take: all for the highest priority, equal parts within one."""
+    shares: list[tuple[Lane, int]] = []
+    wanted = [lane for lane in lanes if room.get(lane.kind, 0) > 0]
+    for priority in sorted({lane.priority for lane in wanted}, reverse=True):
+        equals = [lane for lane in wanted if lane.priority == priority]
+        equals.sort(key=lambda lane: lane.due_at)
+        shares += [(lane, max(1, budget // len(equals))) for lane in equals]
+    return shares

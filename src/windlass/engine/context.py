@@ -1,0 +1,80 @@
+"""What a handler may know of the run it is in, and ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from windlass.clock import to_datetime
+from windlass.engine.hold import Run
+from windlass.errors import NoContext
+
+current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
+
+
+class Context:
+    """The run that the calling handler is in."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def task_id(self) -> int:
+        """The id of the task."""
+        return self._run.task.id
+
+    @property
+    def kind(self) -> str:
+        """The kind of the task."""
+        return self._run.kind.name
+
+    @property
+    def key(self) -> str | None:
+        """The key it was enqueued under, if any."""
+        return self._run.task.task_key
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1; one that was lost with its worker counts."""
+        return self._run.task.attempt
+
+    @property
+    def fence(self) -> int:
+        """A number that is larger for every later attempt of this task.
+
+        Write it beside what you write elsewhere, and let that place refuse a smaller one: then a
+        handler that was given up for dead cannot overwrite its successor.
+        """
+        return self._run.task.started_at
+
+    @property
+    def due_at(self) -> datetime:
+        """When the task was due: for a cron, the turn that this run is."""
+        return to_datetime(self._run.task.due_at)
+
+    @property
+    def deadline(self) -> float | None:
+        """When its time is out, on `time.monotonic()`; None without a time-out."""
+        return self._run.deadline
+
+    def on_finish(self, write: Callable[[Connection], None]) -> None:
+        """Have `write(connection)` called in the transaction that records the success.
+
+        What it writes to the same database happens exactly once. If it raises, the run fails.
+        """
+        if self._run.on_finish is None:
+            self._run.on_finish = []
+        self._run.on_finish.append(write)
+
+
+def context() -> Context:
+    """The run that the calling handler is in."""
+    run = current.get()
+    if run is None:
+        raise NoContext("context() was called outside a handler; it belongs to a running task")
+    return Context(run)

@@ -1,0 +1,90 @@
+"""Crons: one standing row for each, found by a starting worker, stopped when nobody declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.declare.kind import CRON_KEY, Kind
+from windlass.model.bucket import bucket_of
+from windlass.model.cron import Schedule
+from windlass.model.outcome import KEEP_FAILED
+from windlass.model.task import NewTask
+from windlass.store import cron as store
+from windlass.store import task, worker
+from windlass.store.database import Database
+from windlass.store.number import Numbers
+
+
+def discover(database: Database, kinds: Mapping[str, Kind], clock: Clock, numbers: Numbers) -> None:
+    """Make the standing rows agree with what is declared; safe with any number of workers."""
+    now = clock.now()
+    for kind in kinds.values():
+        if kind.schedule is not None:
+            _declare(database, kind, kind.schedule, now=now, numbers=numbers)
+    for name in _undeclared(database, kinds):
+        stopped = database.write(
+            lambda connection, name=name: store.stop(
+                connection, name, CRON_KEY, now=now, prune_at=now + KEEP_FAILED
+            )
+        )
+        if stopped:
+            telemetry.emit("cron.stopped", kind=name)
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """A schedule as its standing row carries it."""
+    return msgspec.json.encode(
+        {"cron": schedule.expression, "tz": schedule.zone, "catchup": schedule.catchup}
+    ).decode()
+
+
+def _declare(
+    database: Database, kind: Kind, schedule: Schedule, *, now: int, numbers: Numbers
+) -> None:
+    payload = schedule_text(schedule)
+
+    def work(connection: Connection) -> bool:
+        found = task.find(connection, kind.name, CRON_KEY)
+        if found is None:
+            number = numbers.take(inside=connection)[0]
+            row = NewTask(
+                number,
+                kind.name,
+                CRON_KEY,
+                bucket_of(CRON_KEY),
+                kind.priority,
+                schedule.next_after(now),
+                payload,
+                now,
+            )
+            return bool(task.insert(connection, database.dialect, [row]))
+        if found.status.is_final:
+            # It was stopped while nobody declared it: a turn missed meanwhile comes at once.
+            last = found.finished_at or found.created_at
+            due_at = schedule.next_after(max(last, found.started_at or last))
+            return store.restart(connection, found.id, payload, due_at=due_at)
+        if found.payload != payload:
+            return store.reschedule(connection, found.id, payload, due_at=schedule.next_after(now))
+        return False
+
+    if database.write(work):
+        telemetry.emit("cron.declared", kind=kind.name, cron=schedule.expression, tz=schedule.zone)
+
+
+def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> Iterable[str]:
+    """Kinds with waiting rows that are no cron here, nor declared by any other living worker."""
+
+    def look(connection: Connection) -> tuple[list[str], list[worker.WorkerView]]:
+        return store.kinds_waiting(connection), worker.listing(connection)
+
+    waiting, workers = database.read(look)
+    elsewhere = {name for view in workers for name in view.kinds} - kinds.keys()
+    for name in waiting:
+        is_cron_here = name in kinds and kinds[name].schedule is not None
+        if not is_cron_here and name not in elsewhere:
+            yield name

@@ -1,0 +1,154 @@
+"""The feed: keeps the worker supplied with rows that can start soon, and not with more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from windlass import telemetry
+from windlass.engine.claim import Claims, Taken
+from windlass.engine.hold import Hold
+from windlass.engine.loop import Loop
+from windlass.model.outcome import Failed
+
+SHORTEST_PAUSE = 0.010
+LONGEST_PAUSE = 1.0
+LOOK_FOR_FALLEN_AFTER = 1.0
+PATIENCE = 30.0
+LEAVE_ALONE_FOR = 5.0
+
+
+class Feed(Loop):
+    """Claims while there is room; when nothing is due it asks less and less often."""
+
+    name = "feed"
+
+    def __init__(self, claims: Claims, hold: Hold, *, share: Callable[[], float]) -> None:
+        super().__init__()
+        self._claims = claims
+        self._hold = hold
+        self._share = share
+        self._pause = SHORTEST_PAUSE
+        self._looked_for_fallen = float("-inf")
+        self._alone_wanted_since: float | None = None
+        self._alone_tried_at = float("-inf")
+        self._is_alone = False
+        self.idle = threading.Event()
+        hold.on_hungry = self._fed_up
+
+    def tick(self) -> float:
+        if self._hold.is_halted:
+            return SHORTEST_PAUSE * 10
+        if self._is_alone or self._alone_wanted_since is not None:
+            pause = self._run_alone()
+            if pause is not None:
+                return pause
+        was_empty = self._hold.is_empty
+        rescued = self._rescue()
+        room = self._room()
+        if not room:
+            # Something that ends makes room, and wakes the feed.
+            self._hold.is_hungry = True
+            return self._pause_for_rate() if self._hold.room() else LONGEST_PAUSE
+        self._hold.is_hungry = False
+        taken = self._claims.take(room)
+        if taken.tasks:
+            self._add(taken)
+            self._pause = SHORTEST_PAUSE
+            return 0.0
+        if taken.some_wait_to_run_alone and self._may_try_alone():
+            self._alone_wanted_since = time.monotonic()
+            return 0.0 if was_empty else SHORTEST_PAUSE
+        if was_empty and not rescued:
+            self.idle.set()
+        return self._rest(taken)
+
+    def look_now(self) -> None:
+        """Something was enqueued: ask at once, and often for a while."""
+        self._claims.look_again()
+        self._pause = SHORTEST_PAUSE
+        self.wake()
+
+    def _rest(self, taken: Taken) -> float:
+        pause = self._pause
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        if taken.next_due_in is not None:
+            pause = min(pause, taken.next_due_in)
+        return max(pause, 0.001)
+
+    def _rescue(self) -> bool:
+        """Take over what fell when other workers died."""
+        now = time.monotonic()
+        if now - self._looked_for_fallen < LOOK_FOR_FALLEN_AFTER:
+            return False
+        taken = self._claims.take_fallen(alone=False)
+        if not (taken.tasks or taken.poison):
+            self._looked_for_fallen = now
+        if taken.some_wait_to_run_alone and self._may_try_alone():
+            self._alone_wanted_since = now
+        self._add(taken)
+        for task in taken.tasks:
+            telemetry.emit("task.rescued", task=task.id, kind=task.kind, lost=task.lost)
+        return bool(taken.tasks or taken.poison or self._alone_wanted_since is not None)
+
+    def _run_alone(self) -> float | None:
+        """Run a row with one life left while nothing else is here; None goes on as usual."""
+        now = time.monotonic()
+        if not self._hold.is_empty:
+            since = self._alone_wanted_since
+            if not self._is_alone and since is not None and now - since > PATIENCE:
+                self._alone_wanted_since, self._alone_tried_at = None, now
+                return None
+            return SHORTEST_PAUSE
+        self._is_alone = False
+        taken = self._claims.take_fallen(alone=True)
+        if taken.tasks:
+            self._is_alone = True
+            self._add(taken)
+            return SHORTEST_PAUSE
+        self._alone_wanted_since, self._alone_tried_at = None, now
+        self._add(taken)
+        return None
+
+    def _may_try_alone(self) -> bool:
+        return time.monotonic() - self._alone_tried_at > LEAVE_ALONE_FOR
+
+    def _add(self, taken: Taken) -> None:
+        for task in taken.poison:
+            text = (
+                f"poison: its worker died {task.lost} times while it ran, so it is not tried again"
+            )
+            self._hold.end_unrun(task, Failed(text, text))
+        if taken.tasks:
+            self._hold.add(taken.tasks)
+            for task in taken.tasks:
+                allowance = self._hold.loads[task.kind].allowance
+                if allowance is not None:
+                    allowance.spend(1)
+
+    def _room(self) -> dict[str, int]:
+        room = self._hold.room()
+        if not room:
+            return room
+        now, share = time.monotonic(), self._share()
+        for name in list(room):
+            allowance = self._hold.loads[name].allowance
+            if allowance is not None:
+                room[name] = min(room[name], allowance.available(now, share=share))
+                if room[name] < 1:
+                    del room[name]
+        return room
+
+    def _pause_for_rate(self) -> float:
+        share = self._share()
+        waits = [
+            load.allowance.seconds_until_one(share=share)
+            for load in self._hold.loads.values()
+            if load.allowance is not None
+        ]
+        return max(0.001, min([*waits, LONGEST_PAUSE]))
+
+    def _fed_up(self) -> None:
+        self._hold.is_hungry = False
+        self.wake()

@@ -1,0 +1,232 @@
+"""Finishing: outcomes of the last few milliseconds, written down in one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.engine.hold import Hold, Run
+from windlass.engine.loop import Loop
+from windlass.engine.run import failure
+from windlass.errors import DatabaseUnavailable
+from windlass.model.outcome import (
+    Cancelled,
+    Failed,
+    Outcome,
+    Retried,
+    Snoozed,
+    Succeeded,
+    settle,
+)
+from windlass.store import finish as store
+from windlass.store.database import Database
+from windlass.store.dialect.base import Count
+from windlass.store.finish import AlertRow, Batch, FailureRow
+from windlass.store.history import MINUTE
+from windlass.store.number import Numbers
+
+MOST_AT_ONCE = 500
+WINDOW_SECONDS = 0.003
+
+
+class Finish(Loop):
+    """The group commit."""
+
+    name = "finish"
+
+    def __init__(self, database: Database, hold: Hold, clock: Clock, numbers: Numbers) -> None:
+        super().__init__()
+        self._database = database
+        self._hold = hold
+        self._clock = clock
+        self._numbers = numbers
+        self.done = 0
+        self.failed = 0
+        hold.on_ended = self.wake
+
+    def tick(self) -> float:
+        hold = self._hold
+        if not hold.ended:
+            return 1.0
+        if len(hold.ended) < MOST_AT_ONCE and hold.running:
+            # Others are about to end too: one commit serves all of them.
+            time.sleep(WINDOW_SECONDS)
+        self.flush()
+        return 0.0 if hold.ended else 1.0
+
+    def flush(self) -> None:
+        """Write down what has ended by now; what cannot be written stays, and raises."""
+        runs = self._hold.take_ended(MOST_AT_ONCE)
+        try:
+            self._write(runs)
+        except BaseException:
+            # What was written before the failure has no outcome left to write.
+            self._hold.written([run for run in runs if run.outcome is None])
+            self._hold.put_back([run for run in runs if run.outcome is not None])
+            raise
+        self._hold.written(runs)
+
+    def _write(self, runs: Sequence[Run]) -> None:
+        for worker in {run.task.worker for run in runs}:
+            of_worker = [run for run in runs if run.task.worker == worker]
+            self._write_together([run for run in of_worker if not _has_callbacks(run)])
+            for run in of_worker:
+                if _has_callbacks(run):
+                    self._write_with_callbacks(run)
+
+    def _write_together(self, runs: Sequence[Run]) -> None:
+        if not runs:
+            return
+        try:
+            self._store(runs)
+        except DatabaseUnavailable:
+            raise
+        except SQLAlchemyError as problem:
+            if self._database.can_retry(problem):
+                raise
+            self._write_apart(runs, problem)
+
+    def _write_apart(self, runs: Sequence[Run], problem: SQLAlchemyError) -> None:
+        """One outcome cannot be stored: find it, and record that instead of it."""
+        if len(runs) > 1:
+            middle = len(runs) // 2
+            self._write_together(runs[:middle])
+            self._write_together(runs[middle:])
+            return
+        (run,) = runs
+        text = f"the outcome could not be stored: {type(problem).__name__}"
+        telemetry.log.error("%s", text, exc_info=problem)
+        if isinstance(run.outcome, Failed) and run.outcome.error == text:
+            raise problem
+        run.outcome = Failed(text, text)
+        self._write_together(runs)
+
+    def _write_with_callbacks(self, run: Run) -> None:
+        """A run with `on_finish` is a transaction of its own, which its callbacks may undo."""
+        callbacks = run.on_finish or []
+        raised: list[Exception] = []
+
+        def on_accepted(connection: Connection) -> None:
+            for callback in callbacks:
+                try:
+                    callback(connection)
+                except Exception as error:
+                    if not self._database.can_retry(error):
+                        raised.append(error)
+                    raise
+
+        try:
+            self._store([run], on_accepted=on_accepted)
+        except Exception:
+            if not raised:
+                raise
+            run.on_finish = None
+            run.outcome = failure(run, raised[0])
+            self._write_together([run])
+
+    def _store(
+        self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
+    ) -> None:
+        now = self._clock.now()
+        batch = self._batch(runs, now)
+        accepted = store.finish(
+            self._database,
+            batch,
+            lambda accepted: _counts(runs, accepted, now),
+            on_accepted=on_accepted,
+            tries=2,
+        )
+        for run in runs:
+            outcome, run.outcome = run.outcome, None
+            assert outcome is not None
+            if accepted is None or run.task.id not in accepted:
+                telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
+            else:
+                self._tell(run, outcome)
+
+    def _batch(self, runs: Sequence[Run], now: int) -> Batch:
+        batch = Batch(worker=runs[0].task.worker)
+        for run in runs:
+            task, outcome = run.task, run.outcome
+            assert outcome is not None
+            change = settle(task, outcome, run.kind.terms, now=now, turns=run.turns)
+            if change is None:
+                batch.removals[task.id] = task.batch
+            else:
+                batch.changes.append(change)
+            if isinstance(outcome, Failed | Retried):
+                batch.failures.append(self._failure_row(run, outcome, now))
+            if run.is_poison and isinstance(outcome, Failed):
+                batch.alerts.append(self._alert_row(run, outcome, now))
+        batch.changes.sort(key=lambda change: change.id)
+        return batch
+
+    def _failure_row(self, run: Run, outcome: Failed | Retried, now: int) -> FailureRow:
+        return FailureRow(
+            id=self._numbers.take()[0],
+            task_id=run.task.id,
+            kind=run.kind.name,
+            attempt=run.task.attempt,
+            worker=run.task.worker,
+            failed_at=now,
+            error=outcome.error,
+            trace=outcome.trace,
+        )
+
+    def _alert_row(self, run: Run, outcome: Failed, now: int) -> AlertRow:
+        return AlertRow(
+            id=self._numbers.take()[0],
+            what="poison",
+            kind=run.kind.name,
+            task_id=run.task.id,
+            raised_at=now,
+            text=f"task {run.task.id} of kind {run.kind.name!r} failed as {outcome.error}",
+        )
+
+    def _tell(self, run: Run, outcome: Outcome) -> None:
+        self.done += 1
+        facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
+        match outcome:
+            case Retried():
+                facts |= {"error": outcome.error, "attempt": run.task.attempt}
+                telemetry.emit("task.retried", **facts, again_in_seconds=outcome.delay / 1e6)
+            case Failed():
+                self.failed += 1
+                event = "task.poison" if run.is_poison else "task.failed"
+                telemetry.emit(event, **facts, error=outcome.error, attempt=run.task.attempt)
+            case Cancelled():
+                telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
+            case Snoozed():
+                telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _has_callbacks(run: Run) -> bool:
+    return bool(run.on_finish) and isinstance(run.outcome, Succeeded)
+
+
+def _counts(runs: Sequence[Run], accepted: set[int], now: int) -> list[Count]:
+    counts: dict[str, Count] = {}
+    spent: dict[str, float] = {}
+    minute = now // MINUTE
+    for run in runs:
+        if run.task.id not in accepted or isinstance(run.outcome, Snoozed):
+            continue
+        name = run.kind.name
+        count = counts.get(name)
+        if count is None:
+            count = counts[name] = Count(minute, name, run.task.worker)
+        spent[name] = spent.get(name, 0.0) + run.milliseconds
+        if isinstance(run.outcome, Failed):
+            count.failed += 1
+        elif isinstance(run.outcome, Retried):
+            count.retried += 1
+        else:
+            count.done += 1
+    for name, count in counts.items():
+        count.milliseconds = round(spent[name])
+    return sorted(counts.values(), key=lambda count: count.kind)

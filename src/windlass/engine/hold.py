@@ -1,0 +1,314 @@
+"""What a worker holds: rows it took, from the moment they are claimed until they are written down.
+
+One lock guards all of it. A run is queued, running, ended, or gone; whoever moves it first decides,
+so a handler that returns at the moment its time is out has exactly one outcome.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+
+from sqlalchemy import Connection
+
+from windlass.declare.kind import CRON_KEY, Kind
+from windlass.model.outcome import Outcome
+from windlass.model.rate import Allowance
+from windlass.model.task import Claimed
+
+AHEAD_SECONDS = 0.2
+MOST_AHEAD = 2_000
+MOST_ENDED = 5_000
+RATE_WINDOW = 0.05
+
+
+class State(Enum):
+    """Where a run is in its life inside the worker."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+    GONE = "gone"
+
+
+class Run:
+    """One claimed row on its way through the worker."""
+
+    __slots__ = (
+        "began",
+        "deadline",
+        "is_poison",
+        "kind",
+        "milliseconds",
+        "on_finish",
+        "outcome",
+        "state",
+        "stop",
+        "task",
+    )
+
+    def __init__(self, task: Claimed, kind: Kind) -> None:
+        self.task = task
+        self.kind = kind
+        self.state = State.QUEUED
+        self.began = 0.0
+        self.deadline: float | None = None
+        self.milliseconds = 0.0
+        self.outcome: Outcome | None = None
+        self.on_finish: list[Callable[[Connection], None]] | None = None
+        self.stop: Callable[[], None] | None = None
+        self.is_poison = False
+
+    @property
+    def turns(self) -> bool:
+        """Whether this is the standing row of a schedule."""
+        return self.kind.schedule is not None and self.task.task_key == CRON_KEY
+
+
+class KindLoad:
+    """How busy one kind is in this worker."""
+
+    def __init__(self, kind: Kind, concurrency: int) -> None:
+        self.kind = kind
+        self.limit = min(kind.concurrency or concurrency, concurrency)
+        self.queued = 0
+        self.running = 0
+        self.ended = 0
+        self.per_second = 0.0
+        self.ended_before = 0
+        now = time.monotonic()
+        self.allowance = None if kind.rate is None else Allowance(kind.rate, now)
+
+    def room(self, ahead: float) -> int:
+        """How many more of this kind could start soon."""
+        room = self.limit - self.running + int(self.per_second * ahead) - self.queued
+        return max(0, room)
+
+
+class Shelf:
+    """Queued runs of the async or of the sync kinds, highest priority first."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[int, str], deque[Run]] = {}
+        self.order: list[tuple[int, str]] = []
+        self.queued = 0
+
+    def put(self, run: Run) -> None:
+        lane = (-run.task.priority, run.kind.name)
+        queue = self.queues.get(lane)
+        if queue is None:
+            queue = self.queues[lane] = deque()
+            insort(self.order, lane)
+        queue.append(run)
+        self.queued += 1
+
+    def take(self, loads: Mapping[str, KindLoad]) -> Run | None:
+        for lane in self.order:
+            load = loads[lane[1]]
+            if load.running >= load.limit:
+                continue
+            queue = self.queues[lane]
+            run = queue.popleft()
+            self.queued -= 1
+            if not queue:
+                del self.queues[lane]
+                self.order.remove(lane)
+            return run
+        return None
+
+
+class Hold:
+    """All runs of one worker."""
+
+    def __init__(self, kinds: Mapping[str, Kind], concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
+        self.asyncs = Shelf()
+        self.syncs = Shelf()
+        self.running: dict[int, Run] = {}
+        self.ended: deque[Run] = deque()
+        self.committing = 0
+        self.abandoned = 0
+        self.is_halted = False
+        self._lock = threading.Lock()
+        self._measured_at = time.monotonic()
+        self.is_hungry = False
+        self.on_queued: Callable[[bool], None] = lambda is_async: None
+        self.on_ended: Callable[[], None] = lambda: None
+        self.on_hungry: Callable[[], None] = lambda: None
+
+    def add(self, tasks: Iterable[Claimed]) -> None:
+        """Queue rows that were just claimed."""
+        fed: set[bool] = set()
+        with self._lock:
+            for task in tasks:
+                load = self.loads[task.kind]
+                load.queued += 1
+                run = Run(task, load.kind)
+                (self.asyncs if load.kind.is_async else self.syncs).put(run)
+                fed.add(load.kind.is_async)
+        for is_async in fed:
+            self.on_queued(is_async)
+
+    def start_next(self, *, is_async: bool) -> Run | None:
+        """The next run that may begin now, marked as running."""
+        with self._lock:
+            shelf = self.asyncs if is_async else self.syncs
+            if self.is_halted or not shelf.order or len(self.running) >= self.concurrency:
+                return None
+            run = shelf.take(self.loads)
+            if run is None:
+                return None
+            load = self.loads[run.kind.name]
+            load.queued -= 1
+            load.running += 1
+            run.state = State.RUNNING
+            run.began = time.monotonic()
+            if run.kind.timeout is not None:
+                run.deadline = run.began + run.kind.timeout / 1e6
+            self.running[run.task.id] = run
+            return run
+
+    def end(self, run: Run, outcome: Outcome) -> bool:
+        """Note how `run` ended; False if that was decided before."""
+        with self._lock:
+            if run.state is not State.RUNNING:
+                return False
+            run.state = State.ENDED
+            run.outcome = outcome
+            run.milliseconds = (time.monotonic() - run.began) * 1_000
+            self._stopped_running(run)
+            self.ended.append(run)
+            is_first = len(self.ended) == 1
+            other = self.syncs if run.kind.is_async else self.asyncs
+            feed_other = other.queued > 0
+        if feed_other:
+            self.on_queued(not run.kind.is_async)
+        if is_first:
+            self.on_ended()
+        if self.is_hungry:
+            self.on_hungry()
+        return True
+
+    def end_unrun(self, task: Claimed, outcome: Outcome) -> None:
+        """Note the outcome of a poison row, which is not run again."""
+        run = Run(task, self.loads[task.kind].kind)
+        run.state, run.outcome, run.is_poison = State.ENDED, outcome, True
+        with self._lock:
+            self.ended.append(run)
+        self.on_ended()
+
+    def take_ended(self, most: int) -> list[Run]:
+        """Ended runs, to be written down now; `written` says that they are."""
+        with self._lock:
+            count = min(most, len(self.ended))
+            taken = [self.ended.popleft() for _ in range(count)]
+            self.committing += count
+            return taken
+
+    def put_back(self, runs: list[Run]) -> None:
+        """Ended runs that could not be written down now."""
+        with self._lock:
+            self.committing -= len(runs)
+            self.ended.extendleft(reversed(runs))
+
+    def written(self, runs: list[Run]) -> None:
+        """Forget runs that were written down or refused."""
+        with self._lock:
+            self.committing -= len(runs)
+
+    def drop(self, numbers: Iterable[int]) -> list[Run]:
+        """Give up running runs that are no longer ours; whoever runs them must stop."""
+        with self._lock:
+            dropped = [self.running[number] for number in numbers if number in self.running]
+            for run in dropped:
+                run.state = State.GONE
+                self._stopped_running(run)
+        for run in dropped:
+            if run.stop is not None:
+                run.stop()
+        return dropped
+
+    def drop_queued(self) -> int:
+        """Forget everything that has not begun; the database knows it as ours until we leave."""
+        with self._lock:
+            dropped = self.asyncs.queued + self.syncs.queued
+            self.asyncs, self.syncs = Shelf(), Shelf()
+            for load in self.loads.values():
+                load.queued = 0
+            return dropped
+
+    def drop_all(self) -> list[Run]:
+        """Give up everything that is queued or running; outcomes not yet written stay."""
+        self.drop_queued()
+        return self.drop(list(self.running))
+
+    def held(self) -> dict[int, int]:
+        """What runs now, id to batch."""
+        with self._lock:
+            return {number: run.task.batch for number, run in self.running.items()}
+
+    def knows(self, number: int) -> bool:
+        """Whether the row is queued, running or waiting to be written down here."""
+        with self._lock:
+            if number in self.running or any(run.task.id == number for run in self.ended):
+                return True
+            queues = [*self.asyncs.queues.values(), *self.syncs.queues.values()]
+            return any(run.task.id == number for queue in queues for run in queue)
+
+    def overdue(self, now: float) -> list[Run]:
+        """Running runs whose time is out."""
+        with self._lock:
+            return [
+                run
+                for run in self.running.values()
+                if run.deadline is not None and run.deadline <= now
+            ]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is queued, running, or waiting to be written down."""
+        with self._lock:
+            return not (
+                self.running
+                or self.ended
+                or self.committing
+                or self.asyncs.queued
+                or self.syncs.queued
+            )
+
+    def room(self) -> dict[str, int]:
+        """How many rows of each kind could start soon, and are therefore worth claiming."""
+        with self._lock:
+            self._measure()
+            if self.is_halted or len(self.ended) + self.committing > MOST_ENDED:
+                return {}
+            queued = self.asyncs.queued + self.syncs.queued
+            speed = sum(load.per_second for load in self.loads.values())
+            total = self.concurrency - len(self.running) + int(speed * AHEAD_SECONDS) - queued
+            total = min(total, MOST_AHEAD - queued)
+            if total < 1 or (queued and total < (total + queued) // 4):
+                return {}
+            room = {name: min(total, load.room(AHEAD_SECONDS)) for name, load in self.loads.items()}
+            return {name: count for name, count in room.items() if count > 0}
+
+    def _measure(self) -> None:
+        now = time.monotonic()
+        elapsed = now - self._measured_at
+        if elapsed < RATE_WINDOW:
+            return
+        for load in self.loads.values():
+            speed = (load.ended - load.ended_before) / elapsed
+            load.ended_before = load.ended
+            load.per_second = (load.per_second + speed) / 2
+        self._measured_at = now
+
+    def _stopped_running(self, run: Run) -> None:
+        self.running.pop(run.task.id, None)
+        load = self.loads[run.kind.name]
+        load.running -= 1
+        load.ended += 1

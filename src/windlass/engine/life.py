@@ -1,0 +1,210 @@
+"""The life of a worker: it joins, gives signs of life, and leaves or is given up for dead.
+
+Who is the authority? The worker's own row, and nothing in memory. A worker that was marked left is
+left, whatever it believes: each of its transactions first looks at that row and finds it so. It then
+stops everything and joins anew under a new id, so that nothing of its old life can be mistaken for
+its new one.
+
+Which time is trusted? The database's, for the lease. For its own despair a worker needs no clock of
+others: if it could not renew for as long as the lease lasts, on its monotonic clock, it must assume
+that it is marked left, and stops what it runs.
+
+What does each failure do? The database is away for a moment: renewals fail, runs go on, outcomes
+wait. It is away for longer than the lease: everything stops; when it is back, outcomes that waited
+are written under the old id if nobody has marked it left, the rest is handed back, and the worker
+joins anew. The process is stopped and wakes up late: somebody has marked it left; its writes change
+nothing. The process dies: its lease runs out, anyone marks it left, and its rows are taken over. And
+after an outage nobody is marked left until everyone has had the time to come back.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import SECOND, Clock, DatabaseClock
+from windlass.engine.hold import Hold
+from windlass.engine.loop import Loop
+from windlass.store import claim, worker
+from windlass.store.database import Database
+from windlass.store.number import Numbers
+
+BEAT_SECONDS = 1.0
+LONG_RUN_SECONDS = 1.0
+
+
+class Life(Loop):
+    """Joins, beats every second, and takes care of the dead."""
+
+    name = "life"
+
+    def __init__(
+        self,
+        database: Database,
+        hold: Hold,
+        clock: Clock,
+        numbers: Numbers,
+        *,
+        kinds: Sequence[str],
+        lease: int,
+        dead_after: int,
+        flush: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._hold = hold
+        self._clock = clock
+        self._numbers = numbers
+        self._kinds = list(kinds)
+        self._lease = lease
+        self._dead_after = dead_after
+        self._flush = flush
+        self._lock = threading.Lock()
+        self._renewed_at = 0.0
+        self._steady_since = 0.0
+        self._swept_at = 0.0
+        self.id = 0
+        self.alive = 1
+
+    @property
+    def share(self) -> float:
+        """This worker's part of what all living workers may do together."""
+        return 1.0 / max(1, self.alive)
+
+    def join_ring(self) -> None:
+        """Be there under a new id, holding nothing."""
+        number = self._numbers.take()[0]
+        before = time.monotonic()
+        now = self._clock.now()
+        self._database.write(
+            lambda connection: worker.join(
+                connection,
+                number=number,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                kinds=self._kinds,
+                now=now,
+                lease_until=now + self._dead_after,
+            )
+        )
+        self.id = number
+        self._renewed_at = self._steady_since = before
+        self._hold.is_halted = False
+        telemetry.emit("worker.joined", worker=number, pid=os.getpid())
+
+    def leave(self, why: str) -> None:
+        """Hand back what is still held, and go."""
+        with self._lock:
+            handed_back = worker.leave(
+                self._database, number=self.id, now=self._clock.now(), why=why
+            )
+        telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
+
+    def tick(self) -> float:
+        with self._lock:
+            if self._stopping:
+                return BEAT_SECONDS
+            try:
+                self._beat()
+            except Exception:
+                self._despair()
+                raise
+        return BEAT_SECONDS
+
+    def _beat(self) -> None:
+        before = time.monotonic()
+        if isinstance(self._clock, DatabaseClock):
+            self._clock.synchronise()
+        now = self._clock.now()
+        is_alive = self._database.write(
+            lambda connection: worker.renew(
+                connection, number=self.id, lease_until=now + self._dead_after
+            ),
+            tries=1,
+        )
+        if not is_alive:
+            self._lose("it was marked dead")
+            return
+        if self._hold.is_halted:
+            self._come_back()
+            return
+        if before - self._renewed_at > self._dead_after / SECOND:
+            self._steady_since = before
+        self._renewed_at = before
+        self._care_for_runs(now)
+        self._care_for_the_dead(now)
+
+    def _despair(self) -> None:
+        """Stop everything if the lease may have run out."""
+        silent_for = time.monotonic() - self._renewed_at
+        self._steady_since = time.monotonic()
+        if silent_for > self._dead_after / SECOND and not self._hold.is_halted:
+            self._hold.is_halted = True
+            stopped = self._hold.drop_all()
+            telemetry.emit(
+                "worker.lost", worker=self.id, why="it could not renew", stopped=len(stopped)
+            )
+
+    def _come_back(self) -> None:
+        """The lease had run out, but nobody has marked us left: go properly, and join anew."""
+        self._flush()
+        worker.leave(
+            self._database, number=self.id, now=self._clock.now(), why="it could not renew"
+        )
+        self.join_ring()
+
+    def _lose(self, why: str) -> None:
+        self._hold.is_halted = True
+        stopped = self._hold.drop_all()
+        telemetry.emit("worker.lost", worker=self.id, why=why, stopped=len(stopped))
+        self.join_ring()
+
+    def _care_for_runs(self, now: int) -> None:
+        """Push the leases of long runs, and stop those that were taken from us."""
+        began_before = time.monotonic() - LONG_RUN_SECONDS
+        with_runs = list(self._hold.running.values())
+        held = {run.task.id: run.task.batch for run in with_runs if run.began < began_before}
+        until = now + self._lease
+        lapsing = time.monotonic() - self._swept_at > self._lease / SECOND / 3
+        if not held and not lapsing:
+            return
+        me = self.id
+
+        def work(connection: Connection) -> set[int]:
+            if not self._database.dialect.alive(connection, me):
+                return set(held)
+            if not lapsing:
+                return claim.still_held(connection, held)
+            kept = claim.push(connection, held, worker=me, until=until) if held else set()
+            claim.hand_back(connection, worker=me, now=now, unless=self._hold.knows)
+            return kept
+
+        kept = self._database.write(work, tries=1)
+        if lapsing:
+            self._swept_at = time.monotonic()
+        taken_away = self._hold.drop(held.keys() - kept)
+        for run in taken_away:
+            telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
+
+    def _care_for_the_dead(self, now: int) -> None:
+        if time.monotonic() - self._steady_since < self._dead_after / SECOND:
+            self.alive = self._database.read(worker.count_alive, tries=1)
+            return
+
+        def look(connection: Connection) -> tuple[list[int], int]:
+            return worker.silent(connection, now=now), worker.count_alive(connection)
+
+        silent, alive = self._database.read(look, tries=1)
+        for number in silent:
+            fallen = worker.mark_dead(
+                self._database, number=number, now=now, why="it gave no sign of life"
+            )
+            if fallen is not None:
+                telemetry.emit("worker.marked_dead", worker=number, fallen=fallen)
+        self.alive = max(1, alive - len(silent))

@@ -1,0 +1,75 @@
+"""A loop: something that ticks on a thread of its own. Tests call `tick` by hand."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from windlass import telemetry
+from windlass.errors import DatabaseUnavailable
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+
+
+class Loop:
+    """Start, tick, stop. A tick that fails is told, and tried again after a growing pause."""
+
+    name = "loop"
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._stopping = False
+        self._failures = 0
+
+    def tick(self) -> float:
+        """Do what is to be done now; returns how many seconds may pass until the next time."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"windlass-{self.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tick at once instead of at the next time."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let no further tick begin."""
+        self._stopping = True
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the tick that runs; whether the loop has ended."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                pause = self.tick()
+            except (DatabaseUnavailable, SQLAlchemyError, OSError) as problem:
+                pause = self._failed("database.failed", problem)
+            except Exception as problem:
+                pause = self._failed("loop.failed", problem)
+                telemetry.log.exception("loop %s failed", self.name)
+            else:
+                if self._failures:
+                    telemetry.emit("database.back", loop=self.name)
+                self._failures = 0
+            if pause > 0 and not self._stopping:
+                self._wake.wait(pause)
+
+    def _failed(self, event: str, problem: Exception) -> float:
+        self._failures += 1
+        if self._failures <= 3 or self._failures % 20 == 0:
+            text = (str(problem).splitlines() or [type(problem).__name__])[0][:300]
+            telemetry.emit(event, loop=self.name, error=text, failures=self._failures)
+        pause = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
+        return pause * random.uniform(0.5, 1.0)

@@ -1,0 +1,47 @@
+"""Upkeep: prunes what has had its time, beside the work and never in its way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.engine.loop import Loop
+from windlass.store import history, task, worker
+from windlass.store.database import Database
+
+PAUSE_SECONDS = 10.0
+SHORT_PAUSE_SECONDS = 0.05
+PRUNE_AT_ONCE = 1_000
+HISTORY_EVERY = 30
+
+
+class Upkeep(Loop):
+    """Deletes ended rows in small batches; now and then also old history."""
+
+    name = "upkeep"
+
+    def __init__(self, database: Database, clock: Clock, kinds: Sequence[str]) -> None:
+        super().__init__()
+        self._database = database
+        self._clock = clock
+        self._kinds = list(kinds)
+        self._ticks = 0
+
+    def tick(self) -> float:
+        now = self._clock.now()
+        pruned = self._database.write(
+            lambda connection: task.prune(connection, now=now, limit=PRUNE_AT_ONCE), tries=2
+        )
+        if pruned:
+            telemetry.emit("prune.done", rows=pruned)
+        if pruned == PRUNE_AT_ONCE:
+            return SHORT_PAUSE_SECONDS
+        if self._ticks % HISTORY_EVERY == 0:
+            self._database.write(
+                lambda connection: history.prune(connection, self._kinds, now=now), tries=2
+            )
+            self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
+        self._ticks += 1
+        return PAUSE_SECONDS * random.uniform(0.8, 1.2)

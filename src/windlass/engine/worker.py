@@ -1,0 +1,186 @@
+"""A worker: the loops, wired together, from joining to leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windlass import telemetry
+from windlass.clock import SECOND, Clock
+from windlass.declare.kind import Kind
+from windlass.engine import cron
+from windlass.engine.claim import WrittenClaim
+from windlass.engine.feed import Feed
+from windlass.engine.finish import Finish
+from windlass.engine.hold import Hold
+from windlass.engine.life import Life
+from windlass.engine.loop import Loop
+from windlass.engine.run import Coroutines, Threads, Watch
+from windlass.engine.upkeep import Upkeep
+from windlass.engine.wake import Bell, Listener
+from windlass.store.database import Database
+from windlass.store.number import Numbers
+
+LOOK_SECONDS = 0.02
+FLUSH_TRIES = 20
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How a worker works. Times are microseconds."""
+
+    concurrency: int = 100
+    lease: int = 30 * SECOND
+    dead_after: int = 5 * SECOND
+    grace: int = 30 * SECOND
+    until_idle: bool = False
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How a worker is doing, for its live line."""
+
+    running: int
+    queued: int
+    done: int
+    failed: int
+    abandoned: int
+
+
+class Worker:
+    """Runs tasks of the given kinds until it is stopped, or until nothing is due."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        numbers: Numbers,
+        bell: Bell,
+        settings: WorkerSettings,
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._clock = clock
+        self._numbers = numbers
+        self._bell = bell
+        self._settings = settings
+        self._stop_asked = 0
+        self._wake: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.hold = Hold(kinds, settings.concurrency)
+        self.finish = Finish(database, self.hold, clock, numbers)
+        self.life = Life(
+            database,
+            self.hold,
+            clock,
+            numbers,
+            kinds=list(kinds),
+            lease=settings.lease,
+            dead_after=settings.dead_after,
+            flush=self._flush,
+        )
+        claims = WrittenClaim(
+            database, kinds, clock, numbers, worker=lambda: self.life.id, lease=settings.lease
+        )
+        self.feed = Feed(claims, self.hold, share=lambda: self.life.share)
+        self.coroutines = Coroutines(self.hold)
+        self.threads = Threads(self.hold)
+        self.hold.on_queued = self._on_queued
+
+    async def run(self) -> None:
+        """Join, work, and leave."""
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        await asyncio.to_thread(self._begin)
+        loops = self._loops()
+        stop_listening = self._bell.listen(self.feed.look_now)
+        self.coroutines.start()
+        for loop in loops:
+            loop.start()
+        try:
+            await self._until_stopped()
+        finally:
+            stop_listening()
+            await self._end(loops)
+
+    def stop(self) -> None:
+        """Finish what runs within the grace, then leave; asked twice, leave at once."""
+        self._stop_asked += 1
+        if self._loop is not None and self._wake is not None:
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop_asked > 0
+
+    def pulse(self) -> Pulse:
+        """How it is doing now."""
+        hold = self.hold
+        return Pulse(
+            running=len(hold.running),
+            queued=hold.asyncs.queued + hold.syncs.queued,
+            done=self.finish.done,
+            failed=self.finish.failed,
+            abandoned=hold.abandoned,
+        )
+
+    def _begin(self) -> None:
+        cron.discover(self._database, self._kinds, self._clock, self._numbers)
+        self.life.join_ring()
+
+    def _loops(self) -> list[Loop]:
+        loops: list[Loop] = [self.finish, self.life, Watch(self.hold), self.feed]
+        if not self._settings.until_idle:
+            loops.append(Upkeep(self._database, self._clock, list(self._kinds)))
+            if self._database.dialect.wakes:
+                loops.append(Listener(self._database, self.feed.look_now))
+        return loops
+
+    def _on_queued(self, is_async: bool) -> None:
+        (self.coroutines if is_async else self.threads).wake()
+
+    async def _until_stopped(self) -> None:
+        assert self._wake is not None
+        if self._settings.until_idle:
+            while not self.feed.idle.is_set() and not self.is_stopping:
+                await asyncio.sleep(0.001)
+            return
+        while not self.is_stopping:
+            await self._wake.wait()
+            self._wake.clear()
+
+    async def _end(self, loops: list[Loop]) -> None:
+        """Stop claiming, let what runs finish, write it down, hand back the rest, and go."""
+        if not self._settings.until_idle:
+            telemetry.emit("worker.stopping", worker=self.life.id, running=len(self.hold.running))
+        self.feed.stop()
+        await asyncio.to_thread(self.feed.join)
+        self.hold.drop_queued()
+        await self._let_finish()
+        self.threads.stop()
+        self.hold.drop(list(self.hold.running))
+        await self.coroutines.stop()
+        await asyncio.to_thread(self._leave, loops)
+
+    async def _let_finish(self) -> None:
+        deadline = time.monotonic() + self._settings.grace / SECOND
+        while self.hold.running and self._stop_asked < 2 and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _leave(self, loops: list[Loop]) -> None:
+        for loop in loops:
+            loop.stop()
+        self.finish.join(timeout=10.0)
+        self.life.join(timeout=10.0)
+        try:
+            self._flush()
+            self.life.leave("stopped")
+        except Exception as problem:
+            telemetry.emit("worker.crashed", worker=self.life.id, error=str(problem)[:300])
+
+    def _flush(self) -> None:
+        while self.hold.ended:
+            self.finish.flush()

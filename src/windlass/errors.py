@@ -1,0 +1,183 @@
+"""Every error that Windlass raises, and the three signals a handler may raise.
+
+WindlassError
+    BadInput (also a ValueError)        what the caller gave cannot be used; nothing was changed
+        BadDeclaration                  an option of a kind, or its function, makes no sense
+            DuplicateKind
+        BadDuration, BadSchedule, BadRate
+        BadArgument                     an argument does not fit the handler's annotation
+            NotSerializable, PayloadTooLarge
+        BadKey, PastTime, BadConnection, BadDatabase
+    UnknownKind, DuplicateKey, TaskNotFound
+    TaskFailed, TaskCancelled, ResultTimeout
+    NoContext                           context() was called outside a handler
+    SchemaMismatch                      the tables are missing, older or newer than this Windlass
+    DatabaseUnavailable                 still failing after all retries
+    Signal                              not an error: what a handler says about its own task
+        Retry, Cancel, Snooze
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class WindlassError(Exception):
+    """The parent of every error that Windlass raises."""
+
+
+class BadInput(WindlassError, ValueError):
+    """What the caller gave cannot be used, and nothing was changed."""
+
+
+class BadDeclaration(BadInput):
+    """A declared kind cannot work as it is written."""
+
+
+class DuplicateKind(BadDeclaration):
+    """Two functions were declared under one kind."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"kind {kind!r} is declared twice; give one of the two functions another name="
+        )
+        self.kind = kind
+
+
+class BadDuration(BadInput):
+    """A duration that cannot be read."""
+
+
+class BadSchedule(BadInput):
+    """A cron expression or a time zone that cannot be read."""
+
+
+class BadRate(BadInput):
+    """A rate that cannot be read."""
+
+
+class BadArgument(BadInput):
+    """An argument does not fit the annotation of the handler."""
+
+    def __init__(
+        self, message: str, *, kind: str, argument: str | None = None, given: object = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.argument = argument
+        self.given = given
+
+
+class NotSerializable(BadArgument):
+    """An argument cannot be written as JSON."""
+
+
+class PayloadTooLarge(BadArgument):
+    """The arguments are larger than the limit of the app."""
+
+
+class BadKey(BadInput):
+    """A task key that is empty, too long, or not text."""
+
+
+class PastTime(BadInput):
+    """A task was to start at a moment that has passed."""
+
+
+class BadConnection(BadInput):
+    """`conn=` is not a connection that Windlass can join."""
+
+
+class BadDatabase(BadInput):
+    """A database URL that cannot be used."""
+
+
+class UnknownKind(WindlassError):
+    """No kind of that name is declared in this app."""
+
+    def __init__(self, kind: str, declared: list[str] | None = None) -> None:
+        known = ", ".join(sorted(declared or [])) or "none"
+        super().__init__(f"kind {kind!r} is not declared in this app; declared: {known}")
+        self.kind = kind
+
+
+class DuplicateKey(WindlassError):
+    """A task with that key exists, and the caller asked to be told."""
+
+    def __init__(self, kind: str, key: str, *, task_id: int, status: str) -> None:
+        super().__init__(
+            f"kind {kind!r} already has a {status} task with key {key!r} (task {task_id}); "
+            'use on_conflict="skip" to take it as it is'
+        )
+        self.kind = kind
+        self.key = key
+        self.task_id = task_id
+
+
+class TaskNotFound(WindlassError):
+    """There is no such row: it never existed, or it ended and was pruned."""
+
+    def __init__(self, task_id: int) -> None:
+        super().__init__(f"task {task_id} not found: it never existed, or it ended and was pruned")
+        self.task_id = task_id
+
+
+class TaskFailed(WindlassError):
+    """The task failed for good; the message carries the error of its last try."""
+
+    def __init__(self, task_id: int, error: str) -> None:
+        super().__init__(f"task {task_id} failed: {error}")
+        self.task_id = task_id
+        self.error = error
+
+
+class TaskCancelled(WindlassError):
+    """The task was cancelled."""
+
+    def __init__(self, task_id: int, reason: str) -> None:
+        super().__init__(f"task {task_id} was cancelled" + (f": {reason}" if reason else ""))
+        self.task_id = task_id
+        self.reason = reason
+
+
+class ResultTimeout(WindlassError, TimeoutError):
+    """The task did not end within the time the caller was ready to wait."""
+
+
+class NoContext(WindlassError):
+    """`context()` was called outside a running handler."""
+
+
+class SchemaMismatch(WindlassError):
+    """The tables in the database are not the ones this Windlass works with."""
+
+
+class DatabaseUnavailable(WindlassError):
+    """The database could not be used, after all retries."""
+
+
+class Signal(WindlassError):
+    """What a handler says about its own task by raising it; not an error."""
+
+
+class Retry(Signal):
+    """Try this task again, after `after` or else the kind's back-off. It uses up one retry."""
+
+    def __init__(self, reason: str = "", *, after: str | timedelta | None = None) -> None:
+        super().__init__(reason or "the handler asked for another try")
+        self.after = after
+
+
+class Cancel(Signal):
+    """End this task as cancelled, whatever retries are left."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "cancelled by its handler")
+
+
+class Snooze(Signal):
+    """Put this task off. It costs neither an attempt nor a retry."""
+
+    def __init__(self, after: str | timedelta) -> None:
+        super().__init__(f"snoozed for {after}")
+        self.after = after

@@ -1,0 +1,229 @@
+"""How a run ended, and what that makes of its row.
+
+A handler returns or raises; `judge` turns what it raised into an outcome; `settle` turns an outcome
+into the change of the row. Both are pure, so every rule about retries, keeping and turns is here.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import assert_never
+
+import msgspec
+
+from windlass.errors import Cancel, Retry, Snooze
+from windlass.model.cron import Schedule
+from windlass.model.duration import parse_duration
+from windlass.model.retry import RetryPolicy
+from windlass.model.status import Status
+from windlass.model.task import Claimed
+
+LONGEST_REMARK = 1_000
+LONGEST_TRACEBACK = 16_000
+KEEP_RESULT = parse_duration("1d")
+KEEP_FAILED = parse_duration("7d")
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned; `result` is its JSON, or None."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The handler failed and will be tried again after `delay` microseconds."""
+
+    delay: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler failed and no retry is left."""
+
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The handler cancelled its own task."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The handler put its task off by `delay` microseconds."""
+
+    delay: int
+
+
+Outcome = Succeeded | Retried | Failed | Cancelled | Snoozed
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the declaration of a kind says about the end of its runs.
+
+    `keep` None: a success is deleted at once unless it has a key or a result, which are kept a day.
+    """
+
+    retry: RetryPolicy
+    keep: int | None = None
+    keep_failed: int = KEEP_FAILED
+    schedule: Schedule | None = None
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of a row: these values, written only if the row is still as it was taken."""
+
+    id: int
+    batch: int
+    status: int
+    due_at: int | None
+    attempt: int
+    lost: int
+    finished_at: int | None
+    prune_at: int | None
+    last_status: int | None
+    result: str | None
+    remark: str | None
+
+
+def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
+    """The outcome of a run that raised `error` in its try number `tries`."""
+    match error:
+        case Snooze():
+            return Snoozed(parse_duration(error.after, what="Snooze", zero=True))
+        case Cancel():
+            return Cancelled(str(error))
+    text, trace = describe(error)
+    if not terms.retry.allows(error, tries=tries):
+        return Failed(text, trace)
+    if isinstance(error, Retry) and error.after is not None:
+        return Retried(parse_duration(error.after, what="Retry", zero=True), text, trace)
+    return Retried(terms.retry.delay(error, tries=tries, random=random), text, trace)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """An error as one bounded line, and its bounded traceback."""
+    message = str(error).strip()
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    trace = "".join(traceback.format_exception(error))
+    return storable(text)[:LONGEST_REMARK], storable(trace)[-LONGEST_TRACEBACK:]
+
+
+def storable(text: str) -> str:
+    """`text` without what some database cannot store."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def settle(
+    task: Claimed, outcome: Outcome, terms: Terms, *, now: int, turns: bool
+) -> Change | None:
+    """The change of `task` that `outcome` makes at `now`; None deletes the row.
+
+    `turns` says that the row is the standing row of a schedule: it waits for its next turn instead
+    of ending.
+    """
+    match outcome:
+        case Retried():
+            due_at = now + outcome.delay
+            return _waiting(task, due_at, attempt=task.attempt, remark=outcome.error, now=now)
+        case Snoozed():
+            due_at = now + outcome.delay
+            return _waiting(task, due_at, attempt=task.attempt - 1, remark=None, now=None)
+        case Succeeded() | Failed() | Cancelled():
+            if turns and terms.schedule is not None:
+                return _next_turn(task, outcome, terms.schedule, now=now)
+            return _ended(task, outcome, terms, now=now)
+    assert_never(outcome)
+
+
+def _waiting(
+    task: Claimed, due_at: int, *, attempt: int, remark: str | None, now: int | None
+) -> Change:
+    return Change(
+        id=task.id,
+        batch=task.batch,
+        status=Status.WAITING,
+        due_at=due_at,
+        attempt=attempt,
+        lost=task.lost,
+        finished_at=now,
+        prune_at=None,
+        last_status=None,
+        result=None,
+        remark=remark,
+    )
+
+
+def _next_turn(
+    task: Claimed, outcome: Succeeded | Failed | Cancelled, schedule: Schedule, *, now: int
+) -> Change:
+    return Change(
+        id=task.id,
+        batch=task.batch,
+        status=Status.WAITING,
+        due_at=schedule.next_turn(last=task.due_at, now=now),
+        attempt=0,
+        lost=0,
+        finished_at=now,
+        prune_at=None,
+        last_status=_status_of(outcome),
+        result=outcome.result if isinstance(outcome, Succeeded) else None,
+        remark=_remark_of(outcome),
+    )
+
+
+def _ended(
+    task: Claimed, outcome: Succeeded | Failed | Cancelled, terms: Terms, *, now: int
+) -> Change | None:
+    result = None
+    keep = max(terms.keep or 0, terms.keep_failed)
+    if isinstance(outcome, Succeeded):
+        result = outcome.result
+        needed = result is not None or task.task_key is not None
+        keep = terms.keep if terms.keep is not None else KEEP_RESULT if needed else 0
+        if not keep:
+            return None
+    return Change(
+        id=task.id,
+        batch=task.batch,
+        status=_status_of(outcome),
+        due_at=None,
+        attempt=task.attempt,
+        lost=task.lost,
+        finished_at=now,
+        prune_at=now + keep,
+        last_status=None,
+        result=result,
+        remark=_remark_of(outcome),
+    )
+
+
+def _status_of(outcome: Succeeded | Failed | Cancelled) -> Status:
+    match outcome:
+        case Succeeded():
+            return Status.SUCCEEDED
+        case Failed():
+            return Status.FAILED
+        case Cancelled():
+            return Status.CANCELLED
+    assert_never(outcome)
+
+
+def _remark_of(outcome: Succeeded | Failed | Cancelled) -> str | None:
+    match outcome:
+        case Succeeded():
+            return None
+        case Failed():
+            return outcome.error
+        case Cancelled():
+            return outcome.reason[:LONGEST_REMARK]
+    assert_never(outcome)

@@ -1,0 +1,202 @@
+"""Payloads: the arguments of a handler as JSON, checked against its annotations.
+
+What is stored is one JSON object, parameter name to value. It is checked when it is enqueued by
+reading it back exactly as a worker will, so a task that was accepted can be called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from windlass.errors import BadArgument, BadDeclaration, NotSerializable, PayloadTooLarge
+
+LARGEST_PAYLOAD = 256 * 1024
+LARGEST_RESULT = 64 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Arguments:
+    """The parameters of one handler: binds, checks, encodes and decodes its arguments."""
+
+    def __init__(self, kind: str, function: Callable[..., object]) -> None:
+        self.kind = kind
+        self.signature = inspect.signature(function)
+        self._types = _annotations(kind, function, self.signature)
+        self._positional_only = [
+            name
+            for name, parameter in self.signature.parameters.items()
+            if parameter.kind is parameter.POSITIONAL_ONLY
+        ]
+        parameters = self.signature.parameters.values()
+        self._names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+        self._names -= set(self._positional_only)
+        self._required = {p.name for p in parameters if _is_required(p)}
+        self._takes_any = any(
+            parameter.kind is parameter.VAR_KEYWORD
+            for parameter in self.signature.parameters.values()
+        )
+        self._decoder = self._make_decoder()
+        self._decode = self._decoder.decode
+
+    def encode(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], *, largest: int
+    ) -> str:
+        """The payload for these arguments, or an error that names the wrong one."""
+        bound = self._bind(args, kwargs)
+        try:
+            encoded = _encode(bound)
+        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+            raise self._unserializable(bound, problem) from problem
+        if len(encoded) > largest:
+            raise PayloadTooLarge(
+                f"kind {self.kind!r}: the arguments are {len(encoded):,} bytes as JSON, over the "
+                f"limit of {largest:,}; store the data and enqueue its key, or raise max_payload",
+                kind=self.kind,
+            )
+        try:
+            self._decode(encoded)
+        except msgspec.ValidationError as problem:
+            raise self._misfit(bound, str(problem)) from problem
+        return encoded.decode()
+
+    def decode(self, payload: str) -> tuple[tuple[object, ...], dict[str, Any]]:
+        """The positional and keyword arguments to call the handler with."""
+        try:
+            kwargs = self._decode(payload)
+        except msgspec.ValidationError as problem:
+            raise self._misfit(msgspec.json.decode(payload), str(problem)) from problem
+        if self._takes_any:
+            kwargs = self._convert_known(kwargs)
+        if self._positional_only:
+            args = tuple(kwargs.pop(name) for name in self._positional_only if name in kwargs)
+            return args, kwargs
+        return (), kwargs
+
+    def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        if not args and self._required <= kwargs.keys() <= self._names:
+            return dict(kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as problem:
+            raise BadArgument(
+                f"kind {self.kind!r}: {problem}; its parameters are {self.signature}",
+                kind=self.kind,
+            ) from None
+        if self._takes_any:
+            for name, parameter in self.signature.parameters.items():
+                if parameter.kind is parameter.VAR_KEYWORD:
+                    bound |= bound.pop(name, {})
+        return bound
+
+    def _make_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:
+        if self._takes_any:
+            return msgspec.json.Decoder(dict[str, Any])
+        fields: dict[str, Any] = {}
+        for name, parameter in self.signature.parameters.items():
+            wanted = self._types[name]
+            fields[name] = wanted if _is_required(parameter) else NotRequired[wanted]
+        # The call makes a type at run time, which a type checker cannot follow.
+        make_shape: Any = TypedDict
+        return msgspec.json.Decoder(make_shape(self.kind, fields))
+
+    def _convert_known(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: msgspec.convert(value, self._types[name]) if name in self._types else value
+            for name, value in kwargs.items()
+        }
+
+    def _misfit(self, bound: Mapping[str, object], problem: str) -> BadArgument:
+        expected, _, path = problem.partition(" - at `$")
+        argument = path.strip("`.").split(".")[0].split("[")[0]
+        if argument not in bound:
+            return BadArgument(f"kind {self.kind!r}: {problem}", kind=self.kind)
+        given = bound[argument]
+        wanted = expected.removeprefix("Expected ").split(", got")[0].replace("`", "")
+        inside = f" at {path.strip('`.')}" if path.strip("`.") != argument else ""
+        return BadArgument(
+            f"kind {self.kind!r}: argument {argument!r} is {_shown(given)}, "
+            f"expected {wanted}{inside}",
+            kind=self.kind,
+            argument=argument,
+            given=given,
+        )
+
+    def _unserializable(self, bound: Mapping[str, object], problem: Exception) -> NotSerializable:
+        for name, value in bound.items():
+            try:
+                _encode(value)
+            except (TypeError, ValueError, OverflowError, RecursionError) as found:
+                return NotSerializable(
+                    f"kind {self.kind!r}: argument {name!r} is {_shown(value)}, "
+                    f"which cannot be written as JSON ({found}); enqueue plain data or a key",
+                    kind=self.kind,
+                    argument=name,
+                    given=value,
+                )
+        return NotSerializable(f"kind {self.kind!r}: {problem}", kind=self.kind)
+
+
+def encode_result(result: object) -> str | None:
+    """The JSON of what a handler returned; None for None. Raises ValueError or TypeError."""
+    if result is None:
+        return None
+    encoded = _encode(result)
+    if len(encoded) > LARGEST_RESULT:
+        raise ValueError(
+            f"the result is {len(encoded):,} bytes as JSON, over the limit of {LARGEST_RESULT:,}; "
+            "store it and return its key"
+        )
+    return encoded.decode()
+
+
+def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
+    """Reads a stored result back as the type the handler's annotation promises, if it has one."""
+    try:
+        wanted = typing.get_type_hints(function).get("return", Any)
+        return msgspec.json.Decoder(wanted).decode
+    except (TypeError, NameError, AttributeError):
+        return msgspec.json.Decoder().decode
+
+
+def _annotations(
+    kind: str, function: Callable[..., object], signature: inspect.Signature
+) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as problem:
+        raise BadDeclaration(
+            f"kind {kind!r}: its annotations cannot be read ({problem}); "
+            "import the types where the function is declared"
+        ) from problem
+    found: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise BadDeclaration(
+                f"kind {kind!r}: *{name} cannot be stored by name; take a list instead"
+            )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        found[name] = hints.get(name, Any)
+        try:
+            msgspec.json.Decoder(found[name])
+        except TypeError as problem:
+            raise BadDeclaration(
+                f"kind {kind!r}: parameter {name!r} has a type that JSON cannot carry "
+                f"({problem}); use plain types, a dataclass or a msgspec.Struct"
+            ) from problem
+    return found
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

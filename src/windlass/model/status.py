@@ -1,0 +1,51 @@
+"""The states of a task, and the one table of the moves between them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """The state of a task. In text it is its lower-case name."""
+
+    WAITING = 0
+    RUNNING = 1
+    SUCCEEDED = 2
+    FAILED = 3
+    BLOCKED = 4
+    EXTERNAL = 5
+    CANCELLED = 6
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a task in this state has ended. Only an operator's retry begins it again."""
+        return self in FINAL
+
+    @classmethod
+    def named(cls, name: str) -> Status:
+        """The status whose lower-case name is `name`."""
+        return cls[name.upper()]
+
+
+FINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
+
+TRANSITIONS: dict[tuple[Status, Status], str] = {
+    (Status.WAITING, Status.RUNNING): "a worker claimed it",
+    (Status.WAITING, Status.CANCELLED): "somebody cancelled it before it began",
+    (Status.RUNNING, Status.SUCCEEDED): "its handler returned",
+    (Status.RUNNING, Status.FAILED): "its handler failed and no retry was left, or it is poison",
+    (Status.RUNNING, Status.WAITING): "retry, snooze, next turn, or handed back by its worker",
+    (Status.RUNNING, Status.RUNNING): "its worker died and another one took it over",
+    (Status.RUNNING, Status.CANCELLED): "its handler or somebody else cancelled it",
+    (Status.FAILED, Status.WAITING): "an operator asked for another try",
+    (Status.CANCELLED, Status.WAITING): "an operator asked for another try",
+    (Status.SUCCEEDED, Status.WAITING): "it was enqueued again under its key, to replace it",
+}
+
+
+def may_become(before: Status, after: Status) -> bool:
+    """Whether a task may move from `before` to `after`."""
+    return (before, after) in TRANSITIONS

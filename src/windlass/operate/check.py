@@ -1,0 +1,69 @@
+"""Check: every error and warning about an app at once, before it runs."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from windlass.declare.kind import Kind, Registry
+from windlass.errors import WindlassError
+from windlass.store import migrate
+from windlass.store.database import Database
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, or may be."""
+
+    level: Literal["error", "warning"]
+    about: str
+    text: str
+
+
+def check(database: Database, registry: Registry) -> list[Finding]:
+    """All findings, errors first."""
+    findings = [*_database(database), *_kinds(registry)]
+    return sorted(findings, key=lambda finding: finding.level != "error")
+
+
+def _database(database: Database) -> list[Finding]:
+    try:
+        if database.dialect.name == "sqlite" and migrate.current(database) is None:
+            return []
+        migrate.check(database)
+    except WindlassError as problem:
+        return [Finding("error", "database", str(problem))]
+    return []
+
+
+def _kinds(registry: Registry) -> list[Finding]:
+    if not registry.kinds:
+        return [Finding("warning", "app", "no task is declared; decorate one with @app.task")]
+    return [finding for kind in registry.kinds.values() for finding in _kind(kind)]
+
+
+def _kind(kind: Kind) -> list[Finding]:
+    findings: list[Finding] = []
+
+    def warn(text: str) -> None:
+        findings.append(Finding("warning", kind.name, text))
+
+    unannotated = [
+        name
+        for name, parameter in kind.arguments.signature.parameters.items()
+        if parameter.annotation in (parameter.empty, Any)
+        and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    if unannotated:
+        names = ", ".join(unannotated)
+        warn(f"parameter {names} has no annotation, so its argument is not checked when enqueued")
+    if kind.timeout is None and not kind.is_async:
+        warn("has no timeout: a handler that never returns holds its thread for ever")
+    if kind.rate is not None and kind.concurrency is None and kind.rate < 1:
+        warn("a rate below one a second with no concurrency: several may still overlap")
+    if inspect.isgeneratorfunction(kind.function) or inspect.isasyncgenfunction(kind.function):
+        findings.append(
+            Finding("error", kind.name, "is a generator: calling it runs nothing; return instead")
+        )
+    return findings

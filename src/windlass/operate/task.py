@@ -1,0 +1,129 @@
+"""Tasks: look at them, wait for them, cancel them, let them run again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from windlass.clock import SECOND, Clock
+from windlass.declare.kind import Kind
+from windlass.errors import BadInput, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound
+from windlass.model.duration import Duration, parse_duration
+from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
+from windlass.model.status import Status
+from windlass.model.task import TaskView
+from windlass.store import history, task
+from windlass.store.database import Database
+from windlass.store.history import FailureView
+from windlass.store.task import TaskFilter
+
+FIRST_LOOK = 0.005
+LAST_LOOK = 0.25
+MOST_LISTED = 1_000
+
+
+@dataclass(frozen=True)
+class TaskDetail:
+    """A task with its last errors."""
+
+    task: TaskView
+    failures: list[FailureView]
+
+
+def status_of(database: Database, number: int, *, enqueued: bool) -> Status:
+    """The state of a task. `enqueued` says that it surely existed: if gone, it succeeded."""
+    found = database.read(lambda connection: task.get(connection, number))
+    if found is not None:
+        return found.status
+    if enqueued:
+        return Status.SUCCEEDED
+    raise TaskNotFound(number)
+
+
+def result_of(
+    database: Database,
+    number: int,
+    decode: Callable[[str], object],
+    *,
+    timeout: Duration | float | None,
+    enqueued: bool,
+) -> object:
+    """Wait for the end of a task and return its result, or raise what became of it."""
+    deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+    pause = FIRST_LOOK
+    while True:
+        found = database.read(lambda connection: task.get(connection, number))
+        if found is None:
+            if enqueued:
+                return None
+            raise TaskNotFound(number)
+        match found.status:
+            case Status.SUCCEEDED:
+                return None if found.result is None else decode(found.result)
+            case Status.FAILED:
+                raise TaskFailed(number, found.remark or "no reason recorded")
+            case Status.CANCELLED:
+                raise TaskCancelled(number, found.remark or "")
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise ResultTimeout(
+                f"task {number} is still {found.status} after {_seconds(timeout or 0):g} s; "
+                "is a worker running?"
+            )
+        time.sleep(pause if left is None else min(pause, left))
+        pause = min(pause * 1.5, LAST_LOOK)
+
+
+def cancel(database: Database, clock: Clock, number: int, *, reason: str) -> bool:
+    """End a task that has not ended; whether that made the difference."""
+    text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
+    return database.write(
+        lambda connection: task.cancel(
+            connection, number, reason=text, now=clock.now(), keep=KEEP_FAILED
+        )
+    )
+
+
+def retry(database: Database, clock: Clock, number: int) -> bool:
+    """Let a failed or cancelled task run again, with all its tries before it."""
+    return database.write(lambda connection: task.retry(connection, number, now=clock.now()))
+
+
+def show(database: Database, number: int) -> TaskDetail:
+    """One task with its last errors."""
+
+    def read(connection: Connection) -> TaskDetail | None:
+        found = task.get(connection, number)
+        if found is None:
+            return None
+        return TaskDetail(found, history.failures_of(connection, number))
+
+    detail = database.read(read)
+    if detail is None:
+        raise TaskNotFound(number)
+    return detail
+
+
+def listing(database: Database, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
+    """Tasks that match, newest first."""
+    if not 1 <= limit <= MOST_LISTED:
+        raise BadInput(f"limit={limit} is not a number from 1 to {MOST_LISTED}")
+    return database.read(lambda connection: task.listing(connection, wanted, limit=limit))
+
+
+def decoder(kind: Kind | None) -> Callable[[str], object]:
+    """Reads a result as its kind declares it."""
+    import msgspec
+
+    return msgspec.json.decode if kind is None else kind.decode_result
+
+
+def _seconds(timeout: Duration | float) -> float:
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+        if timeout < 0:
+            raise BadInput(f"timeout={timeout!r} is negative")
+        return float(timeout)
+    return parse_duration(timeout, what="timeout", zero=True) / SECOND

@@ -1,0 +1,154 @@
+"""Written claims: rows that are stamped with a batch and belong to a worker until it ends them.
+
+Each function is one transaction and begins by making sure that the worker is alive: the one who
+marks it dead has to wait, or has been there already and nothing is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select, update
+
+from windlass.model.status import Status
+from windlass.model.task import Claimed
+from windlass.store.database import Database
+from windlass.store.dialect.base import Lane, Stamp
+from windlass.store.schema import task
+
+ENDLESS = 1 << 15
+
+
+def lanes(database: Database, kinds: Collection[str]) -> list[Lane]:
+    """The lanes of `kinds` that have waiting rows, each with its first due time."""
+    return database.read(lambda connection: database.dialect.lanes(connection, kinds))
+
+
+def claim(
+    database: Database, lane: Lane, stamp: Stamp, *, limit: int, lost: range = range(ENDLESS)
+) -> list[Claimed]:
+    """Take up to `limit` due rows of `lane`, oldest first, whose `lost` is in the range."""
+    return database.single(
+        lambda connection: database.dialect.claim(connection, lane, stamp, limit=limit, lost=lost),
+    )
+
+
+@dataclass
+class Rescued:
+    """Rows of dead workers: to run again, to fail as poison, and whether some must run alone."""
+
+    again: list[Claimed] = field(default_factory=list)
+    poison: list[Claimed] = field(default_factory=list)
+    some_wait_to_run_alone: bool = False
+
+
+def rescue(
+    database: Database,
+    max_lost: dict[str, int],
+    stamp: Stamp,
+    *,
+    limit: int,
+    alone: bool,
+) -> Rescued:
+    """Take over rows whose worker is marked left; each of them has been lost once more.
+
+    `max_lost` by kind decides what is poison. A row with one life left is taken only when the
+    worker says that it is `alone`, and then by itself, so that no innocent row dies beside it.
+    """
+
+    def work(connection: Connection) -> Rescued:
+        rescued = Rescued()
+        if not database.dialect.alive(connection, stamp.worker):
+            return rescued
+        fallen = database.dialect.fallen(connection, max_lost, now=stamp.now, limit=limit)
+        for row in fallen:
+            lost, most = row[7] + 1, max_lost[row[1]]
+            if lost >= most:
+                rescued.poison.append(_taken(row, stamp, attempt=0))
+            elif lost < max(1, most - 1):
+                rescued.again.append(_taken(row, stamp, attempt=1))
+            elif alone and not rescued.again:
+                rescued.again.append(_taken(row, stamp, attempt=1))
+                break
+            else:
+                rescued.some_wait_to_run_alone = True
+        for rows, attempt in ((rescued.again, 1), (rescued.poison, 0)):
+            if rows:
+                ids = [row.id for row in rows]
+                database.dialect.rescue(connection, ids, stamp, attempt=attempt)
+        return rescued
+
+    return database.write(work)
+
+
+def push(connection: Connection, held: dict[int, int], *, worker: int, until: int) -> set[int]:
+    """Move the lease of held rows, id to batch, to `until`; returns those that are still held."""
+    kept = set(
+        connection.scalars(
+            select(task.c.id)
+            .where(task.c.id.in_(held), task.c.status == Status.RUNNING, task.c.worker == worker)
+            .where(task.c.batch.in_(set(held.values())))
+            .order_by(task.c.id)
+            .with_for_update()
+        )
+    )
+    if kept:
+        connection.execute(update(task).where(task.c.id.in_(kept)).values(due_at=until))
+    return kept
+
+
+def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
+    """Which of the held rows, id to batch, are still ours."""
+    rows = connection.execute(
+        select(task.c.id, task.c.batch).where(task.c.id.in_(held), task.c.status == Status.RUNNING)
+    )
+    return {number for number, batch in rows if held[number] == batch}
+
+
+def hand_back(
+    connection: Connection, *, worker: int, now: int, unless: Callable[[int], bool] | None = None
+) -> int:
+    """Make the claims of `worker` waiting again as if they had never been taken.
+
+    With `unless`, only lapsed claims are handed back, and of those only the ones it does not know:
+    claims whose answer was lost on the way.
+    """
+    query = select(task.c.id).where(task.c.status == Status.RUNNING, task.c.worker == worker)
+    if unless is not None:
+        query = query.where(task.c.due_at <= now)
+    ids = [
+        number
+        for number in connection.scalars(query.order_by(task.c.id).with_for_update())
+        if unless is None or not unless(number)
+    ]
+    if ids:
+        connection.execute(
+            update(task)
+            .where(task.c.id.in_(ids))
+            .values(
+                status=Status.WAITING,
+                batch=None,
+                worker=None,
+                due_at=now,
+                attempt=task.c.attempt - 1,
+            )
+        )
+    return len(ids)
+
+
+def _taken(row: tuple[object, ...], stamp: Stamp, *, attempt: int) -> Claimed:
+    number, kind, key, priority, due_at, payload, before, lost, started_at = row
+    return Claimed(
+        id=number,
+        kind=kind,
+        task_key=key,
+        priority=priority,
+        due_at=due_at,
+        payload=payload,
+        attempt=before + attempt,
+        lost=lost + 1,
+        started_at=max(stamp.now, (started_at or 0) + 1),
+        batch=stamp.batch,
+        worker=stamp.worker,
+    )

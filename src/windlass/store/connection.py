@@ -1,0 +1,72 @@
+"""The caller's own connection: what `conn=` accepts, made to look like ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Engine, TextClause
+
+from windlass.errors import BadConnection
+from windlass.store.dialect.base import Dialect, Executor
+
+MODULES = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "psycopg_binary": "postgresql",
+    "pymysql": "mysql",
+    "MySQLdb": "mysql",
+}
+
+
+def is_async(conn: object) -> bool:
+    """Whether `conn` can only be used from a coroutine."""
+    # Known by its module: importing it would need greenlet, which few of our users have.
+    return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
+
+
+def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
+    """Something that runs our statements in the transaction of `conn`, and never ends it."""
+    if is_async(conn):
+        raise BadConnection("conn is an async connection; use await ...aenqueue(...) with it")
+    if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
+        conn = conn.connection()
+    if isinstance(conn, Connection):
+        _check(conn.dialect.name, dialect)
+        return conn
+    backend = MODULES.get(type(conn).__module__.split(".")[0])
+    if backend is None or not hasattr(conn, "cursor"):
+        raise BadConnection(
+            f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, "
+            "or a connection of sqlite3, psycopg or PyMySQL"
+        )
+    _check(backend, dialect)
+    return _Raw(conn, engine, dialect)
+
+
+def _check(backend: str, dialect: Dialect) -> None:
+    if backend.replace("mariadb", "mysql") != dialect.name:
+        raise BadConnection(
+            f"conn is a {backend} connection, but this app keeps its tasks in {dialect.name}; "
+            "a task can only join a transaction of its own database"
+        )
+
+
+class _Raw:
+    """A driver's connection that takes our statements."""
+
+    def __init__(self, raw: Any, engine: Engine, dialect: Dialect) -> None:
+        self._raw = raw
+        self._engine = engine
+        self._dialect = dialect
+
+    def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any:
+        compiled = statement.compile(dialect=self._engine.dialect)
+        values = {**compiled.params, **parameters}
+        cursor = self._dialect.raw_cursor(self._raw)
+        if compiled.positional:
+            cursor.execute(str(compiled), [values[name] for name in compiled.positiontup or []])
+        else:
+            cursor.execute(str(compiled), values)
+        return cursor

@@ -1,0 +1,148 @@
+"""One database: its engine, its transactions, and what may be retried.
+
+Every call is a whole transaction, so that a lost connection, a deadlock or a restart of the server
+can be answered by doing all of it again. Callers therefore write transactions that may run twice.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from windlass import telemetry
+from windlass.errors import BadDatabase, DatabaseUnavailable
+from windlass.store.dialect import Dialect, dialect_of
+
+T = TypeVar("T")
+
+TRIES = 8
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+
+DRIVERS = {
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "sqlite": "sqlite",
+}
+EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+
+
+class Database:
+    """A shard: where rows are, and how to reach them."""
+
+    def __init__(self, url: str | URL) -> None:
+        self.url = normalise(url)
+        self.dialect: Dialect = dialect_of(self.url)
+        self.engine: Engine = _engine(self.url, self.dialect)
+        self.dialect.prepare(self.engine)
+
+    @property
+    def name(self) -> str:
+        """The URL without its password, for people."""
+        return self.url.render_as_string(hide_password=True)
+
+    def write(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+        """Run `work` in one transaction that writes; all of it again when that can help."""
+        return self._again(lambda: self._in_transaction(work), tries)
+
+    def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+        """Run `work`, which only reads; each statement stands alone."""
+        return self._again(lambda: self._in_passing(work), tries)
+
+    def single(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+        """Run `work`, one statement that is a transaction by itself where the database has that."""
+        if self.dialect.commits_alone:
+            return self._again(lambda: self._in_passing(work), tries)
+        return self.write(work, tries=tries)
+
+    def measure(self) -> int:
+        """The time of the database now."""
+        return self.read(self.dialect.measure)
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+    def _in_transaction(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.connect() as connection:
+            connection = self.dialect.writing(connection)
+            with connection.begin():
+                return work(connection)
+
+    def _in_passing(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.connect() as connection:
+            return work(self.dialect.passing(connection))
+
+    def _again(self, once: Callable[[], T], tries: int) -> T:
+        pause = FIRST_PAUSE
+        for attempt in range(1, tries + 1):
+            try:
+                return once()
+            except (DBAPIError, PoolTimeout) as problem:
+                if not self.can_retry(problem):
+                    raise
+                if attempt == tries:
+                    raise DatabaseUnavailable(
+                        f"{self.name}: {_first_line(problem)} (after {tries} tries)"
+                    ) from problem
+                if not self.dialect.is_conflict(problem):
+                    telemetry.emit(
+                        "database.failed", database=self.name, error=_first_line(problem)
+                    )
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    def can_retry(self, problem: Exception) -> bool:
+        """Whether doing the whole transaction again can help."""
+        if isinstance(problem, PoolTimeout):
+            return True
+        if not isinstance(problem, DBAPIError):
+            return False
+        return (
+            problem.connection_invalidated
+            or self.dialect.is_conflict(problem)
+            or self.dialect.is_outage(problem)
+        )
+
+
+def normalise(given: str | URL) -> URL:
+    """The URL with the driver Windlass uses, or an error that says what is wrong with it."""
+    try:
+        url = make_url(given)
+    except ArgumentError as problem:
+        raise BadDatabase(
+            f"database {given!r} is not a URL; write it as sqlite:///shop.db, "
+            "postgresql://user@host/name or mysql://user@host/name"
+        ) from problem
+    backend = url.drivername.split("+")[0]
+    if backend not in DRIVERS:
+        raise BadDatabase(
+            f"database {url.render_as_string()!r}: {backend!r} is not supported; "
+            "use sqlite, postgresql, mysql or mariadb"
+        )
+    return url if "+" in url.drivername else url.set(drivername=DRIVERS[backend])
+
+
+def _engine(url: URL, dialect: Dialect) -> Engine:
+    try:
+        return create_engine(dialect.clean(url), **dialect.engine_options(url))
+    except (ImportError, NoSuchModuleError) as problem:
+        backend = url.drivername.split("+")[0]
+        raise BadDatabase(
+            f"database {url.render_as_string()!r} needs a driver that is not installed; "
+            f"run: pip install 'windlass[{EXTRAS.get(backend, 'all')}]'"
+        ) from problem
+
+
+def _first_line(problem: BaseException) -> str:
+    cause = getattr(problem, "orig", None) or problem
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]

@@ -1,0 +1,282 @@
+"""What each database must be able to do, and what two of the three do alike.
+
+All parameters are plain numbers and text: lists travel as one JSON document. A statement is thus the
+same text whatever the number of rows, one round trip carries a whole batch, and the same statements
+run on a caller's raw driver connection.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from sqlalchemy import URL, Connection, Engine, TextClause, text
+from sqlalchemy.exc import DBAPIError
+
+from windlass.model.outcome import Change
+from windlass.model.task import Claimed, NewTask
+
+BLOCK = 64
+
+encode = msgspec.json.Encoder().encode
+
+
+class Lane(NamedTuple):
+    """The waiting rows of one kind and priority, and when the first of them is due."""
+
+    kind: str
+    priority: int
+    due_at: int
+
+
+class Stamp(NamedTuple):
+    """What a written claim puts on the rows it takes."""
+
+    batch: int
+    worker: int
+    now: int
+    lease_end: int
+
+
+class Count(msgspec.Struct, gc=False):
+    """What one worker did of one kind in one minute."""
+
+    minute: int
+    kind: str
+    worker: int
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    milliseconds: int = 0
+
+
+class Executor(Protocol):
+    """What statements run on: a SQLAlchemy connection, or a raw one in its clothes."""
+
+    def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any: ...
+
+
+LANES = """
+with recursive lane (kind, priority) as (
+    select k.kind, (
+        select t.priority from windlass_task t {hint}
+        where t.status = 0 and t.kind = k.kind and t.due_at is not null
+        order by t.priority limit 1
+    ) from {kinds} k
+    union all
+    select lane.kind, (
+        select t.priority from windlass_task t {hint}
+        where t.status = 0 and t.kind = lane.kind and t.priority > lane.priority
+          and t.due_at is not null
+        order by t.priority limit 1
+    ) from lane where lane.priority is not null
+)
+select kind, priority, (
+    select t.due_at from windlass_task t {hint}
+    where t.status = 0 and t.kind = lane.kind and t.priority = lane.priority
+      and t.due_at is not null
+    order by t.due_at limit 1
+) as due_at
+from lane where priority is not null
+"""
+
+ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
+
+PICK = """
+select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
+from windlass_task {hint}
+where status = 0 and kind = :kind and priority = :priority and due_at <= :now
+  and batch is null and lost between :lost_from and :lost_to
+order by due_at limit :limit {lock}
+"""
+
+STAMP = """
+update windlass_task
+set status = 1, batch = :batch, worker = :worker, due_at = :lease_end, attempt = attempt + 1,
+    started_at = {greatest}(:now, coalesce(started_at, 0) + 1)
+where id in ({ids})
+"""
+
+FALLEN = """
+select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
+from windlass_task {hint}
+where status = 1 and kind in ({kinds}) and due_at <= :now
+  and worker in (select id from windlass_worker where left_at is not null)
+order by id limit :limit {lock}
+"""
+
+RESCUE = """
+update windlass_task
+set batch = :batch, worker = :worker, due_at = :lease_end, attempt = attempt + :attempt,
+    lost = lost + 1, started_at = {greatest}(:now, coalesce(started_at, 0) + 1)
+where id in ({ids})
+"""
+
+
+class Dialect(ABC):
+    """The contract. `insert`, `change` and `remove` answer with the ids that they touched."""
+
+    name: str
+    commits_alone = False
+    wakes = False
+    idle_milliseconds = 4_000
+    # Whether numbers must be taken in the very transaction that uses them.
+    numbers_join = False
+
+    @abstractmethod
+    def engine_options(self, url: URL) -> dict[str, Any]: ...
+
+    def clean(self, url: URL) -> URL:
+        """The URL as the driver takes it."""
+        return url
+
+    def prepare(self, engine: Engine) -> None:
+        """Set up what every new connection needs."""
+
+    def writing(self, connection: Connection) -> Connection:
+        """The connection, told that its next transaction will write."""
+        return connection
+
+    def passing(self, connection: Connection) -> Connection:
+        """The connection, told that each of its statements stands alone."""
+        return connection
+
+    @abstractmethod
+    def is_conflict(self, problem: Exception) -> bool:
+        """Whether two transactions met, and one of them must be done again."""
+
+    @abstractmethod
+    def is_outage(self, problem: Exception) -> bool:
+        """Whether the server is away, or is going away."""
+
+    @abstractmethod
+    def measure(self, connection: Connection) -> int: ...
+
+    @abstractmethod
+    def take_numbers(self, executor: Executor, count: int) -> list[range]:
+        """At least `count` numbers that nobody else has or will have."""
+
+    @abstractmethod
+    def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        """Write new rows; a row whose id or key is taken is left out."""
+
+    @abstractmethod
+    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]: ...
+
+    @abstractmethod
+    def alive(self, connection: Connection, worker: int) -> bool:
+        """Whether `worker` is not marked left; it cannot be until this transaction ends."""
+
+    @abstractmethod
+    def lock_worker(self, connection: Connection, worker: int) -> bool:
+        """As `alive`, but alone: for its funeral or its exit."""
+
+    @abstractmethod
+    def claim(
+        self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
+    ) -> list[Claimed]:
+        """Take up to `limit` due rows of `lane` that no worker holds, oldest first."""
+
+    @abstractmethod
+    def fallen(
+        self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
+    ) -> list[Sequence[Any]]:
+        """Lock rows whose worker is marked left: their columns as in PICK."""
+
+    @abstractmethod
+    def rescue(
+        self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
+    ) -> None:
+        """Take over rows that `fallen` locked."""
+
+    @abstractmethod
+    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+        """Write the outcomes of rows that are still as they were taken."""
+
+    @abstractmethod
+    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
+        """Delete rows, id to batch, that are still as they were taken."""
+
+    @abstractmethod
+    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
+        """Add to the statistics."""
+
+    def notify(self, executor: Executor) -> None:
+        """Wake idle workers when the transaction commits, where the database can."""
+
+    def raw_cursor(self, raw: Any) -> Any:
+        """A cursor on a raw driver connection that gives plain tuples."""
+        return raw.cursor()
+
+
+class PickAndStamp(Dialect):
+    """For databases that cannot return the old values of what they update: two statements."""
+
+    hint: str
+    lock: str
+    greatest: str
+
+    def __init__(self) -> None:
+        self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
+
+    @abstractmethod
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        """SQL for a list of ids, and its parameters."""
+
+    @abstractmethod
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
+        """SQL for a list of texts, and its parameters."""
+
+    def claim(
+        self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
+    ) -> list[Claimed]:
+        if not self.alive(connection, stamp.worker):
+            return []
+        rows = connection.execute(
+            self._pick,
+            {
+                "kind": lane.kind,
+                "priority": lane.priority,
+                "now": stamp.now,
+                "limit": limit,
+                "lost_from": lost.start,
+                "lost_to": lost.stop - 1,
+            },
+        ).fetchall()
+        if not rows:
+            return []
+        ids, parameters = self.ids(row[0] for row in rows)
+        connection.execute(
+            text(STAMP.format(greatest=self.greatest, ids=ids)),
+            {**stamp._asdict(), **parameters},
+        )
+        return [
+            Claimed(*row[:6], row[6] + 1, row[7], max(stamp.now, (row[8] or 0) + 1), *stamp[:2])
+            for row in rows
+        ]
+
+    def fallen(
+        self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
+    ) -> list[Sequence[Any]]:
+        listed, parameters = self.texts(kinds)
+        statement = text(FALLEN.format(hint=self.hint, lock=self.lock, kinds=listed))
+        rows = connection.execute(statement, {"now": now, "limit": limit, **parameters})
+        return list(rows.fetchall())
+
+    def rescue(
+        self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
+    ) -> None:
+        listed, parameters = self.ids(ids)
+        connection.execute(
+            text(RESCUE.format(greatest=self.greatest, ids=listed)),
+            {**stamp._asdict(), "attempt": attempt, **parameters},
+        )
+
+
+def original(problem: Exception) -> BaseException:
+    """The driver's own error."""
+    if isinstance(problem, DBAPIError) and problem.orig is not None:
+        return problem.orig
+    return problem

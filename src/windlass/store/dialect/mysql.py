@@ -1,0 +1,184 @@
+"""MySQL 8 and MariaDB 10.6 or newer, through PyMySQL, always in READ COMMITTED."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, event, text
+
+from windlass.model.outcome import Change
+from windlass.model.task import NewTask
+from windlass.store.dialect.base import (
+    ALIVE,
+    LANES,
+    Count,
+    Executor,
+    Lane,
+    PickAndStamp,
+    encode,
+    original,
+)
+
+CONFLICTS = {1213, 1205, 1020}
+OUTAGES = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+
+TAKE_NUMBERS = text(
+    "update windlass_number set next = last_insert_id(next) + :count where name = 'id'"
+)
+
+INSERT = text("""
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+select id, kind, task_key, bucket, 0, priority, due_at, payload, created_at
+from json_table(:rows, '$[*]' columns (
+    id bigint path '$.id', kind varchar(100) path '$.kind', task_key varchar(255) path '$.task_key',
+    bucket smallint path '$.bucket', priority smallint path '$.priority',
+    due_at bigint path '$.due_at', payload mediumtext path '$.payload',
+    created_at bigint path '$.created_at')) as r
+on duplicate key update id = windlass_task.id
+""")
+
+CHANGE = text("""
+update windlass_task as t
+join json_table(:changes, '$[*]' columns (
+    id bigint path '$.id', status smallint path '$.status', due_at bigint path '$.due_at',
+    attempt int path '$.attempt', lost smallint path '$.lost',
+    finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
+    last_status smallint path '$.last_status', result mediumtext path '$.result',
+    remark mediumtext path '$.remark')) as c on c.id = t.id
+set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
+    t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
+    t.prune_at = c.prune_at, t.last_status = coalesce(c.last_status, t.last_status),
+    t.result = c.result, t.remark = c.remark
+""")
+
+COUNT = text("""
+insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
+select minute, kind, worker, done, failed, retried, milliseconds
+from json_table(:counts, '$[*]' columns (
+    minute bigint path '$.minute', kind varchar(100) path '$.kind', worker bigint path '$.worker',
+    done bigint path '$.done', failed bigint path '$.failed', retried bigint path '$.retried',
+    milliseconds bigint path '$.milliseconds')) as c
+on duplicate key update
+    windlass_stat.done = windlass_stat.done + c.done,
+    windlass_stat.failed = windlass_stat.failed + c.failed,
+    windlass_stat.retried = windlass_stat.retried + c.retried,
+    windlass_stat.milliseconds = windlass_stat.milliseconds + c.milliseconds
+""")
+
+
+class MySQL(PickAndStamp):
+    """MySQL and its sister. Rows are locked and changed by primary key."""
+
+    name = "mysql"
+    hint = "force index (windlass_task_due)"
+    lock = "for update skip locked"
+    greatest = "greatest"
+
+    def __init__(self) -> None:
+        super().__init__()
+        kinds = "json_table(:kinds, '$[*]' columns (kind varchar(100) path '$'))"
+        self._lanes = text(LANES.format(hint=self.hint, kinds=kinds))
+        # Both servers know this form of a shared lock.
+        self._alive = text(ALIVE + " lock in share mode")
+        self._lock_worker = text(ALIVE + " for update")
+
+    def engine_options(self, url: URL) -> dict[str, Any]:
+        return {
+            "pool_size": 8,
+            "max_overflow": 8,
+            "isolation_level": "READ COMMITTED",
+            "connect_args": {"charset": "utf8mb4", "connect_timeout": 5},
+        }
+
+    def prepare(self, engine: Engine) -> None:
+        @event.listens_for(engine, "connect")
+        def on_connect(raw: Any, _record: object) -> None:
+            # A stopped process must not hold its locks for long. MySQL has no such limit.
+            if "mariadb" in str(raw.get_server_info()).lower():
+                with raw.cursor() as cursor:
+                    seconds = max(1, self.idle_milliseconds // 1_000)
+                    cursor.execute(f"set session idle_transaction_timeout = {seconds}")
+
+    def is_conflict(self, problem: Exception) -> bool:
+        return _number_of(problem) in CONFLICTS
+
+    def is_outage(self, problem: Exception) -> bool:
+        return _number_of(problem) in OUTAGES
+
+    def measure(self, connection: Connection) -> int:
+        now = text("select cast(unix_timestamp(sysdate(6)) * 1000000 as signed)")
+        return int(connection.execute(now).scalar_one())
+
+    def take_numbers(self, executor: Executor, count: int) -> list[range]:
+        executor.execute(TAKE_NUMBERS, {"count": count})
+        first = int(executor.execute(text("select last_insert_id()"), {}).fetchall()[0][0])
+        return [range(first, first + count)]
+
+    def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        executor.execute(INSERT, {"rows": encode(rows).decode()})
+        if all(row.task_key is None for row in rows):
+            return {row.id for row in rows}
+        ids, parameters = self.ids(row.id for row in rows)
+        found = executor.execute(
+            text(f"select id from windlass_task where id in ({ids})"), parameters
+        )
+        return {row[0] for row in found.fetchall()}
+
+    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
+        rows = connection.execute(self._lanes, {"kinds": encode(list(kinds)).decode()})
+        return [Lane(*row) for row in rows.fetchall()]
+
+    def alive(self, connection: Connection, worker: int) -> bool:
+        return connection.execute(self._alive, {"worker": worker}).first() is not None
+
+    def lock_worker(self, connection: Connection, worker: int) -> bool:
+        return connection.execute(self._lock_worker, {"worker": worker}).first() is not None
+
+    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+        held = self._hold(connection, {change.id: change.batch for change in changes})
+        ours = [change for change in changes if change.id in held]
+        if ours:
+            connection.execute(CHANGE, {"changes": encode(ours).decode()})
+        return held
+
+    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
+        held = self._hold(connection, fences)
+        if held:
+            ids, parameters = self.ids(held)
+            connection.execute(text(f"delete from windlass_task where id in ({ids})"), parameters)
+        return held
+
+    def _hold(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
+        """Lock the rows that are still as they were taken, in the order of their ids."""
+        ids, parameters = self.ids(sorted(fences))
+        rows = connection.execute(
+            text(
+                f"select id, batch from windlass_task where id in ({ids}) and status = 1 "
+                "order by id for update"
+            ),
+            parameters,
+        )
+        return {row[0] for row in rows.fetchall() if fences[row[0]] == row[1]}
+
+    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
+        connection.execute(COUNT, {"counts": encode(counts).decode()})
+
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        # Numbers of our own, written out: the optimiser then sees a range of the primary key.
+        return ", ".join(str(int(number)) for number in ids), {}
+
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
+        parameters = {f"text_{index}": value for index, value in enumerate(texts)}
+        return ", ".join(f":{name}" for name in parameters), parameters
+
+    def raw_cursor(self, raw: Any) -> Any:
+        from pymysql.cursors import Cursor
+
+        return raw.cursor(Cursor) if type(raw).__module__.startswith("pymysql") else raw.cursor()
+
+
+def _number_of(problem: Exception) -> int | None:
+    args = original(problem).args
+    return args[0] if args and isinstance(args[0], int) else None

@@ -1,0 +1,243 @@
+"""PostgreSQL, through psycopg 3. Nothing here needs a session, so pgbouncer may stand between."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, event, text
+
+from windlass.model.outcome import Change
+from windlass.model.task import Claimed, NewTask
+from windlass.store.dialect.base import (
+    BLOCK,
+    FALLEN,
+    LANES,
+    RESCUE,
+    Count,
+    Dialect,
+    Executor,
+    Lane,
+    Stamp,
+    encode,
+    original,
+)
+
+CHANNEL = "windlass"
+
+CONFLICTS = {"40001", "40P01", "55P03"}
+OUTAGES = {"57P01", "57P02", "57P03", "53300", "25P03", "25006"}
+
+TAKE_NUMBERS = text("select nextval('windlass_number_id') from generate_series(1, :blocks)")
+
+INSERT = text("""
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+select id, kind, task_key, bucket, 0, priority, due_at, cast(payload as json), created_at
+from json_to_recordset(cast(:rows as json)) as r (
+    id bigint, kind text, task_key text, bucket smallint, priority smallint, due_at bigint,
+    payload text, created_at bigint)
+on conflict do nothing returning id
+""")
+
+INSERT_ONE = text("""
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+values (:id, :kind, :task_key, :bucket, 0, :priority, :due_at, cast(:payload as json), :created_at)
+on conflict do nothing returning id
+""")
+
+ALIVE = text("""
+select id, set_config('idle_in_transaction_session_timeout', :idle, true)
+from windlass_worker where id = :worker and left_at is null for key share
+""")
+
+LOCK_WORKER = text(
+    "select id from windlass_worker where id = :worker and left_at is null for update"
+)
+
+# One statement, so one round trip and one commit. The rows are picked in a materialised part of
+# their own: a limit inside an `in` would not be obeyed when the plan repeats it.
+CLAIM = text("""
+with alive as materialized (
+    select id from windlass_worker where id = :worker and left_at is null for key share
+), picked as materialized (
+    select id, due_at from windlass_task
+    where status = 0 and kind = :kind and priority = :priority and due_at <= :now
+      and batch is null and lost between :lost_from and :lost_to
+      and exists (select from alive)
+    order by due_at limit :limit for update skip locked
+)
+update windlass_task as t
+set status = 1, batch = :batch, worker = :worker, due_at = :lease_end, attempt = t.attempt + 1,
+    started_at = greatest(:now, coalesce(t.started_at, 0) + 1)
+from picked where t.id = picked.id
+returning t.id, t.kind, t.task_key, t.priority, picked.due_at, t.payload, t.attempt, t.lost,
+    t.started_at, t.batch, t.worker
+""")
+
+CHANGE = text("""
+update windlass_task as t
+set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, lost = c.lost,
+    finished_at = coalesce(c.finished_at, t.finished_at), prune_at = c.prune_at,
+    last_status = coalesce(c.last_status, t.last_status),
+    result = cast(c.result as json), remark = c.remark
+from json_to_recordset(cast(:changes as json)) as c (
+    id bigint, batch bigint, status smallint, due_at bigint, attempt integer, lost smallint,
+    finished_at bigint, prune_at bigint, last_status smallint, result text, remark text)
+where t.id = c.id and t.status = 1 and t.batch = c.batch
+returning t.id
+""")
+
+REMOVE = text("""
+delete from windlass_task as t
+using unnest(cast(:ids as bigint[]), cast(:batches as bigint[])) as f (id, batch)
+where t.id = f.id and t.status = 1 and t.batch = f.batch
+returning t.id
+""")
+
+COUNT = text("""
+insert into windlass_stat as s (minute, kind, worker, done, failed, retried, milliseconds)
+select minute, kind, worker, done, failed, retried, milliseconds
+from json_to_recordset(cast(:counts as json)) as c (
+    minute bigint, kind text, worker bigint, done bigint, failed bigint, retried bigint,
+    milliseconds bigint)
+on conflict (minute, kind, worker) do update set
+    done = s.done + excluded.done, failed = s.failed + excluded.failed,
+    retried = s.retried + excluded.retried, milliseconds = s.milliseconds + excluded.milliseconds
+""")
+
+
+class PostgreSQL(Dialect):
+    """The server that most teams have."""
+
+    name = "postgresql"
+    commits_alone = True
+    wakes = True
+
+    def __init__(self) -> None:
+        kinds = "(select unnest(cast(:kinds as text[])) as kind)"
+        self._lanes = text(LANES.format(hint="", kinds=kinds))
+        self._fallen = text(
+            FALLEN.format(
+                hint="",
+                kinds="select unnest(cast(:kinds as text[]))",
+                lock="for update skip locked",
+            )
+        )
+        self._rescue = text(
+            RESCUE.format(greatest="greatest", ids="select unnest(cast(:ids as bigint[]))")
+        )
+
+    def engine_options(self, url: URL) -> dict[str, Any]:
+        return {
+            "pool_size": 8,
+            "max_overflow": 8,
+            "isolation_level": "READ COMMITTED",
+            # Prepared statements live in a session, and a pooler may change it under us.
+            "connect_args": {"prepare_threshold": None},
+        }
+
+    def prepare(self, engine: Engine) -> None:
+        from psycopg.types.string import TextLoader
+
+        @event.listens_for(engine, "connect")
+        def on_connect(raw: Any, _record: object) -> None:
+            raw.adapters.register_loader("json", TextLoader)
+
+    def passing(self, connection: Connection) -> Connection:
+        return connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    def is_conflict(self, problem: Exception) -> bool:
+        return getattr(original(problem), "sqlstate", None) in CONFLICTS
+
+    def is_outage(self, problem: Exception) -> bool:
+        cause = original(problem)
+        state = getattr(cause, "sqlstate", None)
+        if state is None:
+            # psycopg has no state for a connection that could not be made or was cut.
+            return type(cause).__name__ == "OperationalError"
+        return state in OUTAGES or state.startswith("08")
+
+    def measure(self, connection: Connection) -> int:
+        now = text("select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)")
+        return int(connection.execute(now).scalar_one())
+
+    def take_numbers(self, executor: Executor, count: int) -> list[range]:
+        # The sequence counts in blocks, and gives them out for good without waiting for a commit.
+        rows = executor.execute(TAKE_NUMBERS, {"blocks": -(-count // BLOCK)}).fetchall()
+        return [range(row[0], row[0] + BLOCK) for row in rows]
+
+    def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        if len(rows) == 1:
+            inserted = executor.execute(INSERT_ONE, _fields(rows[0]))
+        else:
+            inserted = executor.execute(INSERT, {"rows": encode(rows).decode()})
+        return {row[0] for row in inserted.fetchall()}
+
+    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
+        rows = connection.execute(self._lanes, {"kinds": list(kinds)})
+        return [Lane(*row) for row in rows.fetchall()]
+
+    def alive(self, connection: Connection, worker: int) -> bool:
+        parameters = {"worker": worker, "idle": str(self.idle_milliseconds)}
+        return connection.execute(ALIVE, parameters).first() is not None
+
+    def lock_worker(self, connection: Connection, worker: int) -> bool:
+        return connection.execute(LOCK_WORKER, {"worker": worker}).first() is not None
+
+    def claim(
+        self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
+    ) -> list[Claimed]:
+        rows = connection.execute(
+            CLAIM,
+            {
+                **stamp._asdict(),
+                "kind": lane.kind,
+                "priority": lane.priority,
+                "limit": limit,
+                "lost_from": lost.start,
+                "lost_to": lost.stop - 1,
+            },
+        )
+        claimed = [Claimed(*row) for row in rows.fetchall()]
+        claimed.sort(key=_by_due)
+        return claimed
+
+    def fallen(
+        self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
+    ) -> list[Sequence[Any]]:
+        rows = connection.execute(self._fallen, {"kinds": list(kinds), "now": now, "limit": limit})
+        return list(rows.fetchall())
+
+    def rescue(
+        self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
+    ) -> None:
+        connection.execute(self._rescue, {**stamp._asdict(), "ids": list(ids), "attempt": attempt})
+
+    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+        rows = connection.execute(CHANGE, {"changes": encode(changes).decode()})
+        return {row[0] for row in rows.fetchall()}
+
+    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
+        rows = connection.execute(REMOVE, {"ids": list(fences), "batches": list(fences.values())})
+        return {row[0] for row in rows.fetchall()}
+
+    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
+        connection.execute(COUNT, {"counts": encode(counts).decode()})
+
+    def notify(self, executor: Executor) -> None:
+        executor.execute(text(f"select pg_notify('{CHANNEL}', '')"), {})
+
+    def raw_cursor(self, raw: Any) -> Any:
+        from psycopg.rows import tuple_row
+
+        return raw.cursor(row_factory=tuple_row) if hasattr(raw, "row_factory") else raw.cursor()
+
+
+def _by_due(claimed: Claimed) -> int:
+    return claimed.due_at
+
+
+def _fields(row: NewTask) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in NewTask.__struct_fields__}

@@ -1,0 +1,190 @@
+"""SQLite: write-ahead log, one writer at a time, several processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, event, text
+from sqlalchemy.pool import QueuePool
+
+from windlass.errors import BadDatabase
+from windlass.model.outcome import Change
+from windlass.model.task import NewTask
+from windlass.store.dialect.base import (
+    ALIVE,
+    LANES,
+    Count,
+    Executor,
+    Lane,
+    PickAndStamp,
+    encode,
+    original,
+)
+
+BUSY_SECONDS = 60.0
+OLDEST = (3, 38, 0)
+SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA", "OFF")
+
+TAKE_NUMBERS = text(
+    "update windlass_number set next = next + :count where name = 'id' returning next - :count"
+)
+
+INSERT = text("""
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+select value ->> 'id', value ->> 'kind', value ->> 'task_key', value ->> 'bucket', 0,
+       value ->> 'priority', value ->> 'due_at', value ->> 'payload', value ->> 'created_at'
+from json_each(:rows) where true
+on conflict do nothing returning id
+""")
+
+CHANGE = text("""
+update windlass_task
+set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
+    attempt = c.value ->> 'attempt', lost = c.value ->> 'lost',
+    finished_at = coalesce(c.value ->> 'finished_at', finished_at),
+    prune_at = c.value ->> 'prune_at',
+    last_status = coalesce(c.value ->> 'last_status', last_status),
+    result = c.value ->> 'result', remark = c.value ->> 'remark'
+from json_each(:changes) as c
+where windlass_task.id = (c.value ->> 'id') and windlass_task.status = 1
+  and windlass_task.batch = (c.value ->> 'batch')
+returning windlass_task.id
+""")
+
+REMOVE = text("""
+delete from windlass_task
+where id in (
+    select t.id from json_each(:fences) as f
+    join windlass_task as t on t.id = (f.value ->> 0)
+    where t.status = 1 and t.batch = (f.value ->> 1)
+)
+returning id
+""")
+
+COUNT = text("""
+insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
+select value ->> 'minute', value ->> 'kind', value ->> 'worker', value ->> 'done',
+       value ->> 'failed', value ->> 'retried', value ->> 'milliseconds'
+from json_each(:counts) where true
+on conflict (minute, kind, worker) do update set
+    done = done + excluded.done, failed = failed + excluded.failed,
+    retried = retried + excluded.retried, milliseconds = milliseconds + excluded.milliseconds
+""")
+
+
+class SQLite(PickAndStamp):
+    """The embedded database."""
+
+    name = "sqlite"
+    hint = "indexed by windlass_task_due"
+    lock = ""
+    greatest = "max"
+    numbers_join = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lanes = text(
+            LANES.format(hint=self.hint, kinds="(select value as kind from json_each(:kinds))")
+        )
+        self._alive = text(ALIVE)
+
+    def engine_options(self, url: URL) -> dict[str, Any]:
+        in_memory = url.database in (None, "", ":memory:")
+        return {
+            "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False},
+            "poolclass": QueuePool,
+            "pool_size": 1 if in_memory else 8,
+            "max_overflow": 0 if in_memory else 8,
+            "pool_timeout": BUSY_SECONDS,
+        }
+
+    def clean(self, url: URL) -> URL:
+        asked = str(url.query.get("synchronous", "FULL")).upper()
+        if asked not in SYNCHRONOUS:
+            raise BadDatabase(f"synchronous={asked!r} is not one of {', '.join(SYNCHRONOUS)}")
+        self._synchronous = asked
+        return url.difference_update_query(["synchronous"])
+
+    def prepare(self, engine: Engine) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise BadDatabase(
+                f"SQLite {sqlite3.sqlite_version} is too old; Windlass needs "
+                f"{'.'.join(map(str, OLDEST))} or newer"
+            )
+
+        @event.listens_for(engine, "connect")
+        def on_connect(raw: sqlite3.Connection, _record: object) -> None:
+            # Windlass begins its transactions itself; the module would begin them too late.
+            raw.isolation_level = None
+            cursor = raw.cursor()
+            cursor.execute("pragma journal_mode = wal")
+            cursor.execute(f"pragma synchronous = {self._synchronous}")
+            cursor.execute("pragma temp_store = memory")
+            cursor.execute("pragma cache_size = -32000")
+            cursor.close()
+
+        @event.listens_for(engine, "begin")
+        def on_begin(connection: Connection) -> None:
+            if connection.get_execution_options().get("windlass_write"):
+                connection.exec_driver_sql("begin immediate")
+
+    def writing(self, connection: Connection) -> Connection:
+        return connection.execution_options(windlass_write=True)
+
+    def is_conflict(self, problem: Exception) -> bool:
+        cause = original(problem)
+        return isinstance(cause, sqlite3.OperationalError) and (
+            "locked" in str(cause) or "busy" in str(cause)
+        )
+
+    def is_outage(self, problem: Exception) -> bool:
+        return False
+
+    def measure(self, connection: Connection) -> int:
+        # The database is a file on this machine: its clock is this machine's.
+        return time.time_ns() // 1_000
+
+    def take_numbers(self, executor: Executor, count: int) -> list[range]:
+        first = executor.execute(TAKE_NUMBERS, {"count": count}).fetchall()[0][0]
+        return [range(first, first + count)]
+
+    def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        inserted = executor.execute(INSERT, {"rows": encode(rows).decode()})
+        return {row[0] for row in inserted.fetchall()}
+
+    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
+        rows = connection.execute(self._lanes, {"kinds": encode(list(kinds)).decode()})
+        return [Lane(*row) for row in rows.fetchall()]
+
+    def alive(self, connection: Connection, worker: int) -> bool:
+        # The write transaction has locked the whole database already.
+        return connection.execute(self._alive, {"worker": worker}).first() is not None
+
+    def lock_worker(self, connection: Connection, worker: int) -> bool:
+        return self.alive(connection, worker)
+
+    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+        rows = connection.execute(CHANGE, {"changes": encode(changes).decode()})
+        return {row[0] for row in rows.fetchall()}
+
+    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
+        rows = connection.execute(REMOVE, {"fences": encode(list(fences.items())).decode()})
+        return {row[0] for row in rows.fetchall()}
+
+    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
+        connection.execute(COUNT, {"counts": encode(counts).decode()})
+
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        return "select value from json_each(:ids)", {"ids": encode(list(ids)).decode()}
+
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
+        return "select value from json_each(:texts)", {"texts": encode(list(texts)).decode()}
+
+    def raw_cursor(self, raw: Any) -> Any:
+        cursor = raw.cursor()
+        cursor.row_factory = None
+        return cursor

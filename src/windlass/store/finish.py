@@ -1,0 +1,93 @@
+"""Finishing: many outcomes in one transaction, each only if its row is still as it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, insert
+
+from windlass.model.outcome import Change
+from windlass.store.database import Database
+from windlass.store.dialect.base import Count
+from windlass.store.schema import alert, failure
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """An error to remember, if the outcome that it belongs to is accepted."""
+
+    id: int
+    task_id: int
+    kind: str
+    attempt: int
+    worker: int
+    failed_at: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class AlertRow:
+    """Something a person should know, if the outcome that it belongs to is accepted."""
+
+    id: int
+    what: str
+    kind: str | None
+    task_id: int | None
+    raised_at: int
+    text: str
+
+
+@dataclass
+class Batch:
+    """What one worker wants to write down in one transaction."""
+
+    worker: int
+    removals: dict[int, int] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    failures: list[FailureRow] = field(default_factory=list)
+    alerts: list[AlertRow] = field(default_factory=list)
+
+
+def finish(
+    database: Database,
+    batch: Batch,
+    counts: Callable[[set[int]], Sequence[Count]],
+    *,
+    on_accepted: Callable[[Connection], None] | None = None,
+    tries: int = 1,
+) -> set[int] | None:
+    """Write `batch`; the ids of the outcomes that were accepted, None if the worker is left.
+
+    `counts` makes the statistics of what was accepted. `on_accepted` runs in the same transaction
+    if all was accepted, and undoes everything by raising. Repeating a batch changes nothing.
+    """
+
+    def work(connection: Connection) -> set[int] | None:
+        dialect = database.dialect
+        if not dialect.alive(connection, batch.worker):
+            return None
+        accepted: set[int] = set()
+        if batch.removals:
+            accepted |= dialect.remove(connection, batch.removals)
+        if batch.changes:
+            accepted |= dialect.change(connection, batch.changes)
+        _remember(connection, batch, accepted)
+        statistics = counts(accepted)
+        if statistics:
+            dialect.count(connection, statistics)
+        if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
+            on_accepted(connection)
+        return accepted
+
+    return database.write(work, tries=tries)
+
+
+def _remember(connection: Connection, batch: Batch, accepted: set[int]) -> None:
+    failures = [vars(row) for row in batch.failures if row.task_id in accepted]
+    if failures:
+        connection.execute(insert(failure), failures)
+    alerts = [vars(row) for row in batch.alerts if row.task_id in accepted]
+    if alerts:
+        connection.execute(insert(alert), alerts)

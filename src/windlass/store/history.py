@@ -1,0 +1,124 @@
+"""What is remembered beside the rows: failures, statistics and alerts, all bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, select
+
+from windlass.store.schema import alert, failure, stat
+
+MINUTE = 60 * 1_000_000
+FAILURES_PER_KIND = 1_000
+KEEP_STATISTICS = 7 * 24 * 60
+KEEP_ALERTS = 30 * 24 * 60 * MINUTE
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """One remembered error."""
+
+    id: int
+    task_id: int
+    kind: str
+    attempt: int
+    failed_at: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class AlertView:
+    """One alert."""
+
+    id: int
+    what: str
+    kind: str | None
+    task_id: int | None
+    raised_at: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What was done of a kind in a stretch of time."""
+
+    kind: str
+    done: int
+    failed: int
+    retried: int
+    milliseconds: int
+
+
+def failures_of(connection: Connection, task_id: int, *, limit: int = 20) -> list[FailureView]:
+    """The last errors of one task, newest first."""
+    rows = connection.execute(
+        _failures().where(failure.c.task_id == task_id).order_by(failure.c.id.desc()).limit(limit)
+    )
+    return [FailureView(*row) for row in rows]
+
+
+def recent_failures(connection: Connection, *, limit: int = 20) -> list[FailureView]:
+    """The last errors of all kinds, newest first."""
+    rows = connection.execute(_failures().order_by(failure.c.id.desc()).limit(limit))
+    return [FailureView(*row) for row in rows]
+
+
+def alerts(connection: Connection, *, limit: int = 100) -> list[AlertView]:
+    """The last alerts, newest first."""
+    rows = connection.execute(
+        select(
+            alert.c.id, alert.c.what, alert.c.kind, alert.c.task_id, alert.c.raised_at, alert.c.text
+        )
+        .order_by(alert.c.raised_at.desc(), alert.c.id.desc())
+        .limit(limit)
+    )
+    return [AlertView(*row) for row in rows]
+
+
+def work_since(connection: Connection, *, minute: int) -> list[Work]:
+    """What was done of each kind since `minute`, counted in minutes since the epoch."""
+    rows = connection.execute(
+        select(
+            stat.c.kind,
+            func.sum(stat.c.done),
+            func.sum(stat.c.failed),
+            func.sum(stat.c.retried),
+            func.sum(stat.c.milliseconds),
+        )
+        .where(stat.c.minute >= minute)
+        .group_by(stat.c.kind)
+    )
+    return [Work(row[0], *(int(value) for value in row[1:])) for row in rows]
+
+
+def prune(connection: Connection, kinds: Sequence[str], *, now: int) -> None:
+    """Forget what is older than its bound."""
+    for kind in kinds:
+        oldest_kept = connection.scalar(
+            select(failure.c.id)
+            .where(failure.c.kind == kind)
+            .order_by(failure.c.id.desc())
+            .offset(FAILURES_PER_KIND)
+            .limit(1)
+        )
+        if oldest_kept is not None:
+            connection.execute(
+                delete(failure).where(failure.c.kind == kind, failure.c.id <= oldest_kept)
+            )
+    connection.execute(delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS))
+    connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP_ALERTS))
+
+
+def _failures() -> Select[Any]:
+    return select(
+        failure.c.id,
+        failure.c.task_id,
+        failure.c.kind,
+        failure.c.attempt,
+        failure.c.failed_at,
+        failure.c.error,
+        failure.c.trace,
+    )

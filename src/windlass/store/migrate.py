@@ -1,0 +1,92 @@
+"""Bringing the tables of a database to the shape this Windlass works with."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, inspect, text
+
+from windlass.errors import SchemaMismatch
+from windlass.store.database import Database
+
+VERSION = "0001"
+VERSION_TABLE = "windlass_version"
+FOLDER = Path(__file__).parent / "migration"
+
+
+def migrate(database: Database) -> str:
+    """Create or upgrade the tables; safe to call at any time, by any number of processes."""
+    if current(database) == VERSION:
+        return VERSION
+    database.write(_upgrade)
+    return VERSION
+
+
+def script(database: Database) -> str:
+    """The SQL that `migrate` would run on an empty database."""
+    from alembic import command
+
+    output = io.StringIO()
+    config = _config(output)
+    config.attributes["url"] = database.url
+    command.upgrade(config, "head", sql=True)
+    return output.getvalue()
+
+
+def current(database: Database) -> str | None:
+    """The version of the tables, or None where there are none."""
+
+    def read(connection: Connection) -> str | None:
+        if not inspect(connection).has_table(VERSION_TABLE):
+            return None
+        found = connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar()
+        return None if found is None else str(found)
+
+    return database.read(read)
+
+
+def check(database: Database) -> None:
+    """Refuse to work on tables that this Windlass does not understand."""
+    found = current(database)
+    if found == VERSION:
+        return
+    if found is None:
+        raise SchemaMismatch(
+            f"{database.name} has no Windlass tables yet; run: windlass migrate, or app.migrate()"
+        )
+    if found < VERSION:
+        raise SchemaMismatch(
+            f"{database.name} has tables of version {found}, this Windlass needs {VERSION}; "
+            "run: windlass migrate, or app.migrate()"
+        )
+    raise SchemaMismatch(
+        f"{database.name} has tables of version {found}, newer than the {VERSION} that this "
+        "Windlass knows; upgrade Windlass"
+    )
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+
+    match connection.dialect.name:
+        case "postgresql":
+            connection.execute(text("select pg_advisory_xact_lock(2026111501)"))
+        case "mysql" | "mariadb":
+            connection.execute(text("select get_lock('windlass_migrate', 60)"))
+    try:
+        config = _config(io.StringIO())
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    finally:
+        if connection.dialect.name in ("mysql", "mariadb"):
+            connection.execute(text("select release_lock('windlass_migrate')"))
+
+
+def _config(output: io.StringIO) -> Any:
+    from alembic.config import Config
+
+    config = Config(output_buffer=output)
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    return config

@@ -1,0 +1,188 @@
+"""The tables: one definition for SQLite, PostgreSQL, MySQL and MariaDB.
+
+Times are whole microseconds since the epoch, UTC. `store/migration` builds the same tables step by
+step; a test proves that both agree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    text,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+
+class Exact(TypeDecorator[str]):
+    """Short text that compares byte by byte, trailing blanks included, in every database."""
+
+    impl = String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        length = self.impl_instance.length if isinstance(self.impl_instance, String) else None
+        assert length is not None
+        match dialect.name:
+            case "mysql" | "mariadb":
+                is_mariadb = dialect.name == "mariadb" or getattr(dialect, "is_mariadb", False)
+                collation = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
+                return mysql.VARCHAR(length, charset="utf8mb4", collation=collation)
+            case "postgresql":
+                return String(length, collation="C")
+        return String(length)
+
+
+class JsonText(UserDefinedType[str]):
+    """PostgreSQL's JSON, which goes in and comes out as the text it is."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_options: object) -> str:
+        return "JSON"
+
+
+Number = BigInteger().with_variant(Integer, "sqlite")
+Long = Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+Json = (
+    Text()
+    .with_variant(JsonText(), "postgresql")
+    .with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+)
+
+metadata = MetaData()
+
+
+def _table(name: str, *parts: Column[Any] | Index) -> Table:
+    return Table(
+        f"windlass_{name}",
+        metadata,
+        *parts,
+        mysql_engine="InnoDB",
+        mysql_charset="utf8mb4",
+        mariadb_engine="InnoDB",
+        mariadb_charset="utf8mb4",
+    )
+
+
+task = _table(
+    "task",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("kind", Exact(100), nullable=False),
+    Column("task_key", Exact(255)),
+    Column("bucket", SmallInteger, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("due_at", BigInteger),
+    Column("batch", BigInteger),
+    Column("worker", BigInteger),
+    Column("attempt", Integer, nullable=False, server_default=text("0")),
+    Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    Column("last_status", SmallInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("prune_at", BigInteger),
+    Column("flow_id", BigInteger),
+    Column("node", Exact(255)),
+    Column("open_slots", Integer),
+    Column("payload", Json, nullable=False),
+    Column("result", Json),
+    Column("remark", Long),
+)
+
+# What the claim reads: the due rows of one kind and priority, oldest first, with the bucket at hand.
+Index(
+    "windlass_task_due",
+    task.c.status,
+    task.c.kind,
+    task.c.priority,
+    task.c.due_at,
+    task.c.bucket,
+    postgresql_where=task.c.due_at.is_not(None),
+    sqlite_where=task.c.due_at.is_not(None),
+)
+Index(
+    "windlass_task_key",
+    task.c.kind,
+    task.c.task_key,
+    unique=True,
+    postgresql_where=task.c.task_key.is_not(None),
+    sqlite_where=task.c.task_key.is_not(None),
+)
+Index(
+    "windlass_task_prune",
+    task.c.prune_at,
+    postgresql_where=task.c.prune_at.is_not(None),
+    sqlite_where=task.c.prune_at.is_not(None),
+)
+
+worker = _table(
+    "worker",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("token", BigInteger),
+    Column("lease_until", BigInteger, nullable=False),
+    Column("idle", SmallInteger, nullable=False, server_default=text("0")),
+    Column("joined_at", BigInteger, nullable=False),
+    Column("left_at", BigInteger),
+    Column("left_why", String(255)),
+    Column("kinds", Json, nullable=False),
+    Index("windlass_worker_left", "left_at"),
+)
+
+failure = _table(
+    "failure",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("task_id", BigInteger, nullable=False),
+    Column("kind", Exact(100), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("worker", BigInteger),
+    Column("failed_at", BigInteger, nullable=False),
+    Column("error", Long, nullable=False),
+    Column("trace", Long, nullable=False),
+    Index("windlass_failure_kind", "kind", "id"),
+    Index("windlass_failure_task", "task_id"),
+)
+
+stat = _table(
+    "stat",
+    Column("minute", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Exact(100), primary_key=True),
+    Column("worker", BigInteger, primary_key=True, autoincrement=False),
+    Column("done", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("retried", BigInteger, nullable=False),
+    Column("milliseconds", BigInteger, nullable=False),
+)
+
+alert = _table(
+    "alert",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("what", Exact(100), nullable=False),
+    Column("kind", Exact(100)),
+    Column("task_id", BigInteger),
+    Column("raised_at", BigInteger, nullable=False),
+    Column("text", Long, nullable=False),
+    Index("windlass_alert_raised", "raised_at"),
+)
+
+# Numbers for rows, batches and workers, taken in blocks. PostgreSQL has a sequence of that name.
+number = _table(
+    "number",
+    Column("name", Exact(100), primary_key=True),
+    Column("next", BigInteger, nullable=False),
+)

@@ -1,0 +1,236 @@
+"""Task rows: write new ones, read them, cancel, retry and prune them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, select, update
+from sqlalchemy.sql.elements import TextClause
+from sqlalchemy.sql.expression import text
+
+from windlass.model.status import Status
+from windlass.model.task import NewTask, TaskView
+from windlass.store.dialect.base import Dialect, Executor
+from windlass.store.schema import task
+
+CHUNK_ROWS = 2_000
+CHUNK_BYTES = 4 * 1024 * 1024
+COUNTED_EXACTLY = 10_000
+
+VIEW = (
+    task.c.id,
+    task.c.kind,
+    task.c.task_key,
+    task.c.status,
+    task.c.priority,
+    task.c.bucket,
+    task.c.due_at,
+    task.c.attempt,
+    task.c.lost,
+    task.c.worker,
+    task.c.batch,
+    task.c.created_at,
+    task.c.started_at,
+    task.c.finished_at,
+    task.c.last_status,
+    task.c.remark,
+    task.c.payload,
+    task.c.result,
+)
+
+
+@dataclass(frozen=True)
+class TaskFilter:
+    """Which rows a list is about; None means any."""
+
+    kind: str | None = None
+    status: Status | None = None
+    key: str | None = None
+    before: int | None = None
+
+
+def insert(executor: Executor, dialect: Dialect, rows: Sequence[NewTask]) -> set[int]:
+    """Write `rows` in as few statements as their size allows; returns the ids that are new."""
+    inserted: set[int] = set()
+    for chunk in _chunks(rows):
+        inserted |= dialect.insert(executor, chunk)
+    return inserted
+
+
+def find_keys(
+    executor: Executor, kind: str, keys: Collection[str]
+) -> dict[str, tuple[int, Status]]:
+    """Id and status of the rows of `kind` that hold `keys`."""
+    found: dict[str, tuple[int, Status]] = {}
+    wanted = list(keys)
+    for start in range(0, len(wanted), 500):
+        part = wanted[start : start + 500]
+        named = {f"key_{index}": key for index, key in enumerate(part)}
+        listed = ", ".join(f":{name}" for name in named)
+        statement = text(
+            "select task_key, id, status from windlass_task "
+            f"where kind = :kind and task_key in ({listed})"
+        )
+        for key, number, status in executor.execute(statement, {"kind": kind, **named}).fetchall():
+            found[key] = (number, Status(status))
+    return found
+
+
+REPLACE: TextClause = text(
+    """
+update windlass_task
+set status = 0, priority = :priority, due_at = :due_at, batch = null, worker = null, attempt = 0,
+    lost = 0, created_at = :created_at, started_at = null, finished_at = null, prune_at = null,
+    last_status = null, payload = {payload}, result = null, remark = null
+where kind = :kind and task_key = :task_key and status in (0, 2, 3, 6)
+""".replace("{payload}", ":payload")
+)
+REPLACE_POSTGRESQL = text(str(REPLACE).replace(":payload", "cast(:payload as json)"))
+
+
+def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
+    """Make the row that holds the key of `row` like `row`, unless it runs or waits for others."""
+    statement = REPLACE_POSTGRESQL if dialect.name == "postgresql" else REPLACE
+    result = executor.execute(
+        statement,
+        {
+            "kind": row.kind,
+            "task_key": row.task_key,
+            "priority": row.priority,
+            "due_at": row.due_at,
+            "created_at": row.created_at,
+            "payload": row.payload,
+        },
+    )
+    return bool(result.rowcount)
+
+
+def get(connection: Connection, number: int) -> TaskView | None:
+    """One row, as people see it."""
+    row = connection.execute(select(*VIEW).where(task.c.id == number)).first()
+    return None if row is None else _view(row)
+
+
+def find(connection: Connection, kind: str, key: str) -> TaskView | None:
+    """The row of `kind` that holds `key`."""
+    row = connection.execute(
+        select(*VIEW).where(task.c.kind == kind, task.c.task_key == key)
+    ).first()
+    return None if row is None else _view(row)
+
+
+def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
+    """Rows, newest first, that match; pass the last id as `before` for the next page."""
+    rows = connection.execute(
+        select(*VIEW).where(_where(wanted)).order_by(task.c.id.desc()).limit(limit)
+    )
+    return [_view(row) for row in rows]
+
+
+def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> bool:
+    """End a row that has not ended. A run that is under way finds it changed and is refused."""
+    result = connection.execute(
+        update(task)
+        .where(
+            task.c.id == number,
+            task.c.status.in_((Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)),
+        )
+        .values(
+            status=Status.CANCELLED,
+            due_at=None,
+            batch=None,
+            finished_at=now,
+            prune_at=now + keep,
+            remark=reason,
+        )
+    )
+    return bool(result.rowcount)
+
+
+def retry(connection: Connection, number: int, *, now: int) -> bool:
+    """Let a failed or cancelled row run again, with all its tries before it."""
+    result = connection.execute(
+        update(task)
+        .where(task.c.id == number, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
+        .values(
+            status=Status.WAITING,
+            due_at=now,
+            batch=None,
+            attempt=0,
+            lost=0,
+            finished_at=None,
+            prune_at=None,
+            remark=None,
+        )
+    )
+    return bool(result.rowcount)
+
+
+def prune(connection: Connection, *, now: int, limit: int) -> int:
+    """Delete up to `limit` ended rows whose time is over."""
+    ids = connection.scalars(
+        select(task.c.id)
+        .where(task.c.prune_at <= now)
+        .order_by(task.c.prune_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    ).all()
+    if not ids:
+        return 0
+    # Somebody may have begun it again since: only what is still over is deleted.
+    result = connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
+    return result.rowcount
+
+
+def counts(connection: Connection, kind: str, *, now: int) -> dict[str, int]:
+    """How many rows of `kind` there are in each state; exact up to COUNTED_EXACTLY."""
+
+    def count(*where: ColumnElement[bool]) -> Any:
+        few = select(task.c.id).where(task.c.kind == kind, *where).limit(COUNTED_EXACTLY + 1)
+        return select(func.count()).select_from(few.subquery()).scalar_subquery()
+
+    waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
+    row = connection.execute(
+        select(
+            count(waiting).label("waiting"),
+            count(waiting, task.c.due_at <= now).label("due"),
+            count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)).label("running"),
+            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)).label("failed"),
+        )
+    ).one()
+    return {name: int(value) for name, value in row._mapping.items()}
+
+
+def _where(wanted: TaskFilter) -> ColumnElement[bool]:
+    clauses: list[ColumnElement[bool]] = []
+    if wanted.kind is not None:
+        clauses.append(task.c.kind == wanted.kind)
+    if wanted.status is not None:
+        clauses.append(task.c.status == wanted.status)
+    if wanted.key is not None:
+        clauses.append(task.c.task_key == wanted.key)
+    if wanted.before is not None:
+        clauses.append(task.c.id < wanted.before)
+    return and_(True, *clauses)
+
+
+def _view(row: Row[Any]) -> TaskView:
+    values = list(row)
+    values[3] = Status(values[3])
+    values[14] = None if values[14] is None else Status(values[14])
+    return TaskView(*values)
+
+
+def _chunks(rows: Sequence[NewTask]) -> list[Sequence[NewTask]]:
+    chunks: list[Sequence[NewTask]] = []
+    begin = size = 0
+    for index, row in enumerate(rows):
+        size += len(row.payload) + 200
+        if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            chunks.append(rows[begin : index + 1])
+            begin, size = index + 1, 0
+    if begin < len(rows):
+        chunks.append(rows[begin:])
+    return chunks

@@ -1,0 +1,167 @@
+"""Workers: who is there, who is alive, and what happens to the work of those who are not.
+
+Whether a worker is alive is decided by its own row alone. Everyone who writes on behalf of a worker
+holds a shared lock on that row while it does; the one who marks it dead locks it alone. So an act of
+a worker is either wholly before its funeral or does not happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from sqlalchemy import Connection, func, insert, select, update
+
+from windlass.model.status import Status
+from windlass.store.claim import hand_back
+from windlass.store.database import Database
+from windlass.store.schema import task, worker
+
+KEEP_LEFT = 7 * 86_400 * 1_000_000
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """A worker as people see it. Times are microseconds since the epoch."""
+
+    id: int
+    host: str
+    pid: int
+    joined_at: int
+    lease_until: int
+    left_at: int | None
+    left_why: str | None
+    kinds: list[str]
+
+
+def join(
+    connection: Connection,
+    *,
+    number: int,
+    host: str,
+    pid: int,
+    kinds: list[str],
+    now: int,
+    lease_until: int,
+) -> None:
+    """Be there from now on, holding nothing. Repeating it changes nothing."""
+    if connection.scalar(select(worker.c.id).where(worker.c.id == number)) is not None:
+        return
+    connection.execute(
+        insert(worker).values(
+            id=number,
+            host=host[:255],
+            pid=pid,
+            lease_until=lease_until,
+            joined_at=now,
+            kinds=msgspec.json.encode(kinds).decode(),
+        )
+    )
+
+
+def renew(connection: Connection, *, number: int, lease_until: int) -> bool:
+    """Give a sign of life; False when the worker was marked left before."""
+    result = connection.execute(
+        update(worker)
+        .where(worker.c.id == number, worker.c.left_at.is_(None))
+        .values(lease_until=lease_until)
+    )
+    return bool(result.rowcount)
+
+
+def silent(connection: Connection, *, now: int) -> list[int]:
+    """Workers whose lease has run out and who are not marked left."""
+    return list(
+        connection.scalars(
+            select(worker.c.id).where(worker.c.left_at.is_(None), worker.c.lease_until < now)
+        )
+    )
+
+
+def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | None:
+    """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
+
+    Its claims become due at once and lose their batch: nothing it still tries to write matches.
+    """
+
+    def work(connection: Connection) -> int | None:
+        if not database.dialect.lock_worker(connection, number):
+            return None
+        lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
+        if lease_until is None or lease_until >= now:
+            return None
+        _leave(connection, number, now=now, why=why)
+        ids = connection.scalars(
+            select(task.c.id)
+            .where(task.c.status == Status.RUNNING, task.c.worker == number)
+            .order_by(task.c.id)
+            .with_for_update()
+        ).all()
+        if ids:
+            connection.execute(
+                update(task).where(task.c.id.in_(ids)).values(due_at=now, batch=None)
+            )
+        return len(ids)
+
+    return database.write(work)
+
+
+def leave(database: Database, *, number: int, now: int, why: str) -> int | None:
+    """Go, and hand back all claims without counting the attempt; None if already marked left."""
+
+    def work(connection: Connection) -> int | None:
+        if not database.dialect.lock_worker(connection, number):
+            return None
+        handed_back = hand_back(connection, worker=number, now=now)
+        _leave(connection, number, now=now, why=why)
+        return handed_back
+
+    return database.write(work)
+
+
+def count_alive(connection: Connection) -> int:
+    """How many workers are there now."""
+    return int(
+        connection.scalar(
+            select(func.count()).select_from(worker).where(worker.c.left_at.is_(None))
+        )
+        or 0
+    )
+
+
+def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:
+    """Workers that are there, and those that left after `left_since`."""
+    there = worker.c.left_at.is_(None)
+    if left_since is not None:
+        there |= worker.c.left_at >= left_since
+    rows = connection.execute(
+        select(
+            worker.c.id,
+            worker.c.host,
+            worker.c.pid,
+            worker.c.joined_at,
+            worker.c.lease_until,
+            worker.c.left_at,
+            worker.c.left_why,
+            worker.c.kinds,
+        )
+        .where(there)
+        .order_by(worker.c.id)
+    )
+    return [WorkerView(*row[:7], kinds=msgspec.json.decode(row[7], type=list[str])) for row in rows]
+
+
+def forget(connection: Connection, *, now: int) -> int:
+    """Delete workers that left long ago and of whom no row speaks any more."""
+    gone = select(worker.c.id).where(worker.c.left_at < now - KEEP_LEFT)
+    held = select(task.c.worker).where(task.c.status == Status.RUNNING, task.c.worker.is_not(None))
+    ids = connection.scalars(gone.where(worker.c.id.not_in(held)).limit(1_000)).all()
+    if ids:
+        connection.execute(worker.delete().where(worker.c.id.in_(ids)))
+    return len(ids)
+
+
+def _leave(connection: Connection, number: int, *, now: int, why: str) -> None:
+    connection.execute(
+        update(worker).where(worker.c.id == number).values(left_at=now, left_why=why[:255])
+    )

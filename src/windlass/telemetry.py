@@ -1,0 +1,87 @@
+"""What happens in Windlass, as events: one stream that logs, metrics and the live line read.
+
+Code emits an event by name with its facts as fields. How an event reads to a person, and how loud
+it is, is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+log = logging.getLogger("windlass")
+
+Listener = Callable[["Event"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened."""
+
+    name: str
+    fields: dict[str, object]
+
+    @property
+    def message(self) -> str:
+        return WORDS[self.name][1]
+
+    @property
+    def level(self) -> int:
+        return WORDS[self.name][0]
+
+
+WORDS: dict[str, tuple[int, str]] = {
+    "worker.joined": (logging.INFO, "worker joined and takes work"),
+    "worker.stopping": (logging.INFO, "worker is stopping and lets what runs finish"),
+    "worker.left": (logging.INFO, "worker left; what it had not finished was handed back"),
+    "worker.lost": (logging.WARNING, "worker lost its lease and stopped everything it ran"),
+    "worker.marked_dead": (logging.WARNING, "a worker gave no sign of life and was marked dead"),
+    "worker.crashed": (logging.ERROR, "worker stopped by an error"),
+    "process.started": (logging.INFO, "worker process started"),
+    "process.died": (logging.ERROR, "worker process died and is started again"),
+    "process.reloaded": (logging.INFO, "code changed; worker process is started again"),
+    "task.retried": (logging.WARNING, "task failed and will be tried again"),
+    "task.failed": (logging.ERROR, "task failed"),
+    "task.cancelled": (logging.INFO, "task was cancelled"),
+    "task.snoozed": (logging.DEBUG, "task was put off"),
+    "task.rescued": (logging.WARNING, "task of a dead worker was taken over"),
+    "task.poison": (logging.ERROR, "task failed: its worker died each time it ran"),
+    "task.refused": (logging.WARNING, "outcome refused: the task was no longer this worker's"),
+    "task.abandoned": (logging.WARNING, "thread abandoned: its handler cannot be stopped"),
+    "cron.declared": (logging.INFO, "cron discovered"),
+    "cron.stopped": (logging.INFO, "cron is no longer declared and was stopped"),
+    "prune.done": (logging.DEBUG, "old rows were pruned"),
+    "database.failed": (logging.WARNING, "database call failed and is tried again"),
+    "database.back": (logging.INFO, "database answers again"),
+    "loop.failed": (logging.ERROR, "a loop of the worker failed and goes on"),
+}
+
+_listeners: list[Listener] = []
+_lock = threading.Lock()
+
+
+def emit(name: str, **fields: object) -> None:
+    """Tell that `name` happened. Never raises: an observer must not break the work."""
+    event = Event(name, fields)
+    if log.isEnabledFor(event.level):
+        log.log(event.level, event.message, extra={"windlass": event})
+    for listener in _listeners:
+        try:
+            listener(event)
+        except Exception:
+            log.exception("an event listener failed")
+
+
+def subscribe(listener: Listener) -> Callable[[], None]:
+    """Call `listener` for every event from now on; returns what ends it."""
+    with _lock:
+        _listeners.append(listener)
+
+    def unsubscribe() -> None:
+        with _lock:
+            if listener in _listeners:
+                _listeners.remove(listener)
+
+    return unsubscribe

@@ -1,0 +1,118 @@
+"""Fixtures that give every test a clean database of each kind.
+
+`database_url` runs its test once per engine; `pytest --database sqlite,postgresql`
+restricts the engines. Servers start on first use and end with the run.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.database import ENGINES, Pool, Pools
+from tests.server import ServerMissing
+
+POOLS = pytest.StashKey[Pools]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--database",
+        default=",".join(ENGINES),
+        metavar="NAMES",
+        help=f"the databases to test on, from {','.join(ENGINES)} (default: all)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for engine in chosen_engines(config):
+        if engine not in ENGINES:
+            raise pytest.UsageError(
+                f"--database: unknown database {engine!r}; choose from {', '.join(ENGINES)}"
+            )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database_engine" in metafunc.fixturenames:
+        metafunc.parametrize("database_engine", chosen_engines(metafunc.config))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Iterator[None]:
+    yield
+    pools = config.stash.get(POOLS, None)
+    if pools is not None and pools.missing:
+        reasons = "; ".join(f"{engine} ({reason})" for engine, reason in pools.missing.items())
+        terminalreporter.write_line(f"!!! NOT TESTED: {reasons}", red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def pools(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Pools]:
+    pools = Pools(tmp_path_factory.mktemp("sqlite"))
+    pytestconfig.stash[POOLS] = pools
+    yield pools
+    pools.close()
+
+
+@pytest.fixture
+def database_url(database_engine: str, pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A migrated database without a task, once per engine."""
+    with pool_of(database_engine, pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def second_database_url(
+    database_engine: str, pools: Pools, pytestconfig: pytest.Config
+) -> Iterator[str]:
+    """Another database like `database_url`, of the same engine: a second shard."""
+    with pool_of(database_engine, pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(
+    database_engine: str, pools: Pools, pytestconfig: pytest.Config
+) -> Iterator[str]:
+    """A database without any table, once per engine."""
+    with pool_of(database_engine, pools, pytestconfig).empty() as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A migrated SQLite database without a task."""
+    with pool_of("sqlite", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def postgresql_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A migrated PostgreSQL database without a task."""
+    with pool_of("postgresql", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def mariadb_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A migrated MariaDB database without a task."""
+    with pool_of("mariadb", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+def chosen_engines(config: pytest.Config) -> list[str]:
+    return [engine.strip() for engine in config.getoption("--database").split(",")]
+
+
+def pool_of(engine: str, pools: Pools, config: pytest.Config) -> Pool:
+    if engine not in chosen_engines(config):
+        pytest.skip(f"{engine} is left out by --database")
+    try:
+        return pools.of(engine)
+    except ServerMissing as error:
+        reason = f"{engine} is missing: {error.reason}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

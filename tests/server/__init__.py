@@ -1,0 +1,15 @@
+"""Private database servers that tests and measurements start, stop and kill.
+
+Each object is one server with its own directory, port and data:
+
+    with PostgreSQL() as server:
+        App(server.url).migrate()
+        server.kill()       # as a power cut would: every process, at once
+        server.start()      # recovers on the same port with the same data
+"""
+
+from tests.server.mariadb import MariaDB
+from tests.server.postgresql import PostgreSQL
+from tests.server.process import Server, ServerMissing
+
+__all__ = ["MariaDB", "PostgreSQL", "Server", "ServerMissing"]

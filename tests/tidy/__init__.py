@@ -1,0 +1,1 @@
+"""What holds the repository in shape: layers, size, names, docs."""

@@ -1,0 +1,79 @@
+"""The public names are a closed list: adding one is a decision, removing one a break."""
+
+import inspect
+
+import windlass
+
+PUBLIC = {
+    "App",
+    "BadArgument",
+    "BadConnection",
+    "BadDatabase",
+    "BadDeclaration",
+    "BadDuration",
+    "BadInput",
+    "BadKey",
+    "BadRate",
+    "BadSchedule",
+    "Cancel",
+    "Context",
+    "DatabaseUnavailable",
+    "DuplicateKey",
+    "DuplicateKind",
+    "NoContext",
+    "NotSerializable",
+    "PastTime",
+    "PayloadTooLarge",
+    "ResultTimeout",
+    "Retry",
+    "SchemaMismatch",
+    "Snooze",
+    "Status",
+    "Task",
+    "TaskCancelled",
+    "TaskFailed",
+    "TaskNotFound",
+    "TaskRef",
+    "UnknownKind",
+    "WindlassError",
+    "__version__",
+    "context",
+}
+
+
+def test_the_public_names_are_exactly_these():
+    assert set(windlass.__all__) == PUBLIC
+
+
+def test_every_public_name_exists():
+    assert [name for name in windlass.__all__ if not hasattr(windlass, name)] == []
+
+
+def test_every_public_name_says_what_it_is():
+    named = {name: getattr(windlass, name) for name in windlass.__all__}
+    documentable = {
+        name: value
+        for name, value in named.items()
+        if inspect.isclass(value) or inspect.isroutine(value)
+    }
+
+    silent = [name for name, value in documentable.items() if not (value.__doc__ or "").strip()]
+
+    assert silent == []
+
+
+def test_every_public_method_says_what_it_does():
+    classes = [value for name in PUBLIC if inspect.isclass(value := getattr(windlass, name))]
+
+    silent = [
+        f"{owner.__name__}.{name}"
+        for owner in classes
+        for name, member in vars(owner).items()
+        if not name.startswith("_") and _is_code(member) and not inspect.getdoc(member)
+    ]
+
+    assert silent == []
+
+
+def _is_code(member: object) -> bool:
+    return inspect.isfunction(member) or isinstance(member, property | classmethod | staticmethod)

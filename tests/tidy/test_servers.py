@@ -1,0 +1,115 @@
+"""The private servers of the tests do what fault tests rely on."""
+
+import os
+import signal
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import psycopg
+import pymysql
+import pytest
+
+from tests.server import MariaDB, PostgreSQL, ServerMissing
+from tests.server.process import children_of
+from tests.tidy.source import ROOT
+from tests.wait import eventually
+
+START_AND_SLEEP = """
+import signal
+from tests.server import {name}
+server = {name}(fast=True).start()
+print(server.pid, server.directory, flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture(params=[PostgreSQL, MariaDB], ids=["postgresql", "mariadb"], scope="module")
+def own_server(request):
+    try:
+        server = request.param()
+    except ServerMissing as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(error.reason)
+    with server:
+        yield server
+
+
+@pytest.fixture
+def server(own_server):
+    return own_server.start()
+
+
+def test_what_was_committed_survives_the_death_of_the_server(server):
+    with connect(server.url) as connection:
+        connection.cursor().execute("create table mark (id integer)")
+        connection.cursor().execute("insert into mark values (7)")
+        connection.commit()
+
+    server.kill()
+    server.start()
+
+    with connect(server.url) as connection, connection.cursor() as cursor:
+        cursor.execute("select id from mark")
+        assert cursor.fetchall() in ([(7,)], ((7,),))
+
+
+def test_a_killed_server_leaves_no_process(server):
+    open_connection = connect(server.url)
+    processes = [server.pid, *children_of(server.pid)]
+
+    server.kill()
+
+    assert not server.is_running
+    eventually(lambda: not any(map(is_alive, processes)), what="the end of all processes")
+    open_connection.close()
+
+
+def test_a_restarted_server_keeps_its_address(server):
+    url = server.url
+
+    server.restart()
+
+    assert server.url == url
+    connect(url).close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_server_ends_with_the_run_that_started_it(own_server, how):
+    script = START_AND_SLEEP.format(name=type(own_server).__name__)
+    run = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    pid, directory = run.stdout.readline().split()
+
+    run.send_signal(how)
+    run.communicate()
+
+    eventually(lambda: not is_alive(int(pid)), what="the end of the server")
+    eventually(lambda: not os.path.exists(directory), what="the removal of its files")
+
+
+def connect(url: str):
+    parts = urlsplit(url)
+    if parts.scheme == "postgresql":
+        return psycopg.connect(url)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port,
+        user=parts.username,
+        database=parts.path.removeprefix("/"),
+        ssl_disabled=True,
+    )
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
