@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
+import pymysql
+
 from bench import install, tally
 from bench.server import STORES, Store
 from bench.system import System
+from tests.server import ServerMissing
 
 ROOT = Path(__file__).parent.parent
 ONE_BY_ONE = 5000
@@ -54,6 +58,19 @@ class Record:
 
 class VerbFailed(Exception):
     """A system's command ended badly; the message is the end of what it said."""
+
+
+# One system or server that fails must not cost the figures of all others.
+FAILURES = (
+    VerbFailed,
+    install.NotInstalled,
+    ServerMissing,
+    psycopg.Error,
+    pymysql.Error,
+    subprocess.TimeoutExpired,
+    RuntimeError,
+    OSError,
+)
 
 
 class Stores:
@@ -108,7 +125,7 @@ def measure(
 def attempt(system: System, running: Stores, tasks: int) -> Trial:
     try:
         return _trial(system, running, tasks)
-    except (VerbFailed, install.NotInstalled, RuntimeError) as failure:
+    except FAILURES as failure:
         return Trial(failure=str(failure))
 
 

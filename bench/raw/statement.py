@@ -67,7 +67,7 @@ POSTGRESQL = Statements(
         update raw_task as t
         set status = 1, batch = %(batch)s, worker = 1, due_at = %(lease_end)s,
             attempt = t.attempt + 1, started_at = %(now)s
-        from picked where t.id = picked.id
+        where t.id = any(array(select id from picked))
         returning t.id, t.due_at, t.payload
     """,
     read="""

@@ -1,4 +1,4 @@
-"""The front door: an App holds the declared kinds and the database, and forwards everything else."""
+"""The front door: an App holds the kinds and the database, and forwards everything else."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ class App:
     @overload
     def task(
         self,
+        /,
         *,
         name: str | None = None,
         retries: Retries = 0,
@@ -104,11 +105,37 @@ class App:
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(
-        self, function: Callable[..., Any] | None = None, /, **options: Any
-    ) -> Task[..., Any] | Callable[[Callable[..., Any]], Task[..., Any]]:
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retries: Retries = 0,
+        backoff: Backoff = "2s",
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        priority: int = 0,
+        keep: Duration | None = None,
+        keep_failed: Duration | None = None,
+        max_lost: int = 3,
+    ) -> Any:
         """Declare a function, sync or async, as a task."""
-        declare = partial(self._declare, options=options)
-        return declare if function is None else declare(function)
+        options = Options(
+            name=name,
+            retries=retries,
+            backoff=backoff,
+            timeout=timeout,
+            concurrency=concurrency,
+            rate=rate,
+            priority=priority,
+            keep=keep,
+            keep_failed=keep_failed,
+            max_lost=max_lost,
+        )
+        if function is None:
+            return partial(self._declare, options=options)
+        return self._declare(function, options=options)
 
     def cron(
         self,
@@ -127,19 +154,23 @@ class App:
 
         Turns that were missed collapse into one, unless `catchup` asks for each of them.
         """
-        options = {
-            "schedule": Schedule(expression, tz, catchup),
-            "name": name,
-            "retries": retries,
-            "backoff": backoff,
-            "timeout": timeout,
-            "priority": priority,
-            "max_lost": max_lost,
-        }
-        return partial(self._declare, options=options)
+        options = Options(
+            schedule=Schedule(expression, tz, catchup),
+            name=name,
+            retries=retries,
+            backoff=backoff,
+            timeout=timeout,
+            priority=priority,
+            max_lost=max_lost,
+        )
 
-    def _declare(self, function: Callable[..., Any], *, options: dict[str, Any]) -> Task[..., Any]:
-        kind = make_kind(function, Options(**options))
+        def declare(function: Callable[P, R]) -> Task[P, R]:
+            return self._declare(function, options=options)
+
+        return declare
+
+    def _declare(self, function: Callable[P, R], *, options: Options) -> Task[P, R]:
+        kind = make_kind(function, options)
         self.registry.add(kind)
         return Task(self, kind)
 
@@ -148,7 +179,9 @@ class App:
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         """Write calls down as tasks."""
         self.prepare()
-        return [TaskRef(self, number, kind) for number in self._enqueue.submit(kind, calls, how)]
+        numbers = self._enqueue.submit(kind, calls, how)
+        # In the caller's transaction it may yet come to nothing.
+        return [TaskRef(self, number, kind, enqueued=how.conn is None) for number in numbers]
 
     async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         """`submit`, awaited; in the caller's transaction if it has an async one."""
@@ -184,7 +217,7 @@ class App:
 
     def cancel(self, task_id: int, *, reason: str = "") -> bool:
         """End a task that has not ended."""
-        return task.cancel(self._db(), self.clock, task_id, reason=reason)
+        return task.cancel(self._db(), self.clock, self.registry, task_id, reason=reason)
 
     # Operating
 
@@ -227,7 +260,9 @@ class App:
             until_idle=until_idle,
         )
         chosen = self.registry.chosen(list(kinds or []))
-        return Worker(self.database, chosen, self.clock, self._numbers, self._bell, settings)
+        return Worker(
+            self.database, self.registry, chosen, self.clock, self._numbers, self._bell, settings
+        )
 
     def drain(self) -> None:
         """Run everything that is due until nothing is, in this process; for tests and scripts.

@@ -2,8 +2,8 @@
 
 The database's clock is the authority, because several machines share one table. A worker asks the
 database for the time now and then, and in between counts on its own monotonic clock, so a wrong or
-jumping wall clock on one machine changes nothing. No clock here gives the same time twice: rows that
-are enqueued one after the other therefore run in that order.
+jumping wall clock on one machine changes nothing. No clock here gives the same time twice: rows
+that are enqueued one after the other therefore run in that order.
 """
 
 from __future__ import annotations

@@ -115,10 +115,12 @@ class DuplicateKey(WindlassError):
 
 
 class TaskNotFound(WindlassError):
-    """There is no such row: it never existed, or it ended and was pruned."""
+    """There is no such row: it was never committed, or it ended and was not kept."""
 
     def __init__(self, task_id: int) -> None:
-        super().__init__(f"task {task_id} not found: it never existed, or it ended and was pruned")
+        super().__init__(
+            f"task {task_id} not found: it was never committed, or it ended and was not kept"
+        )
         self.task_id = task_id
 
 

@@ -64,7 +64,7 @@ class Shop:
         async def send_mail(to: str, subject: str) -> None:
             await asyncio.sleep(random.uniform(0.02, 0.1))
             if random.random() < 0.15:
-                raise ConnectionError(f"the mail server did not take the mail for {to}")
+                raise ConnectionError(f"the mail server did not take {subject!r} for {to}")
 
         @app.task(concurrency=4, timeout="5s", keep="1h")
         def pack(order: int, items: int) -> str:

@@ -161,10 +161,8 @@ class Supervisor:
                 child.start()
 
     def _wait(self) -> int:
-        codes = []
-        for child in self._children:
-            if child.process is not None:
-                codes.append(child.process.wait())
+        left = [child.process for child in self._children if child.process is not None]
+        codes = [process.wait() for process in left]
         return 0 if all(code == 0 for code in codes) else 1
 
     def _on_signal(self, _number: int, _frame: object) -> None:

@@ -116,7 +116,7 @@ def cancel(
 ) -> None:
     """End a task that has not ended."""
     loaded = _load(app)
-    if not operate.cancel(loaded.database, loaded.clock, task_id, reason=reason):
+    if not loaded.cancel(task_id, reason=reason):
         _refuse(loaded, task_id, "only a task that has not ended can be cancelled")
     _report(as_json, task_id, "cancelled", f"task {task_id} is cancelled")
 

@@ -59,9 +59,9 @@ def worker(
         loaded.set_grace(grace)
     loaded.registry.chosen(kind or [])
     loaded.prepare()
-    if processes > 1 and not once:
+    if processes > 1 and not once and CHILD not in os.environ:
         loaded.close()
-        sys.exit(_supervise(app, loaded, processes, as_json=as_json))
+        sys.exit(_supervise(loaded, processes, as_json=as_json))
     made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once)
     sys.exit(run_worker(made, loaded, as_json=as_json))
 
@@ -120,7 +120,7 @@ def run_worker(made: Worker, app: App, *, as_json: bool) -> int:
     return 0
 
 
-def _supervise(name: str, app: App, processes: int, *, as_json: bool) -> int:
+def _supervise(app: App, processes: int, *, as_json: bool) -> int:
     console = _terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
     supervisor = Supervisor(sys.argv[1:], processes=processes)

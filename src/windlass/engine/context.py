@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from windlass.clock import to_datetime
 from windlass.engine.hold import Run
 from windlass.errors import NoContext
+from windlass.model.cron import read_turn
 
 current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
 
@@ -55,7 +56,9 @@ class Context:
     @property
     def due_at(self) -> datetime:
         """When the task was due: for a cron, the turn that this run is."""
-        return to_datetime(self._run.task.due_at)
+        task = self._run.task
+        turn = read_turn(task.payload) if self._run.turns else None
+        return to_datetime(turn or task.due_at)
 
     @property
     def deadline(self) -> float | None:

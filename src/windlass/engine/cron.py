@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
 from sqlalchemy import Connection
 
 from windlass import telemetry
@@ -27,26 +26,21 @@ def discover(database: Database, kinds: Mapping[str, Kind], clock: Clock, number
         if kind.schedule is not None:
             _declare(database, kind, kind.schedule, now=now, numbers=numbers)
     for name in _undeclared(database, kinds):
-        stopped = database.write(
-            lambda connection, name=name: store.stop(
-                connection, name, CRON_KEY, now=now, prune_at=now + KEEP_FAILED
-            )
-        )
-        if stopped:
+        if _stop(database, name, now=now):
             telemetry.emit("cron.stopped", kind=name)
 
 
-def schedule_text(schedule: Schedule) -> str:
-    """A schedule as its standing row carries it."""
-    return msgspec.json.encode(
-        {"cron": schedule.expression, "tz": schedule.zone, "catchup": schedule.catchup}
-    ).decode()
+def _stop(database: Database, name: str, *, now: int) -> bool:
+    prune_at = now + KEEP_FAILED
+    return database.write(
+        lambda connection: store.stop(connection, name, CRON_KEY, now=now, prune_at=prune_at)
+    )
 
 
 def _declare(
     database: Database, kind: Kind, schedule: Schedule, *, now: int, numbers: Numbers
 ) -> None:
-    payload = schedule_text(schedule)
+    next_turn = schedule.next_after(now)
 
     def work(connection: Connection) -> bool:
         found = task.find(connection, kind.name, CRON_KEY)
@@ -58,8 +52,8 @@ def _declare(
                 CRON_KEY,
                 bucket_of(CRON_KEY),
                 kind.priority,
-                schedule.next_after(now),
-                payload,
+                next_turn,
+                schedule.as_payload(turn=next_turn),
                 now,
             )
             return bool(task.insert(connection, database.dialect, [row]))
@@ -67,9 +61,11 @@ def _declare(
             # It was stopped while nobody declared it: a turn missed meanwhile comes at once.
             last = found.finished_at or found.created_at
             due_at = schedule.next_after(max(last, found.started_at or last))
+            payload = schedule.as_payload(turn=due_at)
             return store.restart(connection, found.id, payload, due_at=due_at)
-        if found.payload != payload:
-            return store.reschedule(connection, found.id, payload, due_at=schedule.next_after(now))
+        if not schedule.is_in(found.payload):
+            payload = schedule.as_payload(turn=next_turn)
+            return store.reschedule(connection, found.id, payload, due_at=next_turn)
         return False
 
     if database.write(work):
@@ -83,7 +79,7 @@ def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> Iterable[str]:
         return store.kinds_waiting(connection), worker.listing(connection)
 
     waiting, workers = database.read(look)
-    elsewhere = {name for view in workers for name in view.kinds} - kinds.keys()
+    elsewhere = {name for view in workers for name in view.declared} - kinds.keys()
     for name in waiting:
         is_cron_here = name in kinds and kinds[name].schedule is not None
         if not is_cron_here and name not in elsewhere:

@@ -10,7 +10,7 @@ from windlass.clock import SECOND, Clock, to_datetime
 from windlass.declare.kind import Kind
 from windlass.declare.task import Call, How
 from windlass.engine.wake import Bell
-from windlass.errors import DuplicateKey, PastTime
+from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.model.bucket import bucket_of
 from windlass.model.status import Status
 from windlass.model.task import NewTask
@@ -21,6 +21,9 @@ from windlass.store.dialect.base import Executor
 from windlass.store.number import Numbers
 
 PAST_ALLOWED = SECOND
+INSERT_TRIES = 5
+
+Holders = dict[str, tuple[int, Status]]
 
 
 class Enqueue:
@@ -114,40 +117,55 @@ class Enqueue:
     ) -> list[int]:
         if rows is None:
             rows = self._rows(kind, calls, payloads, how, times, executor)
-        dialect = self._database.dialect
         unique = _first_of_each_key(rows)
-        inserted = store.insert(executor, dialect, unique)
-        if len(inserted) < len(rows):
-            ids = self._meet(executor, rows, inserted, how)
-        else:
-            ids = [row.id for row in rows]
+        inserted, held = self._insert(executor, unique)
+        if held:
+            self._meet(executor, unique, inserted, held, how)
         self._bell.ring_inside(executor, is_ours=is_ours)
-        return ids
+        owner = {row.task_key: row.id for row in unique if row.id in inserted}
+        owner |= {key: number for key, (number, _status) in held.items()}
+        return [row.id if row.task_key is None else owner[row.task_key] for row in rows]
+
+    def _insert(self, executor: Executor, rows: list[NewTask]) -> tuple[set[int], Holders]:
+        """Write what can be written; which rows were, and who holds the keys of the others."""
+        dialect = self._database.dialect
+        inserted: set[int] = set()
+        held: Holders = {}
+        for _ in range(INSERT_TRIES):
+            inserted |= store.insert(executor, dialect, rows)
+            met = [row for row in rows if row.id not in inserted and row.task_key is not None]
+            if not met:
+                return inserted, held
+            keys = {str(row.task_key) for row in met}
+            held |= store.find_keys(executor, dialect, met[0].kind, keys)
+            # A holder may have been deleted in between: then the key is free after all.
+            rows = [row for row in met if row.task_key not in held]
+            if not rows:
+                return inserted, held
+        raise DatabaseUnavailable(
+            f"kind {rows[0].kind!r}: key {rows[0].task_key!r} was taken and freed again and again"
+        )
 
     def _meet(
-        self, executor: Executor, rows: Sequence[NewTask], inserted: set[int], how: How
-    ) -> list[int]:
+        self,
+        executor: Executor,
+        rows: Sequence[NewTask],
+        inserted: set[int],
+        held: Holders,
+        how: How,
+    ) -> None:
         """Some keys were taken: do what `on_conflict` says about each."""
-        met = [row for row in rows if row.id not in inserted and row.task_key is not None]
-        if not met:
-            return [row.id for row in rows]
-        kind = met[0].kind
-        held = store.find_keys(executor, kind, {str(row.task_key) for row in met})
-        for row in met:
-            number, status = held[str(row.task_key)]
-            if number == row.id or number in inserted:
+        for row in rows:
+            if row.task_key not in held or row.id in inserted:
+                continue
+            number, status = held[row.task_key]
+            if number == row.id:
                 continue
             if how.on_conflict == "raise" or (
                 how.on_conflict == "replace"
                 and not store.replace(executor, self._database.dialect, row)
             ):
-                raise DuplicateKey(
-                    kind, str(row.task_key), task_id=number, status=str(Status(status))
-                )
-        return [
-            row.id if row.id in inserted or row.task_key is None else held[row.task_key][0]
-            for row in rows
-        ]
+                raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
 
 
 def _first_of_each_key(rows: list[NewTask]) -> list[NewTask]:

@@ -15,8 +15,9 @@ from windlass.model.outcome import Failed
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
 LOOK_FOR_FALLEN_AFTER = 1.0
-PATIENCE = 30.0
-LEAVE_ALONE_FOR = 5.0
+PATIENCE = 5.0
+LEAVE_ALONE_FOR = 30.0
+LAST_RESORT = 300.0
 
 
 class Feed(Loop):
@@ -33,6 +34,7 @@ class Feed(Loop):
         self._looked_for_fallen = float("-inf")
         self._alone_wanted_since: float | None = None
         self._alone_tried_at = float("-inf")
+        self._alone_first_wanted: float | None = None
         self._is_alone = False
         self.idle = threading.Event()
         hold.on_hungry = self._fed_up
@@ -47,22 +49,28 @@ class Feed(Loop):
         was_empty = self._hold.is_empty
         rescued = self._rescue()
         room = self._room()
+        is_held_back = len(room) < len(self._hold.room())
         if not room:
             # Something that ends makes room, and wakes the feed.
             self._hold.is_hungry = True
-            return self._pause_for_rate() if self._hold.room() else LONGEST_PAUSE
+            return self._pause_for_rate() if is_held_back else LONGEST_PAUSE
         self._hold.is_hungry = False
-        taken = self._claims.take(room)
-        if taken.tasks:
+        self._hold.is_claiming = True
+        try:
+            taken = self._claims.take(room)
             self._add(taken)
+        finally:
+            self._hold.is_claiming = False
+        if taken.tasks:
             self._pause = SHORTEST_PAUSE
             return 0.0
         if taken.some_wait_to_run_alone and self._may_try_alone():
             self._alone_wanted_since = time.monotonic()
             return 0.0 if was_empty else SHORTEST_PAUSE
-        if was_empty and not rescued:
+        if was_empty and not rescued and not is_held_back:
             self.idle.set()
-        return self._rest(taken)
+        pause = self._rest(taken)
+        return min(pause, self._pause_for_rate()) if is_held_back else pause
 
     def look_now(self) -> None:
         """Something was enqueued: ask at once, and often for a while."""
@@ -95,21 +103,29 @@ class Feed(Loop):
     def _run_alone(self) -> float | None:
         """Run a row with one life left while nothing else is here; None goes on as usual."""
         now = time.monotonic()
-        if not self._hold.is_empty:
-            since = self._alone_wanted_since
-            if not self._is_alone and since is not None and now - since > PATIENCE:
+        if self._is_alone and not self._hold.is_empty:
+            return SHORTEST_PAUSE
+        self._is_alone = False
+        since = self._alone_wanted_since
+        if not self._hold.is_empty and not self._is_last_resort(now):
+            if since is not None and now - since > PATIENCE:
                 self._alone_wanted_since, self._alone_tried_at = None, now
                 return None
             return SHORTEST_PAUSE
-        self._is_alone = False
         taken = self._claims.take_fallen(alone=True)
+        self._add(taken)
         if taken.tasks:
             self._is_alone = True
-            self._add(taken)
             return SHORTEST_PAUSE
-        self._alone_wanted_since, self._alone_tried_at = None, now
-        self._add(taken)
+        self._alone_wanted_since = self._alone_first_wanted = None
+        self._alone_tried_at = now
         return None
+
+    def _is_last_resort(self, now: float) -> bool:
+        """Whether a worker with long runs was never empty: then at least nothing starts beside."""
+        if self._alone_first_wanted is None:
+            self._alone_first_wanted = now
+        return now - self._alone_first_wanted > LAST_RESORT
 
     def _may_try_alone(self) -> bool:
         return time.monotonic() - self._alone_tried_at > LEAVE_ALONE_FOR

@@ -34,6 +34,10 @@ MOST_AT_ONCE = 500
 WINDOW_SECONDS = 0.003
 
 
+class CallbackFailed(Exception):
+    """An `on_finish` callback raised; its transaction is undone."""
+
+
 class Finish(Loop):
     """The group commit."""
 
@@ -109,24 +113,21 @@ class Finish(Loop):
     def _write_with_callbacks(self, run: Run) -> None:
         """A run with `on_finish` is a transaction of its own, which its callbacks may undo."""
         callbacks = run.on_finish or []
-        raised: list[Exception] = []
 
         def on_accepted(connection: Connection) -> None:
-            for callback in callbacks:
-                try:
+            try:
+                for callback in callbacks:
                     callback(connection)
-                except Exception as error:
-                    if not self._database.can_retry(error):
-                        raised.append(error)
+            except BaseException as error:
+                if isinstance(error, Exception) and self._database.can_retry(error):
                     raise
+                raise CallbackFailed from error
 
         try:
             self._store([run], on_accepted=on_accepted)
-        except Exception:
-            if not raised:
-                raise
+        except CallbackFailed as failed:
             run.on_finish = None
-            run.outcome = failure(run, raised[0])
+            run.outcome = failure(run, failed.__cause__ or failed)
             self._write_together([run])
 
     def _store(

@@ -131,13 +131,14 @@ class Hold:
         self.syncs = Shelf()
         self.running: dict[int, Run] = {}
         self.ended: deque[Run] = deque()
-        self.committing = 0
+        self.committing: dict[int, Run] = {}
+        self.is_claiming = False
         self.abandoned = 0
         self.is_halted = False
         self._lock = threading.Lock()
         self._measured_at = time.monotonic()
         self.is_hungry = False
-        self.on_queued: Callable[[bool], None] = lambda is_async: None
+        self.on_queued: Callable[[bool], None] = lambda _is_async: None
         self.on_ended: Callable[[], None] = lambda: None
         self.on_hungry: Callable[[], None] = lambda: None
 
@@ -207,19 +208,19 @@ class Hold:
         with self._lock:
             count = min(most, len(self.ended))
             taken = [self.ended.popleft() for _ in range(count)]
-            self.committing += count
+            self.committing.update((run.task.id, run) for run in taken)
             return taken
 
     def put_back(self, runs: list[Run]) -> None:
         """Ended runs that could not be written down now."""
         with self._lock:
-            self.committing -= len(runs)
+            self._no_longer_committing(runs)
             self.ended.extendleft(reversed(runs))
 
     def written(self, runs: list[Run]) -> None:
         """Forget runs that were written down or refused."""
         with self._lock:
-            self.committing -= len(runs)
+            self._no_longer_committing(runs)
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:
         """Give up running runs that are no longer ours; whoever runs them must stop."""
@@ -255,7 +256,9 @@ class Hold:
     def knows(self, number: int) -> bool:
         """Whether the row is queued, running or waiting to be written down here."""
         with self._lock:
-            if number in self.running or any(run.task.id == number for run in self.ended):
+            if number in self.running or number in self.committing:
+                return True
+            if any(run.task.id == number for run in self.ended):
                 return True
             queues = [*self.asyncs.queues.values(), *self.syncs.queues.values()]
             return any(run.task.id == number for queue in queues for run in queue)
@@ -285,7 +288,7 @@ class Hold:
         """How many rows of each kind could start soon, and are therefore worth claiming."""
         with self._lock:
             self._measure()
-            if self.is_halted or len(self.ended) + self.committing > MOST_ENDED:
+            if self.is_halted or len(self.ended) + len(self.committing) > MOST_ENDED:
                 return {}
             queued = self.asyncs.queued + self.syncs.queued
             speed = sum(load.per_second for load in self.loads.values())
@@ -306,6 +309,10 @@ class Hold:
             load.ended_before = load.ended
             load.per_second = (load.per_second + speed) / 2
         self._measured_at = now
+
+    def _no_longer_committing(self, runs: list[Run]) -> None:
+        for run in runs:
+            self.committing.pop(run.task.id, None)
 
     def _stopped_running(self, run: Run) -> None:
         self.running.pop(run.task.id, None)

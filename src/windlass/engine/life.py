@@ -1,9 +1,9 @@
 """The life of a worker: it joins, gives signs of life, and leaves or is given up for dead.
 
 Who is the authority? The worker's own row, and nothing in memory. A worker that was marked left is
-left, whatever it believes: each of its transactions first looks at that row and finds it so. It then
-stops everything and joins anew under a new id, so that nothing of its old life can be mistaken for
-its new one.
+left, whatever it believes: each of its transactions first looks at that row and finds it so. It
+then stops everything and joins anew under a new id, so that nothing of its old life can be mistaken
+for its new one.
 
 Which time is trusted? The database's, for the lease. For its own despair a worker needs no clock of
 others: if it could not renew for as long as the lease lasts, on its monotonic clock, it must assume
@@ -13,8 +13,8 @@ What does each failure do? The database is away for a moment: renewals fail, run
 wait. It is away for longer than the lease: everything stops; when it is back, outcomes that waited
 are written under the old id if nobody has marked it left, the rest is handed back, and the worker
 joins anew. The process is stopped and wakes up late: somebody has marked it left; its writes change
-nothing. The process dies: its lease runs out, anyone marks it left, and its rows are taken over. And
-after an outage nobody is marked left until everyone has had the time to come back.
+nothing. The process dies: its lease runs out, anyone marks it left, and its rows are taken over.
+And after an outage nobody is marked left until everyone has had the time to come back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from sqlalchemy import Connection
 
@@ -51,7 +51,7 @@ class Life(Loop):
         clock: Clock,
         numbers: Numbers,
         *,
-        kinds: Sequence[str],
+        kinds: worker.Kinds,
         lease: int,
         dead_after: int,
         flush: Callable[[], None],
@@ -61,7 +61,7 @@ class Life(Loop):
         self._hold = hold
         self._clock = clock
         self._numbers = numbers
-        self._kinds = list(kinds)
+        self._kinds = kinds
         self._lease = lease
         self._dead_after = dead_after
         self._flush = flush
@@ -71,6 +71,8 @@ class Life(Loop):
         self._swept_at = 0.0
         self.id = 0
         self.alive = 1
+        # After an outage it must be back before anyone may think that it is dead.
+        self.longest_pause = min(BEAT_SECONDS, dead_after / SECOND / 4)
 
     @property
     def share(self) -> float:
@@ -113,7 +115,8 @@ class Life(Loop):
             try:
                 self._beat()
             except Exception:
-                self._despair()
+                self._steady_since = time.monotonic()
+                self.despair()
                 raise
         return BEAT_SECONDS
 
@@ -140,10 +143,9 @@ class Life(Loop):
         self._care_for_runs(now)
         self._care_for_the_dead(now)
 
-    def _despair(self) -> None:
-        """Stop everything if the lease may have run out."""
+    def despair(self) -> None:
+        """Stop everything if the lease may have run out; a beat may hang and never tell."""
         silent_for = time.monotonic() - self._renewed_at
-        self._steady_since = time.monotonic()
         if silent_for > self._dead_after / SECOND and not self._hold.is_halted:
             self._hold.is_halted = True
             stopped = self._hold.drop_all()
@@ -172,6 +174,8 @@ class Life(Loop):
         held = {run.task.id: run.task.batch for run in with_runs if run.began < began_before}
         until = now + self._lease
         lapsing = time.monotonic() - self._swept_at > self._lease / SECOND / 3
+        # Rows of a claim under way are ours, although nobody here knows them yet.
+        lapsing = lapsing and not self._hold.is_claiming
         if not held and not lapsing:
             return
         me = self.id

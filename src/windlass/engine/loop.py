@@ -11,13 +11,14 @@ from windlass import telemetry
 from windlass.errors import DatabaseUnavailable
 
 FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 2.0
 
 
 class Loop:
     """Start, tick, stop. A tick that fails is told, and tried again after a growing pause."""
 
     name = "loop"
+    longest_pause = LONGEST_PAUSE
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -71,5 +72,5 @@ class Loop:
         if self._failures <= 3 or self._failures % 20 == 0:
             text = (str(problem).splitlines() or [type(problem).__name__])[0][:300]
             telemetry.emit(event, loop=self.name, error=text, failures=self._failures)
-        pause = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
+        pause: float = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 10), self.longest_pause)
         return pause * random.uniform(0.5, 1.0)

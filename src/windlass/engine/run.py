@@ -10,6 +10,7 @@ import asyncio
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from windlass import telemetry
@@ -251,19 +252,21 @@ class _Abandon:
 
 
 class Watch(Loop):
-    """Ends runs whose time is out."""
+    """Ends runs whose time is out, and all of them when no sign of life gets through."""
 
     name = "watch"
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, *, despair: Callable[[], None]) -> None:
         super().__init__()
         self._hold = hold
+        self._despair = despair
         timeouts = [
             load.kind.timeout / 1e6 for load in hold.loads.values() if load.kind.timeout is not None
         ]
-        self._pause = min(0.05, max(0.005, min(timeouts) / 10)) if timeouts else 3600.0
+        self._pause = min(0.05, max(0.005, min(timeouts) / 10)) if timeouts else 0.25
 
     def tick(self) -> float:
+        self._despair()
         for run in self._hold.overdue(time.monotonic()):
             assert run.kind.timeout is not None
             error = TimeoutError(f"the handler did not end within {run.kind.timeout / 1e6:g} s")

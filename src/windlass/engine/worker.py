@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
-from windlass.declare.kind import Kind
+from windlass.declare.kind import Kind, Registry
 from windlass.engine import cron
 from windlass.engine.claim import WrittenClaim
 from windlass.engine.feed import Feed
@@ -22,6 +22,7 @@ from windlass.engine.upkeep import Upkeep
 from windlass.engine.wake import Bell, Listener
 from windlass.store.database import Database
 from windlass.store.number import Numbers
+from windlass.store.worker import Kinds
 
 LOOK_SECONDS = 0.02
 FLUSH_TRIES = 20
@@ -55,6 +56,7 @@ class Worker:
     def __init__(
         self,
         database: Database,
+        registry: Registry,
         kinds: Mapping[str, Kind],
         clock: Clock,
         numbers: Numbers,
@@ -62,6 +64,7 @@ class Worker:
         settings: WorkerSettings,
     ) -> None:
         self._database = database
+        self._registry = registry
         self._kinds = kinds
         self._clock = clock
         self._numbers = numbers
@@ -77,7 +80,7 @@ class Worker:
             self.hold,
             clock,
             numbers,
-            kinds=list(kinds),
+            kinds=Kinds(serves=list(kinds), declares=list(registry.kinds)),
             lease=settings.lease,
             dead_after=settings.dead_after,
             flush=self._flush,
@@ -128,11 +131,16 @@ class Worker:
         )
 
     def _begin(self) -> None:
-        cron.discover(self._database, self._kinds, self._clock, self._numbers)
+        cron.discover(self._database, self._registry.kinds, self._clock, self._numbers)
         self.life.join_ring()
 
     def _loops(self) -> list[Loop]:
-        loops: list[Loop] = [self.finish, self.life, Watch(self.hold), self.feed]
+        loops: list[Loop] = [
+            self.finish,
+            self.life,
+            Watch(self.hold, despair=self.life.despair),
+            self.feed,
+        ]
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock, list(self._kinds)))
             if self._database.dialect.wakes:

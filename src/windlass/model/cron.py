@@ -11,10 +11,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+import msgspec
 from cronsim import CronSim, CronSimError
 
 from windlass.clock import from_datetime, to_datetime
 from windlass.errors import BadSchedule
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The payload of a standing row."""
+
+    cron: str
+    tz: str
+    catchup: bool
+    turn: int
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Standing).decode
+
+
+def read_turn(payload: str) -> int | None:
+    """The turn that a standing row waits for or runs, in microseconds since the epoch."""
+    try:
+        return _decode(payload).turn
+    except msgspec.DecodeError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +71,18 @@ class Schedule:
         """The first turn later than `moment`, both in microseconds since the epoch."""
         local = to_datetime(moment).astimezone(ZoneInfo(self.zone))
         return from_datetime(next(CronSim(self.expression, local)).astimezone(UTC))
+
+    def as_payload(self, *, turn: int) -> str:
+        """What the standing row of this schedule carries: the schedule, and its next turn."""
+        return _encode(Standing(self.expression, self.zone, self.catchup, turn)).decode()
+
+    def is_in(self, payload: str) -> bool:
+        """Whether a standing row with this payload follows this very schedule."""
+        try:
+            found = _decode(payload)
+        except msgspec.DecodeError:
+            return False
+        return (found.cron, found.tz, found.catchup) == (self.expression, self.zone, self.catchup)
 
     def next_turn(self, *, last: int, now: int) -> int:
         """When to run again after the turn of `last`: missed turns collapse unless `catchup`."""

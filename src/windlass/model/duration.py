@@ -25,7 +25,7 @@ Duration = str | timedelta
 
 
 def parse_duration(given: Duration, *, what: str = "duration", zero: bool = False) -> int:
-    """Microseconds in `given`. `what` names the option in the error; `zero` allows nothing at all."""
+    """Microseconds in `given`. `what` names the option in the error; `zero` allows none at all."""
     if isinstance(given, timedelta):
         microseconds = given // timedelta(microseconds=1)
     elif isinstance(given, str):

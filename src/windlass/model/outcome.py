@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 
 from windlass.errors import Cancel, Retry, Snooze
-from windlass.model.cron import Schedule
+from windlass.model.cron import Schedule, read_turn
 from windlass.model.duration import parse_duration
 from windlass.model.retry import RetryPolicy
 from windlass.model.status import Status
@@ -93,6 +93,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     last_status: int | None
     result: str | None
     remark: str | None
+    payload: str | None = None
 
 
 def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
@@ -166,11 +167,15 @@ def _waiting(
 def _next_turn(
     task: Claimed, outcome: Succeeded | Failed | Cancelled, schedule: Schedule, *, now: int
 ) -> Change:
+    # The turn is what was due at first; a retry or a rescue has moved `due_at` since.
+    turn = read_turn(task.payload) or task.due_at
+    due_at = schedule.next_turn(last=turn, now=now)
     return Change(
         id=task.id,
         batch=task.batch,
         status=Status.WAITING,
-        due_at=schedule.next_turn(last=task.due_at, now=now),
+        due_at=due_at,
+        payload=schedule.as_payload(turn=due_at),
         attempt=0,
         lost=0,
         finished_at=now,
@@ -225,5 +230,5 @@ def _remark_of(outcome: Succeeded | Failed | Cancelled) -> str | None:
         case Failed():
             return outcome.error
         case Cancelled():
-            return outcome.reason[:LONGEST_REMARK]
+            return storable(outcome.reason)[:LONGEST_REMARK]
     assert_never(outcome)

@@ -41,8 +41,12 @@ class Arguments:
             parameter.kind is parameter.VAR_KEYWORD
             for parameter in self.signature.parameters.values()
         )
-        self._decoder = self._make_decoder()
-        self._decode = self._decoder.decode
+        if self._takes_any and self._positional_only:
+            raise BadDeclaration(
+                f"kind {kind!r}: positional-only parameters beside **kwargs cannot be told apart "
+                "by name; drop the / or the **kwargs"
+            )
+        self._decode = self._make_decoder().decode
 
     def encode(
         self, args: tuple[object, ...], kwargs: Mapping[str, object], *, largest: int
@@ -60,7 +64,7 @@ class Arguments:
                 kind=self.kind,
             )
         try:
-            self._decode(encoded)
+            self._read(encoded)
         except msgspec.ValidationError as problem:
             raise self._misfit(bound, str(problem)) from problem
         return encoded.decode()
@@ -68,15 +72,17 @@ class Arguments:
     def decode(self, payload: str) -> tuple[tuple[object, ...], dict[str, Any]]:
         """The positional and keyword arguments to call the handler with."""
         try:
-            kwargs = self._decode(payload)
+            kwargs = self._read(payload)
         except msgspec.ValidationError as problem:
             raise self._misfit(msgspec.json.decode(payload), str(problem)) from problem
-        if self._takes_any:
-            kwargs = self._convert_known(kwargs)
         if self._positional_only:
             args = tuple(kwargs.pop(name) for name in self._positional_only if name in kwargs)
             return args, kwargs
         return (), kwargs
+
+    def _read(self, payload: str | bytes) -> dict[str, Any]:
+        kwargs = self._decode(payload)
+        return self._convert_known(kwargs) if self._takes_any else kwargs
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         if not args and self._required <= kwargs.keys() <= self._names:
@@ -106,10 +112,20 @@ class Arguments:
         return msgspec.json.Decoder(make_shape(self.kind, fields))
 
     def _convert_known(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: msgspec.convert(value, self._types[name]) if name in self._types else value
-            for name, value in kwargs.items()
-        }
+        missing = self._required - kwargs.keys()
+        if missing:
+            raise msgspec.ValidationError(f"Object missing required field `{min(missing)}`")
+        known = {}
+        for name, value in kwargs.items():
+            wanted = self._types.get(name, Any)
+            try:
+                known[name] = msgspec.convert(value, wanted, str_keys=True)
+            except msgspec.ValidationError as problem:
+                expected, _, path = str(problem).partition(" - at `$")
+                raise msgspec.ValidationError(
+                    f"{expected} - at `$.{name}{path or '`'}"
+                ) from problem
+        return known
 
     def _misfit(self, bound: Mapping[str, object], problem: str) -> BadArgument:
         expected, _, path = problem.partition(" - at `$")

@@ -30,13 +30,16 @@ class RetryPolicy:
     def delay(self, error: BaseException, *, tries: int, random: float) -> int:
         """Microseconds to wait before the next try; `random` in 0..1 spreads them."""
         first = _most_specific(self.backoff, type(error), default=parse_duration("2s"))
-        exact = min(first * 2 ** min(tries - 1, 40), max(first, LONGEST_BACKOFF))
+        grown: int = first * 2 ** min(tries - 1, 40)
+        exact = min(grown, max(first, LONGEST_BACKOFF))
         return round(exact * (1 - JITTER + 2 * JITTER * random))
 
 
 def retry_policy(kind: str, retries: Retries, backoff: Backoff) -> RetryPolicy:
     """The policy that a declaration asks for; an int or a duration counts for every exception."""
-    by_type = retries if isinstance(retries, Mapping) else {Exception: retries}
+    by_type: Mapping[type[BaseException], int] = (
+        retries if isinstance(retries, Mapping) else {Exception: retries}
+    )
     for exception, count in by_type.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_RETRIES:
             raise BadDeclaration(f"kind {kind!r}: retries={count!r} is not a number from 0 on")

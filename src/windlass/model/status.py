@@ -19,6 +19,9 @@ class Status(IntEnum):
     def __str__(self) -> str:
         return self.name.lower()
 
+    def __format__(self, specification: str) -> str:
+        return format(str(self), specification)
+
     @property
     def is_final(self) -> bool:
         """Whether a task in this state has ended. Only an operator's retry begins it again."""

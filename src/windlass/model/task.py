@@ -8,6 +8,7 @@ from windlass.errors import BadInput, BadKey
 from windlass.model.status import Status
 
 LONGEST_KEY = 255
+RESERVED = "windlass:"
 PRIORITIES = range(-32_768, 32_768)
 
 
@@ -84,6 +85,8 @@ def check_key(kind: str, key: object) -> str:
             f"kind {kind!r}: the key {key[:40]!r}... has {len(key)} characters; "
             f"at most {LONGEST_KEY} fit"
         )
+    if key.startswith(RESERVED):
+        raise BadKey(f"kind {kind!r}: key {key!r} is reserved; begin it with something else")
     if "\x00" in key or not _is_encodable(key):
         raise BadKey(f"kind {kind!r}: key {key!r} has characters that databases cannot store")
     return key

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from windlass.clock import SECOND, Clock
-from windlass.declare.kind import Kind
+from windlass.declare.kind import Kind, Registry
 from windlass.errors import BadInput, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
@@ -77,14 +77,21 @@ def result_of(
         pause = min(pause * 1.5, LAST_LOOK)
 
 
-def cancel(database: Database, clock: Clock, number: int, *, reason: str) -> bool:
+def cancel(
+    database: Database, clock: Clock, registry: Registry, number: int, *, reason: str
+) -> bool:
     """End a task that has not ended; whether that made the difference."""
     text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
-    return database.write(
-        lambda connection: task.cancel(
-            connection, number, reason=text, now=clock.now(), keep=KEEP_FAILED
-        )
-    )
+
+    def work(connection: Connection) -> bool:
+        found = task.get(connection, number)
+        if found is None:
+            return False
+        kind = registry.kinds.get(found.kind)
+        keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
+        return task.cancel(connection, number, reason=text, now=clock.now(), keep=keep)
+
+    return database.write(work)
 
 
 def retry(database: Database, clock: Clock, number: int) -> bool:
@@ -122,7 +129,7 @@ def decoder(kind: Kind | None) -> Callable[[str], object]:
 
 
 def _seconds(timeout: Duration | float) -> float:
-    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+    if isinstance(timeout, int | float):
         if timeout < 0:
             raise BadInput(f"timeout={timeout!r} is negative")
         return float(timeout)

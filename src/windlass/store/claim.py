@@ -6,10 +6,11 @@ marks it dead has to wait, or has been there already and nothing is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from windlass.model.status import Status
 from windlass.model.task import Claimed
@@ -106,6 +107,13 @@ def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
     return {number for number, batch in rows if held[number] == batch}
 
 
+def is_claimed_by(worker: int) -> ColumnElement[bool]:
+    """Rows that `worker` holds by a claim; by way of the index, which has all that runs."""
+    return and_(
+        task.c.status == Status.RUNNING, task.c.due_at.is_not(None), task.c.worker == worker
+    )
+
+
 def hand_back(
     connection: Connection, *, worker: int, now: int, unless: Callable[[int], bool] | None = None
 ) -> int:
@@ -114,7 +122,7 @@ def hand_back(
     With `unless`, only lapsed claims are handed back, and of those only the ones it does not know:
     claims whose answer was lost on the way.
     """
-    query = select(task.c.id).where(task.c.status == Status.RUNNING, task.c.worker == worker)
+    query = select(task.c.id).where(is_claimed_by(worker))
     if unless is not None:
         query = query.where(task.c.due_at <= now)
     ids = [
@@ -137,7 +145,7 @@ def hand_back(
     return len(ids)
 
 
-def _taken(row: tuple[object, ...], stamp: Stamp, *, attempt: int) -> Claimed:
+def _taken(row: Sequence[Any], stamp: Stamp, *, attempt: int) -> Claimed:
     number, kind, key, priority, due_at, payload, before, lost, started_at = row
     return Claimed(
         id=number,

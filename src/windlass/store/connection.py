@@ -36,7 +36,7 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
         _check(conn.dialect.name, dialect)
         return conn
     backend = MODULES.get(type(conn).__module__.split(".")[0])
-    if backend is None or not hasattr(conn, "cursor"):
+    if backend is None or not hasattr(conn, "cursor") or type(conn).__name__.startswith("Async"):
         raise BadConnection(
             f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, "
             "or a connection of sqlite3, psycopg or PyMySQL"

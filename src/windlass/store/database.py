@@ -73,9 +73,9 @@ class Database:
 
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         with self.engine.connect() as connection:
-            connection = self.dialect.writing(connection)
-            with connection.begin():
-                return work(connection)
+            writing = self.dialect.writing(connection)
+            with writing.begin():
+                return work(writing)
 
     def _in_passing(self, work: Callable[[Connection], T]) -> T:
         with self.engine.connect() as connection:

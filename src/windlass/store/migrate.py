@@ -18,8 +18,11 @@ FOLDER = Path(__file__).parent / "migration"
 
 def migrate(database: Database) -> str:
     """Create or upgrade the tables; safe to call at any time, by any number of processes."""
-    if current(database) == VERSION:
+    found = current(database)
+    if found == VERSION:
         return VERSION
+    if found is not None and found > VERSION:
+        check(database)
     database.write(_upgrade)
     return VERSION
 

@@ -103,7 +103,7 @@ task = _table(
     Column("remark", Long),
 )
 
-# What the claim reads: the due rows of one kind and priority, oldest first, with the bucket at hand.
+# What the claim reads: the due rows of one kind and priority, oldest first, with their bucket.
 Index(
     "windlass_task_due",
     task.c.status,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.sql.expression import text
 
@@ -60,7 +60,7 @@ def insert(executor: Executor, dialect: Dialect, rows: Sequence[NewTask]) -> set
 
 
 def find_keys(
-    executor: Executor, kind: str, keys: Collection[str]
+    executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
 ) -> dict[str, tuple[int, Status]]:
     """Id and status of the rows of `kind` that hold `keys`."""
     found: dict[str, tuple[int, Status]] = {}
@@ -71,7 +71,7 @@ def find_keys(
         listed = ", ".join(f":{name}" for name in named)
         statement = text(
             "select task_key, id, status from windlass_task "
-            f"where kind = :kind and task_key in ({listed})"
+            f"where kind = :kind and task_key in ({listed}) {dialect.read_now}"
         )
         for key, number, status in executor.execute(statement, {"kind": kind, **named}).fetchall():
             found[key] = (number, Status(status))
@@ -194,13 +194,13 @@ def counts(connection: Connection, kind: str, *, now: int) -> dict[str, int]:
     waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
     row = connection.execute(
         select(
-            count(waiting).label("waiting"),
-            count(waiting, task.c.due_at <= now).label("due"),
-            count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)).label("running"),
-            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)).label("failed"),
+            count(waiting),
+            count(waiting, task.c.due_at <= now),
+            count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
+            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)),
         )
     ).one()
-    return {name: int(value) for name, value in row._mapping.items()}
+    return dict(zip(("waiting", "due", "running", "failed"), map(int, row), strict=True))
 
 
 def _where(wanted: TaskFilter) -> ColumnElement[bool]:
@@ -216,7 +216,7 @@ def _where(wanted: TaskFilter) -> ColumnElement[bool]:
     return and_(True, *clauses)
 
 
-def _view(row: Row[Any]) -> TaskView:
+def _view(row: Sequence[Any]) -> TaskView:
     values = list(row)
     values[3] = Status(values[3])
     values[14] = None if values[14] is None else Status(values[14])
@@ -227,7 +227,7 @@ def _chunks(rows: Sequence[NewTask]) -> list[Sequence[NewTask]]:
     chunks: list[Sequence[NewTask]] = []
     begin = size = 0
     for index, row in enumerate(rows):
-        size += len(row.payload) + 200
+        size += len(row.payload) * (1 if row.payload.isascii() else 4) + 200
         if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
             chunks.append(rows[begin : index + 1])
             begin, size = index + 1, 0

@@ -1,19 +1,21 @@
 """Workers: who is there, who is alive, and what happens to the work of those who are not.
 
 Whether a worker is alive is decided by its own row alone. Everyone who writes on behalf of a worker
-holds a shared lock on that row while it does; the one who marks it dead locks it alone. So an act of
-a worker is either wholly before its funeral or does not happen.
+holds a shared lock on that row while it does; the one who marks it dead locks it alone. So an act
+of a worker is either wholly before its funeral or does not happen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, or_, select, update
 
 from windlass.model.status import Status
-from windlass.store.claim import hand_back
+from windlass.store import claim
 from windlass.store.database import Database
 from windlass.store.schema import task, worker
 
@@ -32,6 +34,14 @@ class WorkerView:
     left_at: int | None
     left_why: str | None
     kinds: list[str]
+    declared: list[str]
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """The kinds that a worker runs, and all that its app declares."""
+
+    serves: list[str]
+    declares: list[str]
 
 
 def join(
@@ -40,7 +50,7 @@ def join(
     number: int,
     host: str,
     pid: int,
-    kinds: list[str],
+    kinds: Kinds,
     now: int,
     lease_until: int,
 ) -> None:
@@ -93,7 +103,7 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
         _leave(connection, number, now=now, why=why)
         ids = connection.scalars(
             select(task.c.id)
-            .where(task.c.status == Status.RUNNING, task.c.worker == number)
+            .where(claim.is_claimed_by(number))
             .order_by(task.c.id)
             .with_for_update()
         ).all()
@@ -112,7 +122,7 @@ def leave(database: Database, *, number: int, now: int, why: str) -> int | None:
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
-        handed_back = hand_back(connection, worker=number, now=now)
+        handed_back = claim.hand_back(connection, worker=number, now=now)
         _leave(connection, number, now=now, why=why)
         return handed_back
 
@@ -131,9 +141,9 @@ def count_alive(connection: Connection) -> int:
 
 def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:
     """Workers that are there, and those that left after `left_since`."""
-    there = worker.c.left_at.is_(None)
+    there: ColumnElement[bool] = worker.c.left_at.is_(None)
     if left_since is not None:
-        there |= worker.c.left_at >= left_since
+        there = or_(there, worker.c.left_at >= left_since)
     rows = connection.execute(
         select(
             worker.c.id,
@@ -148,13 +158,15 @@ def listing(connection: Connection, *, left_since: int | None = None) -> list[Wo
         .where(there)
         .order_by(worker.c.id)
     )
-    return [WorkerView(*row[:7], kinds=msgspec.json.decode(row[7], type=list[str])) for row in rows]
+    return [_view(row) for row in rows]
 
 
 def forget(connection: Connection, *, now: int) -> int:
     """Delete workers that left long ago and of whom no row speaks any more."""
     gone = select(worker.c.id).where(worker.c.left_at < now - KEEP_LEFT)
-    held = select(task.c.worker).where(task.c.status == Status.RUNNING, task.c.worker.is_not(None))
+    held = select(task.c.worker).where(
+        task.c.status == Status.RUNNING, task.c.due_at.is_not(None), task.c.worker.is_not(None)
+    )
     ids = connection.scalars(gone.where(worker.c.id.not_in(held)).limit(1_000)).all()
     if ids:
         connection.execute(worker.delete().where(worker.c.id.in_(ids)))
@@ -164,4 +176,20 @@ def forget(connection: Connection, *, now: int) -> int:
 def _leave(connection: Connection, number: int, *, now: int, why: str) -> None:
     connection.execute(
         update(worker).where(worker.c.id == number).values(left_at=now, left_why=why[:255])
+    )
+
+
+def _view(row: Sequence[Any]) -> WorkerView:
+    number, host, pid, joined_at, lease_until, left_at, left_why, stored = row
+    kinds = msgspec.json.decode(stored, type=Kinds)
+    return WorkerView(
+        number,
+        host,
+        pid,
+        joined_at,
+        lease_until,
+        left_at,
+        left_why,
+        kinds=kinds.serves,
+        declared=kinds.declares,
     )

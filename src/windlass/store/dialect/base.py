@@ -1,8 +1,8 @@
 """What each database must be able to do, and what two of the three do alike.
 
-All parameters are plain numbers and text: lists travel as one JSON document. A statement is thus the
-same text whatever the number of rows, one round trip carries a whole batch, and the same statements
-run on a caller's raw driver connection.
+All parameters are plain numbers and text: lists travel as one JSON document. A statement is thus
+the same text whatever the number of rows, one round trip carries a whole batch, and the same
+statements run on a caller's raw driver connection.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ class Dialect(ABC):
     idle_milliseconds = 4_000
     # Whether numbers must be taken in the very transaction that uses them.
     numbers_join = False
+    # Makes a select see what is committed, whatever snapshot the caller's transaction has.
+    read_now = ""
 
     @abstractmethod
     def engine_options(self, url: URL) -> dict[str, Any]: ...
@@ -132,6 +134,7 @@ class Dialect(ABC):
         """The URL as the driver takes it."""
         return url
 
+    @abstractmethod
     def prepare(self, engine: Engine) -> None:
         """Set up what every new connection needs."""
 
@@ -204,7 +207,8 @@ class Dialect(ABC):
         """Add to the statistics."""
 
     def notify(self, executor: Executor) -> None:
-        """Wake idle workers when the transaction commits, where the database can."""
+        """Wake idle workers when the transaction commits, where the database `wakes`."""
+        raise NotImplementedError
 
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a raw driver connection that gives plain tuples."""
@@ -252,10 +256,7 @@ class PickAndStamp(Dialect):
             text(STAMP.format(greatest=self.greatest, ids=ids)),
             {**stamp._asdict(), **parameters},
         )
-        return [
-            Claimed(*row[:6], row[6] + 1, row[7], max(stamp.now, (row[8] or 0) + 1), *stamp[:2])
-            for row in rows
-        ]
+        return [_stamped(row, stamp) for row in rows]
 
     def fallen(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
@@ -273,6 +274,14 @@ class PickAndStamp(Dialect):
             text(RESCUE.format(greatest=self.greatest, ids=listed)),
             {**stamp._asdict(), "attempt": attempt, **parameters},
         )
+
+
+def _stamped(row: Sequence[Any], stamp: Stamp) -> Claimed:
+    number, kind, key, priority, due_at, payload, attempt, lost, started_at = row
+    fence = max(stamp.now, (started_at or 0) + 1)
+    return Claimed(
+        number, kind, key, priority, due_at, payload, attempt + 1, lost, fence, *stamp[:2]
+    )
 
 
 def original(problem: Exception) -> BaseException:

@@ -46,11 +46,11 @@ join json_table(:changes, '$[*]' columns (
     attempt int path '$.attempt', lost smallint path '$.lost',
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
-    remark mediumtext path '$.remark')) as c on c.id = t.id
+    remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c on c.id = t.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
     t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
     t.prune_at = c.prune_at, t.last_status = coalesce(c.last_status, t.last_status),
-    t.result = c.result, t.remark = c.remark
+    t.result = c.result, t.remark = c.remark, t.payload = coalesce(c.payload, t.payload)
 """)
 
 COUNT = text("""
@@ -75,6 +75,7 @@ class MySQL(PickAndStamp):
     hint = "force index (windlass_task_due)"
     lock = "for update skip locked"
     greatest = "greatest"
+    read_now = "lock in share mode"
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +90,12 @@ class MySQL(PickAndStamp):
             "pool_size": 8,
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
-            "connect_args": {"charset": "utf8mb4", "connect_timeout": 5},
+            "connect_args": {
+                "charset": "utf8mb4",
+                "connect_timeout": 5,
+                "read_timeout": 60,
+                "write_timeout": 60,
+            },
         }
 
     def prepare(self, engine: Engine) -> None:

@@ -52,9 +52,7 @@ select id, set_config('idle_in_transaction_session_timeout', :idle, true)
 from windlass_worker where id = :worker and left_at is null for key share
 """)
 
-LOCK_WORKER = text(
-    "select id from windlass_worker where id = :worker and left_at is null for update"
-)
+LOCK_WORKER = text(str(ALIVE).replace("for key share", "for update"))
 
 # One statement, so one round trip and one commit. The rows are picked in a materialised part of
 # their own: a limit inside an `in` would not be obeyed when the plan repeats it.
@@ -81,10 +79,12 @@ update windlass_task as t
 set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, lost = c.lost,
     finished_at = coalesce(c.finished_at, t.finished_at), prune_at = c.prune_at,
     last_status = coalesce(c.last_status, t.last_status),
-    result = cast(c.result as json), remark = c.remark
+    result = cast(c.result as json), remark = c.remark,
+    payload = coalesce(cast(c.payload as json), t.payload)
 from json_to_recordset(cast(:changes as json)) as c (
     id bigint, batch bigint, status smallint, due_at bigint, attempt integer, lost smallint,
-    finished_at bigint, prune_at bigint, last_status smallint, result text, remark text)
+    finished_at bigint, prune_at bigint, last_status smallint, result text, remark text,
+    payload text)
 where t.id = c.id and t.status = 1 and t.batch = c.batch
 returning t.id
 """)
@@ -135,7 +135,14 @@ class PostgreSQL(Dialect):
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
             # Prepared statements live in a session, and a pooler may change it under us.
-            "connect_args": {"prepare_threshold": None},
+            "connect_args": {
+                "prepare_threshold": None,
+                "connect_timeout": 5,
+                "keepalives_idle": 5,
+                "keepalives_interval": 2,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 10_000,
+            },
         }
 
     def prepare(self, engine: Engine) -> None:
@@ -184,7 +191,8 @@ class PostgreSQL(Dialect):
         return connection.execute(ALIVE, parameters).first() is not None
 
     def lock_worker(self, connection: Connection, worker: int) -> bool:
-        return connection.execute(LOCK_WORKER, {"worker": worker}).first() is not None
+        parameters = {"worker": worker, "idle": str(self.idle_milliseconds)}
+        return connection.execute(LOCK_WORKER, parameters).first() is not None
 
     def claim(
         self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range

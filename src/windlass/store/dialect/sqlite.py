@@ -48,7 +48,8 @@ set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     finished_at = coalesce(c.value ->> 'finished_at', finished_at),
     prune_at = c.value ->> 'prune_at',
     last_status = coalesce(c.value ->> 'last_status', last_status),
-    result = c.value ->> 'result', remark = c.value ->> 'remark'
+    result = c.value ->> 'result', remark = c.value ->> 'remark',
+    payload = coalesce(c.value ->> 'payload', payload)
 from json_each(:changes) as c
 where windlass_task.id = (c.value ->> 'id') and windlass_task.status = 1
   and windlass_task.batch = (c.value ->> 'batch')

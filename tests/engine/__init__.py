@@ -1,0 +1,1 @@
+"""The conformance suite: what every database must do, through the public API."""

@@ -1,0 +1,1 @@
+"""Real worker processes and real servers, killed, stopped and cut off."""

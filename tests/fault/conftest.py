@@ -1,0 +1,129 @@
+"""Databases that tests may kill, and crews of workers over them."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.database import Pools
+from tests.fault.crew import Crew
+from tests.server import MariaDB, PostgreSQL, Server, ServerMissing
+
+NAMES = count(1)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A database of a test's own, and the server that it may kill; SQLite has none."""
+
+    engine: str
+    url: str
+    server: Server | None
+
+
+class Durable:
+    """Servers that keep what they commit, started on first use."""
+
+    KINDS = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+
+    def __init__(self) -> None:
+        self._servers: dict[str, Server] = {}
+
+    def site(self, engine: str, folder: Path) -> Site:
+        if engine == "sqlite":
+            return Site(engine, f"sqlite:///{folder / 'windlass.db'}", None)
+        if engine not in self._servers:
+            self._servers[engine] = self.KINDS[engine]()
+        server = self._servers[engine].start()
+        return Site(engine, server.create_database(f"fault_{next(NAMES)}"), server)
+
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.close()
+
+
+@pytest.fixture(scope="session")
+def durable() -> Iterator[Durable]:
+    durable = Durable()
+    yield durable
+    durable.close()
+
+
+@pytest.fixture
+def site_of(
+    durable: Durable, pools: Pools, pytestconfig: pytest.Config, tmp_path: Path
+) -> Callable[[str], Site]:
+    """Makes a new database of an engine, or skips the test."""
+
+    def make(engine: str) -> Site:
+        if engine not in pytestconfig.getoption("--database"):
+            pytest.skip(f"{engine} is left out by --database")
+        try:
+            return durable.site(engine, tmp_path)
+        except ServerMissing as error:
+            pools.missing[engine] = error.reason
+            reason = f"{engine} is missing: {error.reason}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+    return make
+
+
+@pytest.fixture
+def crew_over(tmp_path: Path) -> Iterator[Callable[..., Crew]]:
+    """Makes the crew over a URL, with the app's options."""
+    crews: list[Crew] = []
+
+    def make(url: str, **options: str) -> Crew:
+        crews.append(Crew(tmp_path, url, **options))
+        return crews[-1]
+
+    yield make
+    for crew in crews:
+        crew.close()
+
+
+@pytest.fixture
+def crew_of(
+    database_engine: str, site_of: Callable[[str], Site], crew_over: Callable[..., Crew]
+) -> Callable[..., Crew]:
+    """Makes the crew over a new database of each engine, with the app's options."""
+
+    def make(**options: str) -> Crew:
+        return crew_over(site_of(database_engine).url, **options)
+
+    return make
+
+
+@pytest.fixture
+def crew(crew_of: Callable[..., Crew]) -> Crew:
+    """A crew over a new database of each engine: dead after 2 seconds, lease of 5 seconds."""
+    return crew_of()
+
+
+@pytest.fixture
+def postgresql_crew(site_of: Callable[[str], Site], crew_over: Callable[..., Crew]) -> Crew:
+    """Such a crew on PostgreSQL alone."""
+    return crew_over(site_of("postgresql").url)
+
+
+@pytest.fixture
+def sqlite_crew(site_of: Callable[[str], Site], crew_over: Callable[..., Crew]) -> Crew:
+    """Such a crew on SQLite alone."""
+    return crew_over(site_of("sqlite").url)
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server_site(request: pytest.FixtureRequest, site_of: Callable[[str], Site]) -> Site:
+    """A new database on a server that may be killed."""
+    return site_of(request.param)
+
+
+@pytest.fixture
+def server_crew(server_site: Site, crew_over: Callable[..., Crew]) -> Crew:
+    """A crew over `server_site`."""
+    return crew_over(server_site.url)

@@ -1,0 +1,230 @@
+"""Worker processes over one database, and the accounts of what they did."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+
+from tests.fault.jobs import Jobs
+from tests.wait import eventually
+from windlass.model.status import Status
+from windlass.store.schema import task, worker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MODULE = """
+from pathlib import Path
+
+from tests.fault.jobs import Jobs
+
+app = Jobs({url!r}, Path({effects!r}), **{options!r}).app
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the database says of a task."""
+
+    id: int
+    status: Status
+    attempt: int
+    lost: int
+    batch: int | None
+    worker: int | None
+    started_at: int | None
+    finished_at: int | None
+    due_at: int | None
+    remark: str | None
+
+
+class Process:
+    """One `windlass worker` process, or a supervisor with its children."""
+
+    def __init__(self, command: list[str], *, folder: Path, name: str, url: str) -> None:
+        self.log_path = folder / f"{name}.log"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONFAULTHANDLER": "1",
+            "WINDLASS_DATABASE_URL": url,
+        }
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def terminate(self, timeout: float = 20.0) -> int:
+        """Ask it to stop in good order; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 20.0) -> int:
+        return self._process.wait(timeout)
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The events of that name in its log, in order."""
+        found = []
+        for line in self.log.splitlines():
+            with contextlib.suppress(msgspec.DecodeError):
+                event = msgspec.json.decode(line)
+                if isinstance(event, dict) and event.get("event") == name:
+                    found.append(event)
+        return found
+
+    def has_joined(self, times: int = 1) -> bool:
+        if not self.is_running:
+            raise AssertionError(f"the worker ended with {self._process.returncode}:\n{self.log}")
+        return len(self.events("worker.joined")) >= times
+
+    @property
+    def workers(self) -> list[int]:
+        """The ids under which it joined."""
+        return [event["worker"] for event in self.events("worker.joined")]
+
+
+class Crew:
+    """Starts worker processes, and ends all of them at the end of the test."""
+
+    def __init__(self, folder: Path, url: str, **options: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.processes: list[Process] = []
+        self._numbers = count(1)
+        effects = folder / "effects"
+        settings = {"lease": "5s", "dead_after": "2s", "grace": "10s", **options}
+        self.jobs = Jobs(url, effects, **settings)
+        self.effects = self.jobs.effects
+        self.jobs.app.migrate()
+        module = MODULE.format(url=url, effects=str(effects), options=settings)
+        (folder / "served.py").write_text(module)
+
+    def start(self, *options: str, url: str | None = None, joined: bool = True) -> Process:
+        """Start a worker and wait until it has joined; `url` leads it another way there."""
+        number = next(self._numbers)
+        module = "served"
+        if url is not None:
+            module = f"served_{number}"
+            source = (self.folder / "served.py").read_text().replace(self.url, url)
+            (self.folder / f"{module}.py").write_text(source)
+        command = [sys.executable, "-m", "windlass", "worker", f"{module}:app", "--json", *options]
+        process = Process(
+            command, folder=self.folder, name=f"worker-{number}", url=url or self.url
+        )
+        self.processes.append(process)
+        if joined:
+            eventually(process.has_joined, 20.0, what="a worker that has joined")
+        return process
+
+    def close(self) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.jobs.app.close()
+
+    def rows(self, ids: Iterable[int] | None = None) -> dict[int, Row]:
+        """The rows of the database, by id."""
+        columns = [task.c[name] for name in Row.__dataclass_fields__]
+        query = select(*columns)
+        found = self.jobs.app.database.read(lambda connection: connection.execute(query).all())
+        wanted = None if ids is None else set(ids)
+        rows = [Row(row[0], Status(row[1]), *row[2:]) for row in found]
+        return {row.id: row for row in rows if wanted is None or row.id in wanted}
+
+    def left(self) -> dict[int, str | None]:
+        """Why each worker left, by id; None while it is there."""
+        query = select(worker.c.id, worker.c.left_at, worker.c.left_why)
+        found = self.jobs.app.database.read(lambda connection: connection.execute(query).all())
+        return {row[0]: None if row[1] is None else row[2] for row in found}
+
+    def done(self) -> int:
+        """How many tasks have succeeded."""
+        return sum(row.status is Status.SUCCEEDED for row in self.rows().values())
+
+    def are_done(self, ids: Iterable[int]) -> bool:
+        wanted = set(ids)
+        return all(
+            row.status is Status.SUCCEEDED for row in self.rows(wanted).values()
+        ) and wanted <= set(self.rows(wanted))
+
+    def wait_done(self, ids: Iterable[int], timeout: float = 30.0) -> dict[int, Row]:
+        """Wait until all have succeeded; their rows."""
+        wanted = list(ids)
+        try:
+            eventually(lambda: self.are_done(wanted), timeout, what=f"{len(wanted)} tasks done")
+        except AssertionError as error:
+            open_rows = [
+                row for row in self.rows(wanted).values() if row.status is not Status.SUCCEEDED
+            ]
+            logs = "\n".join(process.log[-3000:] for process in self.processes)
+            raise AssertionError(f"{error}; {len(open_rows)} open: {open_rows[:5]}\n{logs}") from None
+        return self.rows(wanted)
+
+
+def ids_of(refs: Iterable[Any]) -> list[int]:
+    return [ref.id for ref in refs]
+
+
+def check_accounts(crew: Crew, ids: Iterable[int]) -> None:
+    """Nothing is lost, attempts are right, and every run is accounted for.
+
+    An attempt that was handed back is not counted, so effects may exceed attempts only there.
+    """
+    rows = crew.rows(ids)
+    begun, ended = crew.effects.count("begin"), crew.effects.count("end")
+    assert set(rows) == set(ids)
+    assert {row.id for row in rows.values() if row.status is not Status.SUCCEEDED} == set()
+    assert {row.id: row.attempt for row in rows.values() if row.attempt != 1 + row.lost} == {}
+    assert {number for number in rows if not ended[number]} == set()
+    assert {number for number in rows if begun[number] < ended[number]} == set()
+    check_fences(crew)
+
+
+def check_fences(crew: Crew) -> None:
+    """A later attempt of a task always has the larger fence."""
+    fences: dict[int, list[int]] = {}
+    for effect in crew.effects.all():
+        if effect.what == "begin":
+            fences.setdefault(effect.task_id, []).append(effect.fence)
+    assert {number: seen for number, seen in fences.items() if seen != sorted(set(seen))} == {}

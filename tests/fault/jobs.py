@@ -1,0 +1,133 @@
+"""The app that worker processes of the fault tests serve.
+
+Every handler appends a line to the effects file when it begins and when it ends, so that a test can
+count what really ran, whatever the rows say.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import windlass
+from windlass import App
+
+KEEP = "1h"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One line of the effects file."""
+
+    what: str
+    task_id: int
+    attempt: int
+    fence: int
+    pid: int
+
+
+class Effects:
+    """What handlers did, in the order in which they did it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, what: str) -> None:
+        run = windlass.context()
+        line = f"{what} {run.task_id} {run.attempt} {run.fence} {os.getpid()}\n"
+        # One short write to a file opened for appending is never torn or overwritten.
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
+
+    def all(self) -> list[Effect]:
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text().splitlines()
+        return [Effect(what, *map(int, rest)) for what, *rest in map(str.split, lines)]
+
+    def count(self, what: str) -> Counter[int]:
+        """How often each task did `what`."""
+        return Counter(effect.task_id for effect in self.all() if effect.what == what)
+
+
+class Jobs:
+    """The app and its kinds."""
+
+    def __init__(self, url: str, effects: Path, **options: str) -> None:
+        self.effects = Effects(effects)
+        self.app = App(url, **options)
+        declared = self.app.task(keep=KEEP)
+        self.quick = declared(self._quick())
+        self.nap = declared(self._nap())
+        self.block = declared(self._block())
+        self.hog = declared(self._hog())
+        self.die = declared(self._die())
+        self.stuck = self.app.task(keep=KEEP, timeout="500ms")(self._stuck())
+
+    def _quick(self):
+        effects = self.effects
+
+        async def quick(number: int) -> None:
+            effects.append("begin")
+            effects.append("end")
+
+        return quick
+
+    def _nap(self):
+        effects = self.effects
+
+        async def nap(seconds: float) -> None:
+            effects.append("begin")
+            try:
+                await asyncio.sleep(seconds)
+            except asyncio.CancelledError:
+                effects.append("stopped")
+                raise
+            effects.append("end")
+
+        return nap
+
+    def _block(self):
+        effects = self.effects
+
+        def block(seconds: float) -> None:
+            effects.append("begin")
+            time.sleep(seconds)
+            effects.append("end")
+
+        return block
+
+    def _hog(self):
+        effects = self.effects
+
+        async def hog(seconds: float) -> None:
+            effects.append("begin")
+            time.sleep(seconds)  # on the event loop, as it should not be
+            effects.append("end")
+
+        return hog
+
+    def _die(self):
+        effects = self.effects
+
+        def die() -> None:
+            effects.append("begin")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return die
+
+    def _stuck(self):
+        effects = self.effects
+
+        def stuck() -> None:
+            effects.append("begin")
+            threading.Event().wait()
+
+        return stuck

@@ -1,0 +1,119 @@
+"""A worker is killed: others take over what it held, and nothing is lost."""
+
+import os
+import signal
+
+from tests.fault.crew import Crew, check_accounts, ids_of
+from tests.server.process import children_of
+from tests.wait import eventually
+from windlass.model.status import Status
+
+TASKS = 1_000
+
+
+def enqueue_naps(crew: Crew, count: int, *, seconds: float = 0.02) -> list[int]:
+    return ids_of(crew.jobs.nap.enqueue_many([{"seconds": seconds}] * count))
+
+
+def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
+    workers = [crew.start("--concurrency", "20") for _ in range(3)]
+    ids = enqueue_naps(crew, TASKS)
+    eventually(lambda: crew.done() > TASKS // 10, 20.0)
+
+    victim = workers[0]
+    victim.kill()
+    rows = crew.wait_done(ids)
+
+    check_accounts(crew, ids)
+    fallen = [
+        event["fallen"]
+        for heir in workers[1:]
+        for event in heir.events("worker.marked_dead")
+        if event["worker"] == victim.workers[0]
+    ]
+    assert len(fallen) == 1
+    assert sum(row.lost for row in rows.values()) == fallen[0] > 0
+    assert {effect.pid for effect in crew.effects.all()} == {process.pid for process in workers}
+
+
+def test_the_effects_of_a_killed_worker_are_at_most_its_attempts(crew):
+    workers = [crew.start("--concurrency", "20") for _ in range(2)]
+    ids = enqueue_naps(crew, TASKS // 2)
+    eventually(lambda: crew.done() > TASKS // 10, 20.0)
+
+    workers[0].kill()
+    rows = crew.wait_done(ids)
+
+    begun = crew.effects.count("begin")
+    assert {number for number, row in rows.items() if begun[number] > row.attempt} == set()
+    twice = {number for number in ids if begun[number] > 1}
+    assert twice <= {number for number, row in rows.items() if row.lost}
+
+
+def test_a_whole_crew_that_was_killed_is_replaced_without_loss(crew):
+    first = [crew.start("--concurrency", "20") for _ in range(2)]
+    ids = enqueue_naps(crew, TASKS // 2)
+    eventually(lambda: crew.done() > TASKS // 10, 20.0)
+
+    for process in first:
+        process.kill()
+    crew.start("--concurrency", "20")
+    crew.wait_done(ids)
+
+    check_accounts(crew, ids)
+
+
+def test_a_task_that_kills_its_workers_ends_as_poison_and_harms_no_other(crew_of):
+    crew = crew_of(dead_after="1s")
+    supervisor = crew.start("--processes", "2", "--concurrency", "5", joined=False)
+    eventually(lambda: len(supervisor.events("worker.joined")) >= 2, 20.0)
+
+    poison = crew.jobs.die.enqueue().id
+    ids = enqueue_naps(crew, 300)
+
+    eventually(lambda: crew.rows()[poison].status is Status.FAILED, 60.0, what="poison found")
+    rows = crew.wait_done(ids, 60.0)
+    check_accounts(crew, ids)
+    assert max(row.lost for row in rows.values()) < 3
+    assert crew.rows()[poison].lost == 3
+    assert crew.effects.count("begin")[poison] == 3
+    alerts = crew.jobs.app.alerts()
+    assert [(alert.what, alert.task_id) for alert in alerts] == [("poison", poison)]
+
+
+def test_a_killed_child_is_started_again_by_its_supervisor(postgresql_crew):
+    crew = postgresql_crew
+    supervisor = crew.start("--processes", "3", joined=False)
+    eventually(lambda: len(supervisor.events("worker.joined")) == 3, 20.0)
+    ids = enqueue_naps(crew, TASKS)
+    eventually(lambda: crew.done() > TASKS // 10, 20.0)
+
+    before = children_of(supervisor.pid)
+    os.kill(before[0], signal.SIGKILL)
+
+    eventually(lambda: len(supervisor.events("worker.joined")) == 4, 20.0)
+    assert len(children_of(supervisor.pid)) == 3
+    assert before[0] not in children_of(supervisor.pid)
+    crew.wait_done(ids)
+    check_accounts(crew, ids)
+    assert supervisor.terminate() == 0
+
+
+def test_children_leave_when_their_supervisor_is_killed(postgresql_crew):
+    crew = postgresql_crew
+    supervisor = crew.start("--processes", "3", joined=False)
+    eventually(lambda: len(supervisor.events("worker.joined")) == 3, 20.0)
+    children = children_of(supervisor.pid)
+
+    supervisor.kill()
+
+    eventually(lambda: not any(map(is_there, children)), 10.0, what="children that leave")
+    assert set(crew.left().values()) == {"stopped"}
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
