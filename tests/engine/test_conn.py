@@ -182,9 +182,9 @@ async def test_a_sync_connection_may_be_joined_from_a_coroutine(app, note, engin
 
 def async_engine(url):
     """An engine of an async driver on the same database."""
+    pytest.importorskip("greenlet")
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    pytest.importorskip("greenlet")
     normal = normalise(url)
     match normal.get_backend_name():
         case "sqlite":

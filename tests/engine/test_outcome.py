@@ -136,7 +136,6 @@ def test_a_result_of_64_kib_is_kept(app):
     [
         (lambda: "x" * 64 * 1024, "65,538 bytes as JSON, over the limit of 65,536"),
         (object, "cannot be kept"),
-        (lambda: 2**70, "cannot be kept"),
         (lambda: "\ud800", "cannot be kept"),
     ],
 )
@@ -322,7 +321,7 @@ def test_any_text_of_a_handler_can_be_recorded(app, text, make):
 
     row = task(app, ref)
     assert row["status"] == (Status.CANCELLED if make is Cancel else Status.FAILED)
-    assert row["remark"][:5] in (text[:5], "Value")
+    assert text[:3] in row["remark"]
     assert len(row["remark"]) <= 1000
     assert beside.result() == 1
 

@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import select
 
 from tests.fault.jobs import Jobs
+from tests.server.process import children_of
 from tests.wait import eventually
 from windlass.model.status import Status
 from windlass.store.schema import task, worker
@@ -158,8 +159,10 @@ class Crew:
 
     def close(self) -> None:
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            children = children_of(process.pid)
+            for pid in (process.pid, *children):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
         self.jobs.app.close()
 
@@ -171,6 +174,15 @@ class Crew:
         wanted = None if ids is None else set(ids)
         rows = [Row(row[0], Status(row[1]), *row[2:]) for row in found]
         return {row.id: row for row in rows if wanted is None or row.id in wanted}
+
+    def wait_busy(self, *processes: Process) -> None:
+        """Wait until each of these has ended some tasks."""
+        pids = {process.pid for process in processes or self.processes}
+
+        def are_busy() -> bool:
+            return pids <= {effect.pid for effect in self.effects.all() if effect.what == "end"}
+
+        eventually(are_busy, 20.0, what="workers that are all busy")
 
     def left(self) -> dict[int, str | None]:
         """Why each worker left, by id; None while it is there."""

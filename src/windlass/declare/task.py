@@ -198,7 +198,7 @@ class Enqueue(Generic[P, R]):
             )
         arguments = list(calls)
         for given in arguments:
-            if not isinstance(given, Mapping):
+            if type(given) is not dict and not isinstance(given, Mapping):
                 raise BadArgument(
                     f"kind {name!r}: {given!r} is not a mapping of arguments; "
                     'write {"name": value, ...}',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from sqlalchemy import Connection
 
@@ -54,9 +55,19 @@ class Enqueue:
             # Under the same numbers, doing it again after a lost answer has no second effect.
             rows = self._rows(kind, calls, payloads, how, (first, due_at), None)
 
+        tries = count()
+
         def work(connection: Connection) -> list[int]:
             return self._write(
-                connection, kind, calls, payloads, how, (first, due_at), is_ours=True, rows=rows
+                connection,
+                kind,
+                calls,
+                payloads,
+                how,
+                (first, due_at),
+                is_ours=True,
+                rows=rows,
+                again=next(tries) > 0,
             )
 
         ids = self._database.write(work)
@@ -114,25 +125,30 @@ class Enqueue:
         *,
         is_ours: bool,
         rows: list[NewTask] | None = None,
+        again: bool = False,
     ) -> list[int]:
         if rows is None:
             rows = self._rows(kind, calls, payloads, how, times, executor)
         unique = _first_of_each_key(rows)
-        inserted, held = self._insert(executor, unique)
+        inserted, held = self._insert(executor, unique, again=again)
         if held:
             self._meet(executor, unique, inserted, held, how)
         self._bell.ring_inside(executor, is_ours=is_ours)
+        if rows[0].task_key is None:
+            return [row.id for row in rows]
         owner = {row.task_key: row.id for row in unique if row.id in inserted}
         owner |= {key: number for key, (number, _status) in held.items()}
         return [row.id if row.task_key is None else owner[row.task_key] for row in rows]
 
-    def _insert(self, executor: Executor, rows: list[NewTask]) -> tuple[set[int], Holders]:
+    def _insert(
+        self, executor: Executor, rows: list[NewTask], *, again: bool
+    ) -> tuple[set[int], Holders]:
         """Write what can be written; which rows were, and who holds the keys of the others."""
         dialect = self._database.dialect
         inserted: set[int] = set()
         held: Holders = {}
         for _ in range(INSERT_TRIES):
-            inserted |= store.insert(executor, dialect, rows)
+            inserted |= store.insert(executor, dialect, rows, again=again)
             met = [row for row in rows if row.id not in inserted and row.task_key is not None]
             if not met:
                 return inserted, held

@@ -173,11 +173,20 @@ def encode_result(result: object) -> str | None:
 
 def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
     """Reads a stored result back as the type the handler's annotation promises, if it has one."""
+    plain = msgspec.json.Decoder().decode
     try:
-        wanted = typing.get_type_hints(function).get("return", Any)
-        return msgspec.json.Decoder(wanted).decode
+        typed = msgspec.json.Decoder(typing.get_type_hints(function).get("return", Any)).decode
     except (TypeError, NameError, AttributeError):
-        return msgspec.json.Decoder().decode
+        return plain
+
+    def decode(result: str) -> object:
+        try:
+            return typed(result)
+        except msgspec.ValidationError:
+            # The handler returned something else than it promised; that is what there is.
+            return plain(result)
+
+    return decode
 
 
 def _annotations(

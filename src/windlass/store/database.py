@@ -72,7 +72,7 @@ class Database:
         self.engine.dispose()
 
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
-        with self.engine.connect() as connection:
+        with self.dialect.turn, self.engine.connect() as connection:
             writing = self.dialect.writing(connection)
             with writing.begin():
                 return work(writing)

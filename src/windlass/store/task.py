@@ -16,6 +16,7 @@ from windlass.store.dialect.base import Dialect, Executor
 from windlass.store.schema import task
 
 CHUNK_ROWS = 2_000
+COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
 COUNTED_EXACTLY = 10_000
 
@@ -51,8 +52,17 @@ class TaskFilter:
     before: int | None = None
 
 
-def insert(executor: Executor, dialect: Dialect, rows: Sequence[NewTask]) -> set[int]:
-    """Write `rows` in as few statements as their size allows; returns the ids that are new."""
+def insert(
+    executor: Executor, dialect: Dialect, rows: Sequence[NewTask], *, again: bool = False
+) -> set[int]:
+    """Write `rows` in as few statements as their size allows; returns the ids that are new.
+
+    `again` says that they may have been written before, by a transaction whose answer was lost.
+    """
+    if len(rows) >= COPY_FROM and rows[0].task_key is None and not again:
+        copied = dialect.copy(executor, rows)
+        if copied:
+            return {row.id for row in rows}
     inserted: set[int] = set()
     for chunk in _chunks(rows):
         inserted |= dialect.insert(executor, chunk)

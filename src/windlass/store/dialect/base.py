@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -96,13 +97,13 @@ STAMP = """
 update windlass_task
 set status = 1, batch = :batch, worker = :worker, due_at = :lease_end, attempt = attempt + 1,
     started_at = {greatest}(:now, coalesce(started_at, 0) + 1)
-where id in ({ids})
+where id {ids}
 """
 
 FALLEN = """
 select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
 from windlass_task {hint}
-where status = 1 and kind in ({kinds}) and due_at <= :now
+where status = 1 and kind {kinds} and due_at <= :now
   and worker in (select id from windlass_worker where left_at is not null)
 order by id limit :limit {lock}
 """
@@ -111,7 +112,7 @@ RESCUE = """
 update windlass_task
 set batch = :batch, worker = :worker, due_at = :lease_end, attempt = attempt + :attempt,
     lost = lost + 1, started_at = {greatest}(:now, coalesce(started_at, 0) + 1)
-where id in ({ids})
+where id {ids}
 """
 
 
@@ -119,6 +120,8 @@ class Dialect(ABC):
     """The contract. `insert`, `change` and `remove` answer with the ids that they touched."""
 
     name: str
+    # Held by each transaction that writes: for a database that lets one of them in at a time.
+    turn: AbstractContextManager[object] = nullcontext()
     commits_alone = False
     wakes = False
     idle_milliseconds = 4_000
@@ -164,6 +167,10 @@ class Dialect(ABC):
     @abstractmethod
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         """Write new rows; a row whose id or key is taken is left out."""
+
+    def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
+        """Write many new rows without keys the fastest way; False where there is none."""
+        return False
 
     @abstractmethod
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]: ...
@@ -227,11 +234,11 @@ class PickAndStamp(Dialect):
 
     @abstractmethod
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
-        """SQL for a list of ids, and its parameters."""
+        """SQL for "is one of these ids", and its parameters."""
 
     @abstractmethod
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
-        """SQL for a list of texts, and its parameters."""
+        """SQL for "is one of these texts", and its parameters."""
 
     def claim(
         self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
@@ -256,7 +263,7 @@ class PickAndStamp(Dialect):
             text(STAMP.format(greatest=self.greatest, ids=ids)),
             {**stamp._asdict(), **parameters},
         )
-        return [_stamped(row, stamp) for row in rows]
+        return [stamped(row, stamp) for row in rows]
 
     def fallen(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
@@ -276,7 +283,8 @@ class PickAndStamp(Dialect):
         )
 
 
-def _stamped(row: Sequence[Any], stamp: Stamp) -> Claimed:
+def stamped(row: Sequence[Any], stamp: Stamp) -> Claimed:
+    """A row as it was before, and as `stamp` makes it."""
     number, kind, key, priority, due_at, payload, attempt, lost, started_at = row
     fence = max(stamp.now, (started_at or 0) + 1)
     return Claimed(

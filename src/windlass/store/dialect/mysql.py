@@ -127,9 +127,7 @@ class MySQL(PickAndStamp):
         if all(row.task_key is None for row in rows):
             return {row.id for row in rows}
         ids, parameters = self.ids(row.id for row in rows)
-        found = executor.execute(
-            text(f"select id from windlass_task where id in ({ids})"), parameters
-        )
+        found = executor.execute(text(f"select id from windlass_task where id {ids}"), parameters)
         return {row[0] for row in found.fetchall()}
 
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
@@ -153,7 +151,7 @@ class MySQL(PickAndStamp):
         held = self._hold(connection, fences)
         if held:
             ids, parameters = self.ids(held)
-            connection.execute(text(f"delete from windlass_task where id in ({ids})"), parameters)
+            connection.execute(text(f"delete from windlass_task where id {ids}"), parameters)
         return held
 
     def _hold(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
@@ -161,7 +159,7 @@ class MySQL(PickAndStamp):
         ids, parameters = self.ids(sorted(fences))
         rows = connection.execute(
             text(
-                f"select id, batch from windlass_task where id in ({ids}) and status = 1 "
+                f"select id, batch from windlass_task where id {ids} and status = 1 "
                 "order by id for update"
             ),
             parameters,
@@ -173,11 +171,11 @@ class MySQL(PickAndStamp):
 
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
         # Numbers of our own, written out: the optimiser then sees a range of the primary key.
-        return ", ".join(str(int(number)) for number in ids), {}
+        return f"in ({', '.join(str(int(number)) for number in ids)})", {}
 
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
         parameters = {f"text_{index}": value for index, value in enumerate(texts)}
-        return ", ".join(f":{name}" for name in parameters), parameters
+        return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
 
     def raw_cursor(self, raw: Any) -> Any:
         from pymysql.cursors import Cursor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -88,6 +89,9 @@ class SQLite(PickAndStamp):
 
     def __init__(self) -> None:
         super().__init__()
+        # Threads of this process wait here, where they are woken at once; SQLite itself would
+        # have them sleep and look again.
+        self.turn = threading.RLock()
         self._lanes = text(
             LANES.format(hint=self.hint, kinds="(select value as kind from json_each(:kinds))")
         )
@@ -180,10 +184,10 @@ class SQLite(PickAndStamp):
         connection.execute(COUNT, {"counts": encode(counts).decode()})
 
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
-        return "select value from json_each(:ids)", {"ids": encode(list(ids)).decode()}
+        return "in (select value from json_each(:ids))", {"ids": encode(list(ids)).decode()}
 
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
-        return "select value from json_each(:texts)", {"texts": encode(list(texts)).decode()}
+        return "in (select value from json_each(:texts))", {"texts": encode(list(texts)).decode()}
 
     def raw_cursor(self, raw: Any) -> Any:
         cursor = raw.cursor()

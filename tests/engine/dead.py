@@ -1,0 +1,57 @@
+"""Workers that die, made by hand: they join, claim, and are never heard of again."""
+
+from windlass import App
+from windlass.clock import SECOND
+from windlass.model.task import Claimed
+from windlass.store import claim, worker
+from windlass.store.dialect.base import Stamp
+from windlass.store.number import Numbers
+
+LEASE = 30 * SECOND
+
+
+class Doomed:
+    """A worker that holds rows and will not finish them."""
+
+    def __init__(self, app: App) -> None:
+        app.prepare()
+        self.app = app
+        self.numbers = Numbers(app.database)
+        self.number = self.numbers.take()[0]
+        self.held: list[Claimed] = []
+        now = app.clock.now()
+        kinds = list(app.registry.kinds)
+        app.database.write(
+            lambda connection: worker.join(
+                connection,
+                number=self.number,
+                host="gone",
+                pid=1,
+                kinds=worker.Kinds(serves=kinds, declares=kinds),
+                now=now,
+                lease_until=now + SECOND,
+            )
+        )
+
+    def take(self, limit: int = 1) -> list[Claimed]:
+        """Claim up to `limit` due rows of each lane."""
+        now = self.app.clock.now()
+        for lane in claim.lanes(self.app.database, self.app.registry.kinds):
+            stamp = Stamp(self.numbers.take()[0], self.number, now, now + LEASE)
+            self.held += claim.claim(self.app.database, lane, stamp, limit=limit)
+        return self.held
+
+    def die(self) -> int | None:
+        """Be marked dead, as another worker would after a while; how many rows fell."""
+        self.app.clock.advance(2 * SECOND)
+        return worker.mark_dead(
+            self.app.database, number=self.number, now=self.app.clock.now(), why="test"
+        )
+
+
+def lose(app: App) -> list[Claimed]:
+    """Let a worker die with one due row of each lane in its hands."""
+    doomed = Doomed(app)
+    held = doomed.take()
+    assert doomed.die() == len(held)
+    return held
