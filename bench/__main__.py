@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import chart, report, scenario
+from bench.contract import end_in_order_when_told
 from bench.measure import Stores, measure, stores
 from bench.scenario import SCENARIOS
 from bench.system import SYSTEMS, choose
@@ -20,6 +21,7 @@ QUICK_TASKS = 5000
 
 def main() -> int:
     options = _options()
+    end_in_order_when_told()
     progress = Console(stderr=True)
 
     def tell(line: str) -> None:
@@ -35,7 +37,7 @@ def main() -> int:
         )
         figures = _run_scenarios(options, running, tell)
         versions = running.versions()
-    report.show(records, figures, Console())
+    report.show(records, figures, Console(width=None if sys.stdout.isatty() else 120))
     if options.json:
         facts = {"tasks": options.tasks, "rounds": options.rounds}
         report.save(records, figures, options.json, versions=versions, options=facts)

@@ -10,19 +10,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psycopg
 import pymysql
 
-from bench import install, tally
+from bench import command, install, tally
 from bench.server import STORES, Store
 from bench.system import System
 from tests.server import ServerMissing
 
-ROOT = Path(__file__).parent.parent
 ONE_BY_ONE = 5000
-VERB_LIMIT_SECONDS = 1800
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,9 @@ class Record:
         return statistics.median(rates) if rates else None
 
 
-class VerbFailed(Exception):
-    """A system's command ended badly; the message is the end of what it said."""
-
-
 # One system or server that fails must not cost the figures of all others.
 FAILURES = (
-    VerbFailed,
+    command.CommandFailed,
     install.NotInstalled,
     ServerMissing,
     psycopg.Error,
@@ -159,26 +152,17 @@ class _Caller:
 
     def __init__(self, system: System, address: str, folder: str) -> None:
         self._command = system.command()
-        self._environment = os.environ | system.environment
-        self._environment |= {"BENCH_URL": address, tally.FOLDER_VARIABLE: folder}
+        self._environment = {"BENCH_URL": address, tally.FOLDER_VARIABLE: folder}
+        self._environment |= system.environment
         if system.peer:
             self._environment["BENCH_HOME"] = str(install.home(system.peer))
 
     def __call__(self, verb: str, *numbers: int) -> float:
-        done = subprocess.run(
-            [*self._command, verb, *map(str, numbers)],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=VERB_LIMIT_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            raise VerbFailed(f"{verb}: {done.stderr.strip()[-1500:]}")
-        answer = json.loads(done.stdout.splitlines()[-1])
+        """The seconds of a verb."""
+        output = command.run([*self._command, verb, *map(str, numbers)], self._environment)
+        answer = json.loads(output.splitlines()[-1])
         if verb == "drain" and answer["ran"] < 0.999 * numbers[0]:
-            raise VerbFailed(f"drain: only {answer['ran']} of {numbers[0]} tasks ran")
+            raise command.CommandFailed(f"only {answer['ran']} of {numbers[0]} tasks ran")
         return float(answer["seconds"])
 
 

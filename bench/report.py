@@ -36,8 +36,8 @@ def show(records: Sequence[Record], figures: Sequence[Figures], console: Console
 
 def _show_systems(records: Sequence[Record], console: Console) -> None:
     table = Table(title="No-op tasks per second", title_justify="left")
-    table.add_column("store")
-    table.add_column("system")
+    table.add_column("store", no_wrap=True)
+    table.add_column("system", no_wrap=True)
     for title in ("one by one", "bulk", "drain", "ratio", "tasks"):
         table.add_column(title, justify="right", no_wrap=True)
     for index, record in enumerate(records):

@@ -62,11 +62,10 @@ class BenchMariaDB(MariaDB):
         """Nothing: InnoDB keeps its statistics by itself."""
 
     def version(self) -> str:
-        connection = self._connect()
-        try:
-            return f"MariaDB {connection.get_server_info().partition('-')[0]}"
-        finally:
-            connection.close()
+        with self.cursor() as cursor:
+            cursor.execute("select version()")
+            (version,) = cursor.fetchone()
+        return f"MariaDB {version.partition('-')[0]}"
 
 
 class Redis(Server):

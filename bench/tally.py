@@ -6,6 +6,7 @@ import itertools
 import mmap
 import os
 import struct
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ class Tally:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._cells: memoryview | None = None
+        self._lock = threading.Lock()
 
     def __call__(self) -> None:
         cells = self._cells or self._open()
@@ -38,13 +40,16 @@ class Tally:
         cells[RUNS] += runs
 
     def _open(self) -> memoryview:
-        path = Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.tally")
-        with path.open("wb+") as file:
-            file.truncate(CELLS.size)
-            cells = memoryview(mmap.mmap(file.fileno(), CELLS.size)).cast("Q")
-        cells[FIRST] = time.time_ns()
-        self._cells = cells
-        return cells
+        # Threads may come here together, and a file that is cut short under a mapping kills.
+        with self._lock:
+            if self._cells is None:
+                path = Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.tally")
+                with path.open("wb+") as file:
+                    file.truncate(CELLS.size)
+                    cells = memoryview(mmap.mmap(file.fileno(), CELLS.size)).cast("Q")
+                cells[FIRST] = time.time_ns()
+                self._cells = cells
+            return self._cells
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench import tally
+from bench import command, tally
 from bench.server import Store
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)
@@ -40,16 +36,13 @@ SCENARIOS = (
 def run(scenario: Scenario, store: Store, *, quick: bool) -> dict[str, object]:
     """The figures of one scenario on one store, or its failure under `failure`."""
     database = f"scenario_{os.urandom(4).hex()}"
+    arguments = [sys.executable, "-m", scenario.module, *(["--quick"] if quick else [])]
     with tempfile.TemporaryDirectory(prefix="windlass-tally-") as folder:
         address = store.create_database(database)
-        environment = os.environ | {"BENCH_URL": address, tally.FOLDER_VARIABLE: folder}
-        command = [sys.executable, "-m", scenario.module, *(["--quick"] if quick else [])]
         try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-            )
+            output = command.run(arguments, {"BENCH_URL": address, tally.FOLDER_VARIABLE: folder})
+        except command.CommandFailed as failure:
+            return {"failure": str(failure)}
         finally:
             store.drop_database(database)
-    if done.returncode:
-        return {"failure": done.stderr.strip()[-1500:]}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(output.splitlines()[-1]))

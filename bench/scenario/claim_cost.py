@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 
-from bench.contract import url
+from bench.contract import end_in_order_when_told, url
 from bench.raw.loop import Reader, claim, finish, microseconds
 from bench.raw.session import Session
 
@@ -30,6 +30,7 @@ from generate_series(1::bigint, %(rows)s) as number
 
 
 def main() -> None:
+    end_in_order_when_told()
     large = 100_000 if "--quick" in sys.argv else LARGE
     session = Session(url())
     figures: dict[str, float] = {}

@@ -12,7 +12,7 @@ import statistics
 import sys
 import time
 
-from bench.contract import Command, running
+from bench.contract import Command, end_in_order_when_told, running
 from bench.scenario.latency_app import app, note, stamp
 
 TASKS = 200
@@ -21,6 +21,7 @@ WAIT_SECONDS = 30.0
 
 
 def main() -> None:
+    end_in_order_when_told()
     tasks = 20 if "--quick" in sys.argv else TASKS
     app.migrate()
     worker = [sys.executable, "-m", "windlass", "worker", "bench.scenario.latency_app:app"]

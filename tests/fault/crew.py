@@ -54,7 +54,7 @@ class Process:
         self.log_path = folder / f"{name}.log"
         environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
             "PYTHONFAULTHANDLER": "1",
             "WINDLASS_DATABASE_URL": url,
         }

@@ -26,12 +26,16 @@ COLOURS = {
     Status.CANCELLED: "bright_black",
 }
 
-console = Console(highlight=False)
+# Into a file or a pipe, lines may be long: programs and `less -S` cut them better than we do.
+PIPE_WIDTH = 200
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    Console(stderr=True, highlight=False).print(Text("error: ", style="bold red") + Text(message))
+    line = Text("error: ", style="bold red") + Text(message)
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -50,11 +54,16 @@ def done(message: str) -> None:
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An empty table in the one style that all commands share."""
+def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
+    """An empty table in the one style that all commands share; only `wrap` columns may break."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        made.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=column not in wrap,
+            overflow="fold" if column in wrap else "ellipsis",
+        )
     return made
 
 

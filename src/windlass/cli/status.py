@@ -46,7 +46,7 @@ def alerts(app: AppOption = None, as_json: JsonOption = False) -> None:
     elif not found:
         say("No alerts.")
     else:
-        shown = table("raised", "what", "kind", "task", "text")
+        shown = table("raised", "what", "kind", "task", "text", wrap=("text",))
         for alert in found:
             shown.add_row(
                 when(alert.raised_at, now=now),
@@ -60,7 +60,7 @@ def alerts(app: AppOption = None, as_json: JsonOption = False) -> None:
 
 def _print_kinds(found: AppStatus) -> None:
     numbers = ("waiting", "due", "running", "failed", "done 1h", "average")
-    shown = table("kind", "why", *numbers, "next", right=numbers)
+    shown = table("kind", "why", *numbers, "next", right=numbers, wrap=("next",))
     for kind in found.kinds:
         average = kind.average_milliseconds
         shown.add_row(
@@ -100,7 +100,7 @@ def _print_failures(found: AppStatus) -> None:
     if not found.failures:
         return
     console.print()
-    shown = table("failed", "task", "kind", "error", right=("task",))
+    shown = table("failed", "task", "kind", "error", right=("task",), wrap=("error",))
     for failure in found.failures:
         shown.add_row(
             when(failure.failed_at, now=found.now),

@@ -63,7 +63,8 @@ def list_tasks(
         say("No task matches. A success without a key or a result is not kept.")
         return
     now = loaded.clock.now()
-    shown = table("id", "kind", "key", "status", "tries", "due", "remark", right=("id", "tries"))
+    columns = ("id", "kind", "key", "status", "tries", "due", "remark")
+    shown = table(*columns, right=("id", "tries"), wrap=("remark",))
     for task in found:
         shown.add_row(
             str(task.id),
@@ -178,7 +179,7 @@ def for_programs(task: TaskView) -> dict[str, Any]:
 
 
 def _facts(task: TaskView, *, now: int) -> Table:
-    shown = table("task", str(task.id))
+    shown = table("task", str(task.id), wrap=(str(task.id),))
     shown.add_row("kind", Text(task.kind, style="bold"))
     shown.add_row("status", status_text(task.status))
     rows = {

@@ -36,6 +36,13 @@ class Kind:
     priority: int
     max_lost: int
 
+    def call(self, payload: str, *, turns: bool) -> Any:
+        """Call the handler with its stored arguments; a turn of a schedule has none."""
+        if turns:
+            return self.function()
+        args, kwargs = self.arguments.decode(payload)
+        return self.function(*args, **kwargs)
+
     @property
     def schedule(self) -> Schedule | None:
         return self.terms.schedule
@@ -60,7 +67,9 @@ class Options:
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     """The kind that `function` becomes, or an error that names the option that is wrong."""
-    name = options.name if options.name is not None else _name_of(function)
+    if not callable(function) or not hasattr(function, "__name__"):
+        raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
+    name = options.name if options.name is not None else function.__name__
     _check_name(name)
     what = f"kind {name!r}"
     arguments = Arguments(name, function)
@@ -113,12 +122,6 @@ class Registry:
         if not names:
             return dict(self.kinds)
         return {name: self.get(name) for name in names}
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    if not callable(function) or not hasattr(function, "__name__"):
-        raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
-    return function.__name__
 
 
 def _check_name(name: object) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
+from windlass.engine.hold import Room
 from windlass.model.task import Claimed
 from windlass.store import claim as store
 from windlass.store.database import Database
@@ -38,8 +40,8 @@ class Taken:
 class Claims(Protocol):
     """Where a worker's rows come from."""
 
-    def take(self, room: Mapping[str, int]) -> Taken:
-        """Due rows, at most `room` of each kind, highest priority and then oldest first."""
+    def take(self, room: Room) -> Taken:
+        """Due rows that fit into `room`, highest priority and then oldest first."""
         ...
 
     def look_again(self) -> None:
@@ -73,8 +75,8 @@ class WrittenClaim:
         self._lanes: list[Lane] = []
         self._looked_at = 0.0
 
-    def take(self, room: Mapping[str, int]) -> Taken:
-        if not room:
+    def take(self, room: Room) -> Taken:
+        if not room.kinds:
             return Taken([], [])
         if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
             tasks = self._claim(room)
@@ -82,7 +84,7 @@ class WrittenClaim:
                 return Taken(tasks, [])
         self._lanes = store.lanes(self._database, self._kinds)
         self._looked_at = time.monotonic()
-        waiting = [lane.due_at for lane in self._lanes if lane.kind in room]
+        waiting = [lane.due_at for lane in self._lanes if lane.kind in room.kinds]
         tasks = self._claim(room)
         if tasks:
             return Taken(tasks, [])
@@ -109,23 +111,31 @@ class WrittenClaim:
             tasks = self._claim_alone()
         return Taken(tasks, rescued.poison, some_wait_to_run_alone=rescued.some_wait_to_run_alone)
 
-    def _claim(self, room: Mapping[str, int]) -> list[Claimed]:
+    def _claim(self, room: Room) -> list[Claimed]:
         now = self._clock.now()
-        left = dict(room)
+        left = dict(room.kinds)
+        budget = min(CLAIM_AT_MOST, room.total)
         tasks: list[Claimed] = []
-        budget = min(CLAIM_AT_MOST, max(left.values()))
-        due = [lane for lane in self._lanes if lane.due_at <= now]
-        for lane, share in _shares(due, left, budget):
-            limit = min(share, left[lane.kind])
-            if limit < 1:
-                continue
-            lost = range(self._lives(lane.kind))
-            taken = store.claim(self._database, lane, self._stamp(), limit=limit, lost=lost)
-            if len(taken) < limit:
-                self._lanes.remove(lane)
-            left[lane.kind] -= len(taken)
-            tasks += taken
+        due = [lane for lane in self._lanes if lane.due_at <= now and lane.kind in left]
+        for equals in _by_priority(due):
+            # Kinds of one priority share alike; a lower one gets what a higher one leaves.
+            share = max(1, budget // len(equals))
+            for lane in equals:
+                limit = min(share, left[lane.kind], budget)
+                if limit < 1:
+                    continue
+                taken = self._claim_lane(lane, limit)
+                left[lane.kind] -= len(taken)
+                budget -= len(taken)
+                tasks += taken
         return tasks
+
+    def _claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
+        lost = range(self._lives(lane.kind))
+        taken = store.claim(self._database, lane, self._stamp(), limit=limit, lost=lost)
+        if len(taken) < limit:
+            self._lanes.remove(lane)
+        return taken
 
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
@@ -146,12 +156,7 @@ class WrittenClaim:
         return Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
 
 
-def _shares(lanes: list[Lane], room: Mapping[str, int], budget: int) -> list[tuple[Lane, int]]:
-    """How much each lane may take: all for the highest priority, equal parts within one."""
-    shares: list[tuple[Lane, int]] = []
-    wanted = [lane for lane in lanes if room.get(lane.kind, 0) > 0]
-    for priority in sorted({lane.priority for lane in wanted}, reverse=True):
-        equals = [lane for lane in wanted if lane.priority == priority]
-        equals.sort(key=lambda lane: lane.due_at)
-        shares += [(lane, max(1, budget // len(equals))) for lane in equals]
-    return shares
+def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:
+    """The lanes of each priority, highest first, and among equals the longest due first."""
+    ordered = sorted(lanes, key=lambda lane: (-lane.priority, lane.due_at))
+    return [list(equals) for _, equals in groupby(ordered, key=lambda lane: lane.priority)]

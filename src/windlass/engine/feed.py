@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.claim import Claims, Taken
-from windlass.engine.hold import Hold
+from windlass.engine.hold import Hold, Room
 from windlass.engine.loop import Loop
 from windlass.model.outcome import Failed
 
@@ -36,6 +36,7 @@ class Feed(Loop):
         self._alone_tried_at = float("-inf")
         self._alone_first_wanted: float | None = None
         self._is_alone = False
+        self._is_held_back = False
         self.idle = threading.Event()
         hold.on_hungry = self._fed_up
 
@@ -48,11 +49,13 @@ class Feed(Loop):
                 return pause
         was_empty = self._hold.is_empty
         rescued = self._rescue()
+        # Said before looking: what ends from now on wakes the feed, so no room is ever missed.
+        self._hold.is_hungry = True
         room = self._room()
-        is_held_back = len(room) < len(self._hold.room())
-        if not room:
-            # Something that ends makes room, and wakes the feed.
-            self._hold.is_hungry = True
+        is_held_back = self._is_held_back
+        if not room.kinds:
+            if not self._hold.loads:
+                self.idle.set()
             return self._pause_for_rate() if is_held_back else LONGEST_PAUSE
         self._hold.is_hungry = False
         self._hold.is_claiming = True
@@ -143,18 +146,19 @@ class Feed(Loop):
                 if allowance is not None:
                     allowance.spend(1)
 
-    def _room(self) -> dict[str, int]:
+    def _room(self) -> Room:
+        """What the hold has room for, less what rates hold back."""
         room = self._hold.room()
-        if not room:
-            return room
         now, share = time.monotonic(), self._share()
-        for name in list(room):
+        kinds = dict(room.kinds)
+        for name in room.kinds:
             allowance = self._hold.loads[name].allowance
             if allowance is not None:
-                room[name] = min(room[name], allowance.available(now, share=share))
-                if room[name] < 1:
-                    del room[name]
-        return room
+                kinds[name] = min(kinds[name], allowance.available(now, share=share))
+                if kinds[name] < 1:
+                    del kinds[name]
+        self._is_held_back = len(kinds) < len(room.kinds)
+        return Room(room.total, kinds)
 
     def _pause_for_rate(self) -> float:
         share = self._share()

@@ -191,6 +191,8 @@ class Finish(Loop):
 
     def _tell(self, run: Run, outcome: Outcome) -> None:
         self.done += 1
+        if isinstance(outcome, Succeeded):
+            return
         facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
         match outcome:
             case Retried():

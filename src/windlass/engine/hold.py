@@ -12,6 +12,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
@@ -22,7 +23,7 @@ from windlass.model.task import Claimed
 
 AHEAD_SECONDS = 0.2
 MOST_AHEAD = 2_000
-MOST_ENDED = 5_000
+MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
 
 
@@ -35,45 +36,13 @@ class State(Enum):
     GONE = "gone"
 
 
-class Run:
-    """One claimed row on its way through the worker."""
-
-    __slots__ = (
-        "began",
-        "deadline",
-        "is_poison",
-        "kind",
-        "milliseconds",
-        "on_finish",
-        "outcome",
-        "state",
-        "stop",
-        "task",
-    )
-
-    def __init__(self, task: Claimed, kind: Kind) -> None:
-        self.task = task
-        self.kind = kind
-        self.state = State.QUEUED
-        self.began = 0.0
-        self.deadline: float | None = None
-        self.milliseconds = 0.0
-        self.outcome: Outcome | None = None
-        self.on_finish: list[Callable[[Connection], None]] | None = None
-        self.stop: Callable[[], None] | None = None
-        self.is_poison = False
-
-    @property
-    def turns(self) -> bool:
-        """Whether this is the standing row of a schedule."""
-        return self.kind.schedule is not None and self.task.task_key == CRON_KEY
-
-
 class KindLoad:
     """How busy one kind is in this worker."""
 
     def __init__(self, kind: Kind, concurrency: int) -> None:
         self.kind = kind
+        self.timeout = None if kind.timeout is None else kind.timeout / 1e6
+        self.is_scheduled = kind.schedule is not None
         self.limit = min(kind.concurrency or concurrency, concurrency)
         self.queued = 0
         self.running = 0
@@ -87,6 +56,56 @@ class KindLoad:
         """How many more of this kind could start soon."""
         room = self.limit - self.running + int(self.per_second * ahead) - self.queued
         return max(0, room)
+
+
+class Room(NamedTuple):
+    """How many rows a worker could start soon: in all, and of each kind."""
+
+    total: int
+    kinds: dict[str, int]
+
+
+NO_ROOM = Room(0, {})
+
+
+class Stopper(Protocol):
+    """Who runs a run, and can be told to stop it."""
+
+    def stop(self, run: Run) -> None: ...
+
+
+class Run:
+    """One claimed row on its way through the worker."""
+
+    __slots__ = (
+        "began",
+        "deadline",
+        "is_poison",
+        "kind",
+        "load",
+        "milliseconds",
+        "on_finish",
+        "outcome",
+        "runner",
+        "state",
+        "task",
+        "turns",
+    )
+
+    def __init__(self, task: Claimed, load: KindLoad) -> None:
+        self.task = task
+        self.load = load
+        self.kind = load.kind
+        self.state = State.QUEUED
+        self.began = 0.0
+        self.deadline: float | None = None
+        self.milliseconds = 0.0
+        self.outcome: Outcome | None = None
+        self.on_finish: list[Callable[[Connection], None]] | None = None
+        self.runner: Stopper | None = None
+        self.is_poison = False
+        # Whether this is the standing row of a schedule.
+        self.turns = load.is_scheduled and task.task_key == CRON_KEY
 
 
 class Shelf:
@@ -106,12 +125,13 @@ class Shelf:
         queue.append(run)
         self.queued += 1
 
-    def take(self, loads: Mapping[str, KindLoad]) -> Run | None:
+    def take(self) -> Run | None:
+        """The first run whose kind may have one more running."""
         for lane in self.order:
-            load = loads[lane[1]]
+            queue = self.queues[lane]
+            load = queue[0].load
             if load.running >= load.limit:
                 continue
-            queue = self.queues[lane]
             run = queue.popleft()
             self.queued -= 1
             if not queue:
@@ -149,46 +169,40 @@ class Hold:
             for task in tasks:
                 load = self.loads[task.kind]
                 load.queued += 1
-                run = Run(task, load.kind)
+                run = Run(task, load)
                 (self.asyncs if load.kind.is_async else self.syncs).put(run)
                 fed.add(load.kind.is_async)
         for is_async in fed:
             self.on_queued(is_async)
 
-    def start_next(self, *, is_async: bool) -> Run | None:
-        """The next run that may begin now, marked as running."""
+    def advance(self, ended: Run | None, outcome: Outcome | None, *, is_async: bool) -> Run | None:
+        """Note how the last run of a runner ended, and give it the next one that may begin.
+
+        An outcome of None, or one that comes after its run was decided otherwise, is not noted.
+        """
+        now = time.monotonic()
+        is_first = feed_other = False
         with self._lock:
-            shelf = self.asyncs if is_async else self.syncs
-            if self.is_halted or not shelf.order or len(self.running) >= self.concurrency:
-                return None
-            run = shelf.take(self.loads)
-            if run is None:
-                return None
-            load = self.loads[run.kind.name]
-            load.queued -= 1
-            load.running += 1
-            run.state = State.RUNNING
-            run.began = time.monotonic()
-            if run.kind.timeout is not None:
-                run.deadline = run.began + run.kind.timeout / 1e6
-            self.running[run.task.id] = run
-            return run
+            if ended is not None and outcome is not None and ended.state is State.RUNNING:
+                is_first = self._end(ended, outcome, now)
+                other = self.syncs if is_async else self.asyncs
+                feed_other = other.queued > 0
+            run = self._start(self.asyncs if is_async else self.syncs, now)
+        if ended is not None:
+            if feed_other:
+                self.on_queued(not is_async)
+            if is_first:
+                self.on_ended()
+            if self.is_hungry:
+                self.on_hungry()
+        return run
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Note how `run` ended; False if that was decided before."""
         with self._lock:
             if run.state is not State.RUNNING:
                 return False
-            run.state = State.ENDED
-            run.outcome = outcome
-            run.milliseconds = (time.monotonic() - run.began) * 1_000
-            self._stopped_running(run)
-            self.ended.append(run)
-            is_first = len(self.ended) == 1
-            other = self.syncs if run.kind.is_async else self.asyncs
-            feed_other = other.queued > 0
-        if feed_other:
-            self.on_queued(not run.kind.is_async)
+            is_first = self._end(run, outcome, time.monotonic())
         if is_first:
             self.on_ended()
         if self.is_hungry:
@@ -197,7 +211,7 @@ class Hold:
 
     def end_unrun(self, task: Claimed, outcome: Outcome) -> None:
         """Note the outcome of a poison row, which is not run again."""
-        run = Run(task, self.loads[task.kind].kind)
+        run = Run(task, self.loads[task.kind])
         run.state, run.outcome, run.is_poison = State.ENDED, outcome, True
         with self._lock:
             self.ended.append(run)
@@ -221,6 +235,8 @@ class Hold:
         """Forget runs that were written down or refused."""
         with self._lock:
             self._no_longer_committing(runs)
+        if self.is_hungry:
+            self.on_hungry()
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:
         """Give up running runs that are no longer ours; whoever runs them must stop."""
@@ -230,8 +246,8 @@ class Hold:
                 run.state = State.GONE
                 self._stopped_running(run)
         for run in dropped:
-            if run.stop is not None:
-                run.stop()
+            if run.runner is not None:
+                run.runner.stop(run)
         return dropped
 
     def drop_queued(self) -> int:
@@ -284,20 +300,45 @@ class Hold:
                 or self.syncs.queued
             )
 
-    def room(self) -> dict[str, int]:
-        """How many rows of each kind could start soon, and are therefore worth claiming."""
+    def room(self) -> Room:
+        """How many rows could start soon, and are therefore worth claiming."""
         with self._lock:
             self._measure()
             if self.is_halted or len(self.ended) + len(self.committing) > MOST_ENDED:
-                return {}
+                return NO_ROOM
             queued = self.asyncs.queued + self.syncs.queued
             speed = sum(load.per_second for load in self.loads.values())
             total = self.concurrency - len(self.running) + int(speed * AHEAD_SECONDS) - queued
             total = min(total, MOST_AHEAD - queued)
             if total < 1 or (queued and total < (total + queued) // 4):
-                return {}
+                return NO_ROOM
             room = {name: min(total, load.room(AHEAD_SECONDS)) for name, load in self.loads.items()}
-            return {name: count for name, count in room.items() if count > 0}
+            return Room(total, {name: count for name, count in room.items() if count > 0})
+
+    def _start(self, shelf: Shelf, now: float) -> Run | None:
+        if self.is_halted or not shelf.order or len(self.running) >= self.concurrency:
+            return None
+        run = shelf.take()
+        if run is None:
+            return None
+        load = run.load
+        load.queued -= 1
+        load.running += 1
+        run.state = State.RUNNING
+        run.began = now
+        if load.timeout is not None:
+            run.deadline = now + load.timeout
+        self.running[run.task.id] = run
+        return run
+
+    def _end(self, run: Run, outcome: Outcome, now: float) -> bool:
+        """Note the outcome; whether it is the first that waits to be written down."""
+        run.state = State.ENDED
+        run.outcome = outcome
+        run.milliseconds = (now - run.began) * 1_000
+        self._stopped_running(run)
+        self.ended.append(run)
+        return len(self.ended) == 1
 
     def _measure(self) -> None:
         now = time.monotonic()
@@ -316,6 +357,6 @@ class Hold:
 
     def _stopped_running(self, run: Run) -> None:
         self.running.pop(run.task.id, None)
-        load = self.loads[run.kind.name]
+        load = run.load
         load.running -= 1
         load.ended += 1

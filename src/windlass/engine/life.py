@@ -35,7 +35,8 @@ from windlass.store import claim, worker
 from windlass.store.database import Database
 from windlass.store.number import Numbers
 
-BEAT_SECONDS = 1.0
+LONGEST_BEAT_SECONDS = 1.0
+BEATS_PER_LEASE = 5
 LONG_RUN_SECONDS = 1.0
 
 
@@ -72,7 +73,8 @@ class Life(Loop):
         self.id = 0
         self.alive = 1
         # After an outage it must be back before anyone may think that it is dead.
-        self.longest_pause = min(BEAT_SECONDS, dead_after / SECOND / 4)
+        self._beat_seconds = min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
+        self.longest_pause = self._beat_seconds
 
     @property
     def share(self) -> float:
@@ -111,14 +113,14 @@ class Life(Loop):
     def tick(self) -> float:
         with self._lock:
             if self._stopping:
-                return BEAT_SECONDS
+                return self._beat_seconds
             try:
                 self._beat()
             except Exception:
                 self._steady_since = time.monotonic()
                 self.despair()
                 raise
-        return BEAT_SECONDS
+        return self._beat_seconds
 
     def _beat(self) -> None:
         before = time.monotonic()

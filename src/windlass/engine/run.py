@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from windlass import telemetry
 from windlass.engine.context import current
@@ -23,11 +22,6 @@ from windlass.model.payload import encode_result
 SLICE_SECONDS = 0.005
 SUCCESS = Succeeded()
 IDLE_THREAD_SECONDS = 30.0
-
-
-def arguments_of(run: Run) -> tuple[tuple[object, ...], dict[str, Any]]:
-    """What to call the handler with; a turn of a schedule has no arguments."""
-    return ((), {}) if run.turns else run.kind.arguments.decode(run.task.payload)
 
 
 def success(result: object) -> Outcome:
@@ -93,68 +87,76 @@ class Coroutines:
                 queued -= 1
 
     async def _run(self) -> None:
+        runner = Runner()
         hold = self._hold
-        assert self._loop is not None
-        me = asyncio.current_task()
-        assert me is not None
+        run: Run | None = None
+        outcome: Outcome | None = None
         slice_began = time.monotonic()
         while True:
-            run = hold.start_next(is_async=True)
+            run = hold.advance(run, outcome, is_async=True)
             if run is None:
-                future = self._loop.create_future()
-                self._resting.append(future)
-                await future
+                await self._rest()
                 slice_began = time.monotonic()
                 continue
-            outcome = await self._call(run, me)
-            if outcome is not None:
-                hold.end(run, outcome)
-            if time.monotonic() - slice_began > SLICE_SECONDS:
+            run.runner = runner
+            runner.current = run
+            current.set(run)
+            try:
+                result = await run.kind.call(run.task.payload, turns=run.turns)
+                outcome = SUCCESS if result is None else success(result)
+            except asyncio.CancelledError as error:
+                outcome = runner.cancelled(run, error)
+            except BaseException as error:
+                outcome = failure(run, error)
+            finally:
+                runner.let_go(run)
+            if run.began - slice_began > SLICE_SECONDS:
                 await asyncio.sleep(0)
                 slice_began = time.monotonic()
 
-    async def _call(self, run: Run, me: asyncio.Task[None]) -> Outcome | None:
-        current.set(run)
-        run.stop = _Stop(run, me, self._loop)
-        try:
-            args, kwargs = arguments_of(run)
-            return success(await run.kind.function(*args, **kwargs))
-        except asyncio.CancelledError as error:
-            if run.stop.was_used:
-                me.uncancel()
-                return None
-            if me.cancelling():
-                raise
-            return failure(run, error)
-        except BaseException as error:
-            return failure(run, error)
-        finally:
-            run.stop.is_over = True
-            current.set(None)
-
-
-class _Stop:
-    """Stops the async handler of one run, and never the one after it."""
-
-    __slots__ = ("_loop", "_run", "_runner", "is_over", "was_used")
-
-    def __init__(
-        self, run: Run, runner: asyncio.Task[None], loop: asyncio.AbstractEventLoop | None
-    ) -> None:
-        self._run = run
-        self._runner = runner
-        self._loop = loop
-        self.is_over = False
-        self.was_used = False
-
-    def __call__(self) -> None:
+    async def _rest(self) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._cancel)
+        future = self._loop.create_future()
+        self._resting.append(future)
+        await future
 
-    def _cancel(self) -> None:
-        if not self.is_over:
-            self.was_used = True
-            self._runner.cancel()
+
+class Runner:
+    """The coroutine that runs one handler after the other, as others may stop it."""
+
+    __slots__ = ("_loop", "_stopped", "_task", "current")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._stopped: Run | None = None
+        self.current: Run | None = None
+
+    def stop(self, run: Run) -> None:
+        """Cancel the handler of `run`, and never the one after it; from any thread."""
+        self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def cancelled(self, run: Run, error: asyncio.CancelledError) -> Outcome | None:
+        """What it means that the handler of `run` was cancelled: nothing, if we did it."""
+        if self._stopped is run:
+            return None
+        if self._task.cancelling():
+            raise error
+        return failure(run, error)
+
+    def let_go(self, run: Run) -> None:
+        """Be done with `run`, also when its handler would not be stopped."""
+        self.current = None
+        if self._stopped is run:
+            self._stopped = None
+            self._task.uncancel()
+
+    def _cancel(self, run: Run) -> None:
+        if self.current is run:
+            self._stopped = run
+            self._task.cancel()
 
 
 class Threads:
@@ -184,7 +186,7 @@ class Threads:
                 wanted -= 1
                 threading.Thread(target=self._run, name="windlass-handler", daemon=True).start()
 
-    def abandon(self, run: Run) -> None:
+    def stop_run(self, run: Run) -> None:
         """Give up a thread that cannot be stopped; another one may take its place."""
         self._hold.abandoned += 1
         telemetry.emit(
@@ -196,19 +198,23 @@ class Threads:
 
     def _run(self) -> None:
         hold = self._hold
+        thread = HandlerThread(self)
+        run: Run | None = None
+        outcome: Outcome | None = None
         while not self._is_stopping:
-            run = hold.start_next(is_async=False)
+            run = hold.advance(run, outcome, is_async=False)
             if run is None:
                 if not self._rest():
                     return
                 continue
-            abandoned = _Abandon(self, run)
-            run.stop = abandoned
+            run.runner = thread
             outcome = self._call(run)
-            if not hold.end(run, outcome) and abandoned.was_used:
+            if thread.given_up is run:
                 # Its place was given to another thread meanwhile.
                 hold.abandoned -= 1
                 return
+        if run is not None and outcome is not None:
+            hold.end(run, outcome)
 
     def _rest(self) -> bool:
         with self._condition:
@@ -228,27 +234,26 @@ class Threads:
     def _call(run: Run) -> Outcome:
         current.set(run)
         try:
-            args, kwargs = arguments_of(run)
-            return success(run.kind.function(*args, **kwargs))
+            return success(run.kind.call(run.task.payload, turns=run.turns))
         except BaseException as error:
             return failure(run, error)
         finally:
             current.set(None)
 
 
-class _Abandon:
-    """Gives up the thread of one run."""
+class HandlerThread:
+    """A thread that runs one handler after the other, as others may give it up."""
 
-    __slots__ = ("_run", "_threads", "was_used")
+    __slots__ = ("_threads", "given_up")
 
-    def __init__(self, threads: Threads, run: Run) -> None:
+    def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._run = run
-        self.was_used = False
+        self.given_up: Run | None = None
 
-    def __call__(self) -> None:
-        self.was_used = True
-        self._threads.abandon(self._run)
+    def stop(self, run: Run) -> None:
+        """Let the thread go its way; its outcome no longer counts."""
+        self.given_up = run
+        self._threads.stop_run(run)
 
 
 class Watch(Loop):
@@ -270,6 +275,6 @@ class Watch(Loop):
         for run in self._hold.overdue(time.monotonic()):
             assert run.kind.timeout is not None
             error = TimeoutError(f"the handler did not end within {run.kind.timeout / 1e6:g} s")
-            if self._hold.end(run, failure(run, error)) and run.stop is not None:
-                run.stop()
+            if self._hold.end(run, failure(run, error)) and run.runner is not None:
+                run.runner.stop(run)
         return self._pause

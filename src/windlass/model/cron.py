@@ -50,7 +50,7 @@ class Schedule:
     def __post_init__(self) -> None:
         try:
             zone = ZoneInfo(self.zone)
-        except (OSError, ValueError, TypeError, ImportError) as problem:
+        except (OSError, ValueError, TypeError, KeyError, ImportError) as problem:
             raise BadSchedule(
                 f"time zone {self.zone!r} is not known; give an IANA name such as "
                 '"Asia/Shanghai" or "UTC"'

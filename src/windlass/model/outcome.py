@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from types import TracebackType
 from typing import assert_never
 
 import msgspec
@@ -115,8 +116,16 @@ def describe(error: BaseException) -> tuple[str, str]:
     """An error as one bounded line, and its bounded traceback."""
     message = str(error).strip()
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    trace = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(type(error), error, _users_frames(error)))
     return storable(text)[:LONGEST_REMARK], storable(trace)[-LONGEST_TRACEBACK:]
+
+
+def _users_frames(error: BaseException) -> TracebackType | None:
+    """Where it was raised, without the frame of the engine that called the handler."""
+    trace = error.__traceback__
+    while trace is not None and "windlass.engine" in trace.tb_frame.f_globals.get("__name__", ""):
+        trace = trace.tb_next
+    return trace
 
 
 def storable(text: str) -> str:
@@ -133,6 +142,8 @@ def settle(
     of ending.
     """
     match outcome:
+        case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
+            return None
         case Retried():
             due_at = now + outcome.delay
             return _waiting(task, due_at, attempt=task.attempt, remark=outcome.error, now=now)
@@ -186,6 +197,11 @@ def _next_turn(
     )
 
 
+def _is_forgotten(task: Claimed, terms: Terms) -> bool:
+    """Whether a success without a result leaves nothing behind."""
+    return terms.keep == 0 or (terms.keep is None and task.task_key is None)
+
+
 def _ended(
     task: Claimed, outcome: Succeeded | Failed | Cancelled, terms: Terms, *, now: int
 ) -> Change | None:
@@ -193,8 +209,7 @@ def _ended(
     keep = max(terms.keep or 0, terms.keep_failed)
     if isinstance(outcome, Succeeded):
         result = outcome.result
-        needed = result is not None or task.task_key is not None
-        keep = terms.keep if terms.keep is not None else KEEP_RESULT if needed else 0
+        keep = KEEP_RESULT if terms.keep is None else terms.keep
         if not keep:
             return None
     return Change(

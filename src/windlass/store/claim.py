@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
+from sqlalchemy import Connection, Select, select, update
 
 from windlass.model.status import Status
 from windlass.model.task import Claimed
@@ -107,10 +107,19 @@ def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
     return {number for number, batch in rows if held[number] == batch}
 
 
-def is_claimed_by(worker: int) -> ColumnElement[bool]:
-    """Rows that `worker` holds by a claim; by way of the index, which has all that runs."""
-    return and_(
-        task.c.status == Status.RUNNING, task.c.due_at.is_not(None), task.c.worker == worker
+def claimed_by(worker: int) -> Select[int]:
+    """Lock the rows that `worker` holds by a claim, by way of the index that has all that runs.
+
+    Whoever else locks several of them holds the worker's row in a way that keeps us out, or skips
+    what is locked: their order does not matter.
+    """
+    return (
+        select(task.c.id)
+        .where(task.c.status == Status.RUNNING, task.c.due_at.is_not(None))
+        .where(task.c.worker == worker)
+        .with_hint(task, "force index (windlass_task_due)", "mysql")
+        .with_hint(task, "force index (windlass_task_due)", "mariadb")
+        .with_for_update()
     )
 
 
@@ -122,14 +131,10 @@ def hand_back(
     With `unless`, only lapsed claims are handed back, and of those only the ones it does not know:
     claims whose answer was lost on the way.
     """
-    query = select(task.c.id).where(is_claimed_by(worker))
+    query = claimed_by(worker)
     if unless is not None:
         query = query.where(task.c.due_at <= now)
-    ids = [
-        number
-        for number in connection.scalars(query.order_by(task.c.id).with_for_update())
-        if unless is None or not unless(number)
-    ]
+    ids = [number for number in connection.scalars(query) if unless is None or not unless(number)]
     if ids:
         connection.execute(
             update(task)

@@ -45,6 +45,16 @@ class Exact(TypeDecorator[str]):
         return String(length)
 
 
+class StatusCode(TypeDecorator[int]):
+    """A status as its number. A driver that does not know our enum would write its name."""
+
+    impl = SmallInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        return None if value is None else int(value)
+
+
 class JsonText(UserDefinedType[str]):
     """PostgreSQL's JSON, which goes in and comes out as the text it is."""
 
@@ -83,14 +93,14 @@ task = _table(
     Column("kind", Exact(100), nullable=False),
     Column("task_key", Exact(255)),
     Column("bucket", SmallInteger, nullable=False),
-    Column("status", SmallInteger, nullable=False),
+    Column("status", StatusCode, nullable=False),
     Column("priority", SmallInteger, nullable=False),
     Column("due_at", BigInteger),
     Column("batch", BigInteger),
     Column("worker", BigInteger),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("lost", SmallInteger, nullable=False, server_default=text("0")),
-    Column("last_status", SmallInteger),
+    Column("last_status", StatusCode),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("finished_at", BigInteger),

@@ -237,7 +237,9 @@ def _chunks(rows: Sequence[NewTask]) -> list[Sequence[NewTask]]:
     chunks: list[Sequence[NewTask]] = []
     begin = size = 0
     for index, row in enumerate(rows):
-        size += len(row.payload) * (1 if row.payload.isascii() else 4) + 200
+        # Quotes and backslashes are escaped twice on their way, in the document and by the driver.
+        escaped = row.payload.count("\\") + row.payload.count('"')
+        size += len(row.payload) * (1 if row.payload.isascii() else 4) + 3 * escaped + 200
         if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
             chunks.append(rows[begin : index + 1])
             begin, size = index + 1, 0

@@ -101,12 +101,7 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
         if lease_until is None or lease_until >= now:
             return None
         _leave(connection, number, now=now, why=why)
-        ids = connection.scalars(
-            select(task.c.id)
-            .where(claim.is_claimed_by(number))
-            .order_by(task.c.id)
-            .with_for_update()
-        ).all()
+        ids = connection.scalars(claim.claimed_by(number)).all()
         if ids:
             connection.execute(
                 update(task).where(task.c.id.in_(ids)).values(due_at=now, batch=None)

@@ -1,0 +1,1 @@
+"""The terminal: every command, as a person or a program meets it."""

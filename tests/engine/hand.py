@@ -1,0 +1,130 @@
+"""A worker that is moved step by step, by hand, over a real store."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from windlass import App
+from windlass.clock import SECOND
+from windlass.model.outcome import Outcome, Succeeded, settle
+from windlass.model.task import Claimed, TaskView
+from windlass.store import claim, finish, worker
+from windlass.store.claim import Rescued
+from windlass.store.dialect.base import Count, Stamp
+from windlass.store.finish import Batch
+from windlass.store.number import Numbers
+from windlass.store.schema import task
+from windlass.store.schema import worker as worker_table
+from windlass.store.task import get
+
+LEASE = 30 * SECOND
+DEAD_AFTER = 5 * SECOND
+
+
+class Hand:
+    """One life of a worker: everything it does to the database, and nothing in memory."""
+
+    def __init__(self, app: App) -> None:
+        app.prepare()
+        self.app = app
+        self.database = app.database
+        self.numbers = Numbers(app.database)
+        self.id = self.numbers.take()[0]
+        now = app.clock.now()
+        kinds = list(app.registry.kinds)
+        self.database.write(
+            lambda connection: worker.join(
+                connection,
+                number=self.id,
+                host="hand",
+                pid=1,
+                kinds=worker.Kinds(serves=kinds, declares=kinds),
+                now=now,
+                lease_until=now + DEAD_AFTER,
+            )
+        )
+
+    def stamp(self) -> Stamp:
+        now = self.app.clock.now()
+        return Stamp(self.numbers.take()[0], self.id, now, now + LEASE)
+
+    def claim(self, limit: int = 1) -> list[Claimed]:
+        """Claim up to `limit` due rows of each lane."""
+        lanes = claim.lanes(self.database, self.app.registry.kinds)
+        return [
+            taken
+            for lane in lanes
+            for taken in claim.claim(self.database, lane, self.stamp(), limit=limit)
+        ]
+
+    def rescue(self, *, alone: bool = False) -> Rescued:
+        """Take over what fell."""
+        max_lost = {name: kind.max_lost for name, kind in self.app.registry.kinds.items()}
+        return claim.rescue(self.database, max_lost, self.stamp(), limit=100, alone=alone)
+
+    def batch(self, tasks: Iterable[Claimed], outcome: Outcome) -> Batch:
+        """What finishing `tasks` would write."""
+        batch = Batch(worker=self.id)
+        now = self.app.clock.now()
+        for taken in tasks:
+            terms = self.app.registry.get(taken.kind).terms
+            change = settle(taken, outcome, terms, now=now, turns=False)
+            if change is None:
+                batch.removals[taken.id] = taken.batch
+            else:
+                batch.changes.append(change)
+        return batch
+
+    def write(
+        self, batch: Batch, *, on_accepted: Callable[[Connection], None] | None = None
+    ) -> set[int] | None:
+        """Finish what is in `batch`, counting what was accepted."""
+
+        def counts(accepted: set[int]) -> list[Count]:
+            return [Count(0, "any", self.id, done=len(accepted))] if accepted else []
+
+        return finish.finish(self.database, batch, counts, on_accepted=on_accepted)
+
+    def finish(self, tasks: Iterable[Claimed], outcome: Outcome | None = None) -> set[int] | None:
+        return self.write(self.batch(tasks, outcome or Succeeded()))
+
+    def renew(self) -> bool:
+        until = self.app.clock.now() + DEAD_AFTER
+        return self.database.write(
+            lambda connection: worker.renew(connection, number=self.id, lease_until=until)
+        )
+
+    def leave(self) -> int | None:
+        now = self.app.clock.now()
+        return worker.leave(self.database, number=self.id, now=now, why="left")
+
+    def be_marked_dead(self) -> int | None:
+        """What another worker does that looks for silent ones."""
+        now = self.app.clock.now()
+        return worker.mark_dead(self.database, number=self.id, now=now, why="silent")
+
+    def die(self) -> int:
+        """Be silent for long enough, and be marked dead; how many rows fell."""
+        self.app.clock.advance(DEAD_AFTER + SECOND)
+        fallen = self.be_marked_dead()
+        assert fallen is not None
+        return fallen
+
+
+def snapshot(app: App) -> dict[int, tuple[Any, ...]]:
+    """Every column of every task, by id."""
+    rows = app.database.read(lambda connection: connection.execute(select(task)).all())
+    return {row.id: tuple(row) for row in rows}
+
+
+def row_of(app: App, number: int) -> TaskView:
+    """One task as people see it."""
+    found = app.database.read(lambda connection: get(connection, number))
+    assert found is not None
+    return found
+
+
+def lease_of(app: App, hand: Hand) -> int:
+    query = select(worker_table.c.lease_until).where(worker_table.c.id == hand.id)
+    return app.database.read(lambda connection: connection.execute(query).scalar_one())

@@ -1,0 +1,187 @@
+"""Database URLs, transactions, and what is done again."""
+
+import time
+
+import pytest
+from sqlalchemy import URL, text
+from sqlalchemy.exc import DBAPIError
+
+from windlass import App, BadDatabase, DatabaseUnavailable
+from windlass.store import database as module
+from windlass.store.database import Database, normalise
+
+
+@pytest.mark.parametrize(
+    ("given", "driver"),
+    [
+        ("sqlite:///shop.db", "sqlite"),
+        ("postgresql://ada@host/shop", "postgresql+psycopg"),
+        ("postgres://ada@host/shop", "postgresql+psycopg"),
+        ("postgresql+psycopg://ada@host/shop", "postgresql+psycopg"),
+        ("mysql://ada@host/shop", "mysql+pymysql"),
+        ("mariadb://ada@host/shop", "mariadb+pymysql"),
+        ("mysql+pymysql://ada@host/shop", "mysql+pymysql"),
+    ],
+)
+def test_a_url_gets_the_driver_that_windlass_uses(given, driver):
+    assert normalise(given).drivername == driver
+
+
+def test_a_url_object_is_as_good_as_its_text(tmp_path):
+    url = URL.create("sqlite", database=str(tmp_path / "shop.db"))
+
+    app = App(url)
+
+    assert app.migrate()
+    assert (tmp_path / "shop.db").exists()
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "is not a URL"),
+        ("shop.db", "is not a URL; write it as sqlite:///shop.db"),
+        ("oracle://ada:secret@host/shop", "'oracle' is not supported"),
+        ("mssql+pyodbc://host/shop", "'mssql' is not supported"),
+        ("postgresql+nothing://ada:secret@host/shop", "needs a driver that is not installed"),
+        ("sqlite:///shop.db?synchronous=MAYBE", "synchronous='MAYBE' is not one of FULL"),
+        (7, "is not a URL"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_with_the_cure(given, said):
+    with pytest.raises(BadDatabase) as raised:
+        App(given) if given != "" else normalise(given)
+
+    assert said in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_without_a_url_the_environment_decides(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WINDLASS_DATABASE_URL", "sqlite:///from_environment.db")
+    from_environment = App()
+    monkeypatch.delenv("WINDLASS_DATABASE_URL")
+    default = App()
+
+    assert from_environment.database.url.database == "from_environment.db"
+    assert default.database.url.database == "windlass.db"
+
+
+def test_the_name_of_a_database_hides_its_password():
+    assert Database("postgresql://ada:secret@host/shop").name == (
+        "postgresql+psycopg://ada:***@host/shop"
+    )
+
+
+def test_a_database_in_memory_works(monkeypatch):
+    app = App("sqlite://")
+
+    @app.task
+    def work() -> int:
+        return 7
+
+    refs = [work.enqueue() for _ in range(20)]
+    app.drain()
+
+    assert [ref.result() for ref in refs] == [7] * 20
+    app.close()
+
+
+def test_sqlite_is_in_write_ahead_mode_and_durable(sqlite_url):
+    database = Database(sqlite_url)
+
+    mode, synchronous = database.read(
+        lambda connection: (
+            connection.exec_driver_sql("pragma journal_mode").scalar(),
+            connection.exec_driver_sql("pragma synchronous").scalar(),
+        )
+    )
+
+    assert (mode, synchronous) == ("wal", 2)
+    database.close()
+
+
+def test_sqlite_may_be_asked_to_be_less_durable(sqlite_url):
+    database = Database(f"{sqlite_url}?synchronous=normal")
+
+    found = database.read(
+        lambda connection: connection.exec_driver_sql("pragma synchronous").scalar()
+    )
+
+    assert found == 1
+    database.close()
+
+
+@pytest.fixture
+def database(database_url):
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+def test_a_write_is_all_or_nothing(database):
+    def work(connection):
+        connection.execute(text("insert into windlass_number (name, next) values ('mine', 1)"))
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        database.write(work)
+
+    found = database.read(
+        lambda connection: connection.scalar(
+            text("select count(*) from windlass_number where name = 'mine'")
+        )
+    )
+    assert found == 0
+
+
+def test_an_error_that_cannot_be_helped_is_not_tried_again(database):
+    tries = []
+
+    def work(connection):
+        tries.append(1)
+        connection.execute(text("select * from no_such_table"))
+
+    with pytest.raises(DBAPIError):
+        database.write(work)
+
+    assert tries == [1]
+
+
+def test_a_lost_connection_is_answered_by_doing_all_of_it_again(database):
+    if database.dialect.name == "sqlite":
+        pytest.skip("SQLite has no server to lose")
+    kill = {
+        "postgresql": "select pg_terminate_backend(pg_backend_pid())",
+        "mysql": "kill connection_id()",
+    }[database.dialect.name]
+    tries = []
+
+    def work(connection):
+        tries.append(1)
+        if len(tries) == 1:
+            connection.execute(text(kill))
+        connection.execute(text("insert into windlass_number (name, next) values ('mine', 1)"))
+        return "done"
+
+    assert database.write(work) == "done"
+    assert len(tries) == 2
+
+
+def test_a_database_that_stays_away_is_given_up(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
+    database = Database("postgresql://ada:secret@127.0.0.1:1/shop")
+
+    with pytest.raises(DatabaseUnavailable, match=r"after 3 tries") as raised:
+        database.read(lambda connection: None, tries=3)
+
+    assert "secret" not in str(raised.value)
+
+
+def test_the_databases_clock_is_the_real_time(database):
+    before = time.time() * 1_000_000
+    measured = database.measure()
+    after = time.time() * 1_000_000
+
+    assert before - 1_000_000 <= measured <= after + 1_000_000

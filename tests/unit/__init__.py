@@ -1,0 +1,1 @@
+"""Values, states and rules: no database, no thread."""
