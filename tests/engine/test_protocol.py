@@ -187,7 +187,7 @@ def test_an_outcome_that_waits_for_its_commit_is_not_handed_back(app, kind, cloc
     worker = app.worker()
     worker.life.join_ring()
     worker.feed.tick()
-    run = worker.hold.start_next(is_async=True)
+    run = worker.hold.advance(None, None, is_async=True)
     worker.hold.end(run, Succeeded())
     committing = worker.hold.take_ended(10)
     clock.advance(LEASE + SECOND)
@@ -223,7 +223,7 @@ def test_a_worker_that_learns_of_its_funeral_joins_under_another_id(app, kind, c
     worker.life.join_ring()
     former = worker.life.id
     worker.feed.tick()
-    run = worker.hold.start_next(is_async=True)
+    run = worker.hold.advance(None, None, is_async=True)
     clock.advance(DEAD_AFTER + SECOND)
     now = clock.now()
     assert worker_store.mark_dead(app.database, number=former, now=now, why="silent") == 1

@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
+from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import demo, migrate, status, task, worker
@@ -49,6 +50,11 @@ def main() -> None:
         cli()
     except WindlassError as problem:
         complain(str(problem))
+        sys.exit(1)
+    except SQLAlchemyError as problem:
+        complain(
+            f"the database refused: {getattr(problem, 'orig', None) or problem}".splitlines()[0]
+        )
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)

@@ -44,7 +44,7 @@ def load_app(name: str | None) -> App:
         _refuse(_where_it_broke(module_name))
     except WindlassError as problem:
         _refuse(f"{module_name}: {problem}")
-    except Exception:
+    except (Exception, SystemExit):
         _refuse(_where_it_broke(module_name))
     found = getattr(module, attribute, None)
     if found is None:

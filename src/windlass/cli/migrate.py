@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from windlass.cli.load import AppOption, JsonOption, load_app
-from windlass.cli.output import console, done, print_json, say
+from windlass.cli.output import console, counted, done, print_json, say
 from windlass.operate import check as operate_check
 from windlass.store import migrate as store
 
@@ -54,8 +54,13 @@ def check(app: AppOption = None, as_json: JsonOption = False) -> None:
                 f"{finding.about}  ", style="bold"
             )
             console.print(line + Text(finding.text))
-        kinds = len(loaded.registry.kinds)
-        summary = f"{kinds} kinds, {errors} errors, {len(findings) - errors} warnings"
+        summary = ", ".join(
+            (
+                counted(len(loaded.registry.kinds), "kind"),
+                counted(errors, "error"),
+                counted(len(findings) - errors, "warning"),
+            )
+        )
         say(summary) if findings else done(summary)
     if errors:
         raise typer.Exit(1)

@@ -67,6 +67,11 @@ def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
     return made
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the right form."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def status_text(status: Status) -> Text:
     """A status in its colour."""
     return Text(str(status), style=COLOURS[status])

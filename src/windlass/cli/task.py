@@ -29,7 +29,7 @@ from windlass.declare.task import Call, How
 from windlass.errors import TaskNotFound
 from windlass.model.duration import parse_duration
 from windlass.model.status import Status
-from windlass.model.task import TaskView, check_key
+from windlass.model.task import TaskView, check_key, check_priority
 from windlass.operate import task as operate
 from windlass.store.task import TaskFilter
 
@@ -63,8 +63,8 @@ def list_tasks(
         say("No task matches. A success without a key or a result is not kept.")
         return
     now = loaded.clock.now()
-    columns = ("id", "kind", "key", "status", "tries", "due", "remark")
-    shown = table(*columns, right=("id", "tries"), wrap=("remark",))
+    columns = ("id", "kind", "key", "status", "attempts", "due", "remark")
+    shown = table(*columns, right=("id", "attempts"), wrap=("remark",))
     for task in found:
         shown.add_row(
             str(task.id),
@@ -132,7 +132,7 @@ def enqueue(
     key: Annotated[str | None, typer.Option("--key", help="A key, unique in the kind.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Start later, as 5m.")] = None,
     priority: Annotated[
-        int | None, typer.Option("--priority", help="Higher runs first; default 0.")
+        int | None, typer.Option("--priority", help="Higher runs first; default: the kind's own.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -146,7 +146,7 @@ def enqueue(
     how = How(
         key=None if key is None else check_key(kind, key),
         delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
-        priority=priority,
+        priority=None if priority is None else check_priority(kind, priority),
     )
     ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
     if as_json:

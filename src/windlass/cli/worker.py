@@ -59,7 +59,10 @@ def worker(
         loaded.set_grace(grace)
     loaded.registry.chosen(kind or [])
     loaded.prepare()
-    if processes > 1 and not once and CHILD not in os.environ:
+    if once and processes > 1:
+        complain("--once runs in this process alone; leave --processes out")
+        raise typer.Exit(2)
+    if processes > 1 and CHILD not in os.environ:
         loaded.close()
         sys.exit(_supervise(loaded, processes, as_json=as_json))
     made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once)
@@ -112,12 +115,13 @@ def run_worker(made: Worker, app: App, *, as_json: bool) -> int:
     except Exception as problem:
         complain(f"{type(problem).__name__}: {problem}")
         return 1
+    code = 0 if made.left_cleanly else 1
     app.close()
     sys.stdout.flush()
     # Threads of handlers that could not be stopped must not keep the process.
     if made.hold.abandoned:
-        os._exit(0)
-    return 0
+        os._exit(code)
+    return code
 
 
 def _supervise(app: App, processes: int, *, as_json: bool) -> int:

@@ -53,7 +53,7 @@ class Options:
     """The options of `@app.task` and `@app.cron`, as the user wrote them."""
 
     name: str | None = None
-    retries: Retries = 0
+    retries: Retries | None = None
     backoff: Backoff = "2s"
     timeout: Duration | None = None
     concurrency: int | None = None
@@ -75,13 +75,12 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     arguments = Arguments(name, function)
     if options.schedule is not None:
         _check_no_required_arguments(name, arguments)
-    keep_failed = options.keep_failed
+    keep = _duration(options.keep, f"{what}: keep", zero=True)
+    keep_failed = _duration(options.keep_failed, f"{what}: keep_failed")
     terms = Terms(
         retry=retry_policy(name, options.retries, options.backoff),
-        keep=_duration(options.keep, f"{what}: keep", zero=True),
-        keep_failed=KEEP_FAILED
-        if keep_failed is None
-        else parse_duration(keep_failed, what=f"{what}: keep_failed"),
+        keep=keep,
+        keep_failed=keep_failed or max(KEEP_FAILED, keep or 0),
         schedule=options.schedule,
     )
     return Kind(

@@ -54,6 +54,9 @@ class Enqueue:
         if not self._database.dialect.numbers_join:
             # Under the same numbers, doing it again after a lost answer has no second effect.
             rows = self._rows(kind, calls, payloads, how, (first, due_at), None)
+            if len(rows) == 1 and self._write_alone(rows[0]):
+                self._bell.ring_here()
+                return [rows[0].id]
 
         tries = count()
 
@@ -73,6 +76,16 @@ class Enqueue:
         ids = self._database.write(work)
         self._bell.ring_here()
         return ids
+
+    def _write_alone(self, row: NewTask) -> bool:
+        """One row by one round trip, where the database can; False if it met another."""
+        dialect = self._database.dialect
+        if not dialect.commits_alone:
+            return False
+        notify = self._bell.is_due()
+        return self._database.single(
+            lambda connection: dialect.insert_alone(connection, row, notify=notify)
+        )
 
     def _due_at(self, kind: Kind, how: How, now: int) -> int:
         if how.delay is not None:

@@ -25,7 +25,7 @@ class Feed(Loop):
 
     name = "feed"
 
-    def __init__(self, claims: Claims, hold: Hold, *, share: Callable[[], float]) -> None:
+    def __init__(self, claims: Claims, hold: Hold, *, share: Callable[[str], float]) -> None:
         super().__init__()
         self._claims = claims
         self._hold = hold
@@ -149,22 +149,21 @@ class Feed(Loop):
     def _room(self) -> Room:
         """What the hold has room for, less what rates hold back."""
         room = self._hold.room()
-        now, share = time.monotonic(), self._share()
+        now = time.monotonic()
         kinds = dict(room.kinds)
         for name in room.kinds:
             allowance = self._hold.loads[name].allowance
             if allowance is not None:
-                kinds[name] = min(kinds[name], allowance.available(now, share=share))
+                kinds[name] = min(kinds[name], allowance.available(now, share=self._share(name)))
                 if kinds[name] < 1:
                     del kinds[name]
         self._is_held_back = len(kinds) < len(room.kinds)
         return Room(room.total, kinds)
 
     def _pause_for_rate(self) -> float:
-        share = self._share()
         waits = [
-            load.allowance.seconds_until_one(share=share)
-            for load in self._hold.loads.values()
+            load.allowance.seconds_until_one(share=self._share(name))
+            for name, load in self._hold.loads.items()
             if load.allowance is not None
         ]
         return max(0.001, min([*waits, LONGEST_PAUSE]))

@@ -175,6 +175,10 @@ class Hold:
         for is_async in fed:
             self.on_queued(is_async)
 
+    def start_next(self, *, is_async: bool) -> Run | None:
+        """The next run that may begin now, marked as running."""
+        return self.advance(None, None, is_async=is_async)
+
     def advance(self, ended: Run | None, outcome: Outcome | None, *, is_async: bool) -> Run | None:
         """Note how the last run of a runner ended, and give it the next one that may begin.
 

@@ -31,16 +31,18 @@ class Bell:
 
     def ring_inside(self, executor: Executor, *, is_ours: bool) -> None:
         """Ring when the transaction commits. In a transaction of ours it may be put off."""
-        if not self._database.dialect.wakes:
-            return
-        if is_ours:
-            with self._lock:
-                now = time.monotonic()
-                if now - self._rung_at < DEBOUNCE_SECONDS:
-                    self._ring_later()
-                    return
-                self._rung_at = now
-        self._database.dialect.notify(executor)
+        if self._database.dialect.wakes and (not is_ours or self.is_due()):
+            self._database.dialect.notify(executor)
+
+    def is_due(self) -> bool:
+        """Whether to ring with the transaction at hand; if not, it rings in a moment by itself."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._rung_at < DEBOUNCE_SECONDS:
+                self._ring_later()
+                return False
+            self._rung_at = now
+            return True
 
     def ring_here(self) -> None:
         """Wake the workers of this process."""

@@ -71,6 +71,7 @@ class Worker:
         self._bell = bell
         self._settings = settings
         self._stop_asked = 0
+        self.left_cleanly = False
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.hold = Hold(kinds, settings.concurrency)
@@ -88,7 +89,7 @@ class Worker:
         claims = WrittenClaim(
             database, kinds, clock, numbers, worker=lambda: self.life.id, lease=settings.lease
         )
-        self.feed = Feed(claims, self.hold, share=lambda: self.life.share)
+        self.feed = Feed(claims, self.hold, share=self.life.share)
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
@@ -186,6 +187,7 @@ class Worker:
         try:
             self._flush()
             self.life.leave("stopped")
+            self.left_cleanly = True
         except Exception as problem:
             telemetry.emit("worker.crashed", worker=self.life.id, error=str(problem)[:300])
 

@@ -34,9 +34,8 @@ def parse_duration(given: Duration, *, what: str = "duration", zero: bool = Fals
             raise BadDuration(
                 f'{what}: cannot read {given!r}; write it as "250ms", "30s", "5m", "1h30m" or "10d"'
             )
-        microseconds = round(
-            sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
-        )
+        exact = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+        microseconds = round(min(exact, LONGEST + 1))
     else:
         raise BadDuration(
             f"{what}: {given!r} is {_article(type(given).__name__)}; "

@@ -106,6 +106,8 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
             return Cancelled(str(error))
     text, trace = describe(error)
     if not terms.retry.allows(error, tries=tries):
+        if isinstance(error, Retry):
+            text = f"no retry was left: {error}"
         return Failed(text, trace)
     if isinstance(error, Retry) and error.after is not None:
         return Retried(parse_duration(error.after, what="Retry", zero=True), text, trace)
@@ -206,7 +208,7 @@ def _ended(
     task: Claimed, outcome: Succeeded | Failed | Cancelled, terms: Terms, *, now: int
 ) -> Change | None:
     result = None
-    keep = max(terms.keep or 0, terms.keep_failed)
+    keep = terms.keep_failed
     if isinstance(outcome, Succeeded):
         result = outcome.result
         keep = KEEP_RESULT if terms.keep is None else terms.keep

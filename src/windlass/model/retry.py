@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from windlass.errors import BadDeclaration
+from windlass.errors import BadDeclaration, Retry
 from windlass.model.duration import Duration, parse_duration
 
 LONGEST_BACKOFF = parse_duration("1h")
 JITTER = 0.25
 MOST_RETRIES = 1_000_000
+RETRY_ASKED_FOR = 25
 
 Retries = int | Mapping[type[BaseException], int]
 Backoff = Duration | Mapping[type[BaseException], Duration]
@@ -35,11 +36,20 @@ class RetryPolicy:
         return round(exact * (1 - JITTER + 2 * JITTER * random))
 
 
-def retry_policy(kind: str, retries: Retries, backoff: Backoff) -> RetryPolicy:
-    """The policy that a declaration asks for; an int or a duration counts for every exception."""
-    by_type: Mapping[type[BaseException], int] = (
-        retries if isinstance(retries, Mapping) else {Exception: retries}
-    )
+def retry_policy(kind: str, retries: Retries | None, backoff: Backoff) -> RetryPolicy:
+    """The policy that a declaration asks for; an int or a duration counts for every exception.
+
+    Without one, an error is final, but a handler that raises `Retry` is given another try. Beside
+    a mapping that does not speak of it, `Retry` counts against its largest number.
+    """
+    by_type: dict[type[BaseException], int]
+    if retries is None:
+        by_type = {Exception: 0, Retry: RETRY_ASKED_FOR}
+    elif isinstance(retries, Mapping):
+        numbers = [count for count in retries.values() if isinstance(count, int)]
+        by_type = {Retry: max(numbers, default=0), **retries}
+    else:
+        by_type = {Exception: retries}
     for exception, count in by_type.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_RETRIES:
             raise BadDeclaration(f"kind {kind!r}: retries={count!r} is not a number from 0 on")
@@ -48,7 +58,7 @@ def retry_policy(kind: str, retries: Retries, backoff: Backoff) -> RetryPolicy:
     for exception in delays:
         _check_exception(kind, exception)
     return RetryPolicy(
-        retries=dict(by_type),
+        retries=by_type,
         backoff={
             exception: parse_duration(delay, what=f"kind {kind!r}: backoff", zero=True)
             for exception, delay in delays.items()

@@ -43,8 +43,8 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (Status.RUNNING, Status.WAITING): "retry, snooze, next turn, or handed back by its worker",
     (Status.RUNNING, Status.RUNNING): "its worker died and another one took it over",
     (Status.RUNNING, Status.CANCELLED): "its handler or somebody else cancelled it",
-    (Status.FAILED, Status.WAITING): "an operator asked for another try",
-    (Status.CANCELLED, Status.WAITING): "an operator asked for another try",
+    (Status.FAILED, Status.WAITING): "an operator's retry, or enqueued again to replace it",
+    (Status.CANCELLED, Status.WAITING): "an operator's retry, replaced, or its cron is back",
     (Status.SUCCEEDED, Status.WAITING): "it was enqueued again under its key, to replace it",
 }
 

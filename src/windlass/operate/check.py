@@ -57,7 +57,7 @@ def _kind(kind: Kind) -> list[Finding]:
     ]
     if unannotated:
         names = ", ".join(unannotated)
-        warn(f"parameter {names} has no annotation, so its argument is not checked when enqueued")
+        warn(f"no annotation on {names}: what is enqueued there is not checked")
     if kind.rate is not None and kind.concurrency is None and kind.rate < 1:
         warn("a rate below one a second with no concurrency: several may still overlap")
     if inspect.isgeneratorfunction(kind.function) or inspect.isasyncgenfunction(kind.function):

@@ -108,10 +108,10 @@ def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
 
 
 def claimed_by(worker: int) -> Select[int]:
-    """Lock the rows that `worker` holds by a claim, by way of the index that has all that runs.
+    """The rows that `worker` holds by a claim, by way of the index that has all that runs.
 
-    Whoever else locks several of them holds the worker's row in a way that keeps us out, or skips
-    what is locked: their order does not matter.
+    It takes no locks, which would wait for rows of other workers on the way. Call it when nothing
+    else can act for `worker`, or lock what it finds by id and look again.
     """
     return (
         select(task.c.id)
@@ -119,7 +119,6 @@ def claimed_by(worker: int) -> Select[int]:
         .where(task.c.worker == worker)
         .with_hint(task, "force index (windlass_task_due)", "mysql")
         .with_hint(task, "force index (windlass_task_due)", "mariadb")
-        .with_for_update()
     )
 
 
@@ -138,7 +137,7 @@ def hand_back(
     if ids:
         connection.execute(
             update(task)
-            .where(task.c.id.in_(ids))
+            .where(task.c.id.in_(ids), task.c.status == Status.RUNNING, task.c.worker == worker)
             .values(
                 status=Status.WAITING,
                 batch=None,

@@ -22,6 +22,8 @@ from windlass.store.dialect import Dialect, dialect_of
 T = TypeVar("T")
 
 TRIES = 8
+CONFLICTS = 20
+CONFLICT_PAUSE = 0.005
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 
@@ -82,24 +84,28 @@ class Database:
             return work(self.dialect.passing(connection))
 
     def _again(self, once: Callable[[], T], tries: int) -> T:
-        pause = FIRST_PAUSE
-        for attempt in range(1, tries + 1):
+        failures = conflicts = 0
+        while True:
             try:
                 return once()
             except (DBAPIError, PoolTimeout) as problem:
                 if not self.can_retry(problem):
                     raise
-                if attempt == tries:
-                    raise DatabaseUnavailable(
-                        f"{self.name}: {_first_line(problem)} (after {tries} tries)"
-                    ) from problem
-                if not self.dialect.is_conflict(problem):
+                # Two that met and had to part again say nothing about the server.
+                if self.dialect.is_conflict(problem) and conflicts < CONFLICTS:
+                    conflicts += 1
+                    pause = CONFLICT_PAUSE * conflicts
+                else:
+                    failures += 1
+                    pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
+                    if failures >= tries:
+                        raise DatabaseUnavailable(
+                            f"{self.name}: {_first_line(problem)} (after {failures} tries)"
+                        ) from problem
                     telemetry.emit(
                         "database.failed", database=self.name, error=_first_line(problem)
                     )
             time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, LONGEST_PAUSE)
-        raise AssertionError("unreachable")
 
     def can_retry(self, problem: Exception) -> bool:
         """Whether doing the whole transaction again can help."""

@@ -6,7 +6,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import URL, Connection, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.errors import SchemaMismatch
 from windlass.store.database import Database
@@ -23,7 +24,15 @@ def migrate(database: Database) -> str:
         return VERSION
     if found is not None and found > VERSION:
         check(database)
-    database.write(_upgrade)
+    from alembic.util import CommandError
+
+    try:
+        database.write(_upgrade)
+    except CommandError as problem:
+        raise SchemaMismatch(
+            f"{database.name} has tables of version {found}, which this Windlass does not know: "
+            f"{problem}"
+        ) from problem
     return VERSION
 
 
@@ -33,9 +42,21 @@ def script(database: Database) -> str:
 
     output = io.StringIO()
     config = _config(output)
-    config.attributes["url"] = database.url
+    config.attributes["url"] = _url_of_server(database)
     command.upgrade(config, "head", sql=True)
     return output.getvalue()
+
+
+def _url_of_server(database: Database) -> URL:
+    """MySQL and MariaDB differ in the names of collations: ask which it is, if it answers."""
+    if database.url.get_backend_name() != "mysql":
+        return database.url
+    try:
+        with database.engine.connect() as connection:
+            is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+    except SQLAlchemyError:
+        return database.url
+    return database.url.set(drivername="mariadb+pymysql") if is_mariadb else database.url
 
 
 def current(database: Database) -> str | None:

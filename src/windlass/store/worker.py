@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
 from windlass.model.status import Status
 from windlass.store import claim
@@ -79,15 +79,6 @@ def renew(connection: Connection, *, number: int, lease_until: int) -> bool:
     return bool(result.rowcount)
 
 
-def silent(connection: Connection, *, now: int) -> list[int]:
-    """Workers whose lease has run out and who are not marked left."""
-    return list(
-        connection.scalars(
-            select(worker.c.id).where(worker.c.left_at.is_(None), worker.c.lease_until < now)
-        )
-    )
-
-
 def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | None:
     """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
 
@@ -104,7 +95,9 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
         ids = connection.scalars(claim.claimed_by(number)).all()
         if ids:
             connection.execute(
-                update(task).where(task.c.id.in_(ids)).values(due_at=now, batch=None)
+                update(task)
+                .where(task.c.id.in_(ids), task.c.status == Status.RUNNING)
+                .values(due_at=now, batch=None)
             )
         return len(ids)
 
@@ -122,16 +115,6 @@ def leave(database: Database, *, number: int, now: int, why: str) -> int | None:
         return handed_back
 
     return database.write(work)
-
-
-def count_alive(connection: Connection) -> int:
-    """How many workers are there now."""
-    return int(
-        connection.scalar(
-            select(func.count()).select_from(worker).where(worker.c.left_at.is_(None))
-        )
-        or 0
-    )
 
 
 def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:

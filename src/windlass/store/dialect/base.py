@@ -168,6 +168,10 @@ class Dialect(ABC):
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         """Write new rows; a row whose id or key is taken is left out."""
 
+    def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
+        """Write one new row by one statement that commits alone; False if it met another."""
+        raise NotImplementedError
+
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
         """Write many new rows without keys the fastest way; False where there is none."""
         return False

@@ -54,12 +54,16 @@ copy windlass_task (id, kind, bucket, status, priority, due_at, payload, created
 """
 COPY_ROWS = 1_000
 
-INSERT_ONE = text("""
+ONE_ROW = """
 insert into windlass_task
     (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
 values (:id, :kind, :task_key, :bucket, 0, :priority, :due_at, cast(:payload as json), :created_at)
 on conflict do nothing returning id
-""")
+"""
+INSERT_ONE = text(ONE_ROW)
+INSERT_AND_NOTIFY = text(
+    f"with made as ({ONE_ROW}) select id, pg_notify('{CHANNEL}', '') from made"
+)
 
 ALIVE = text("""
 select id, set_config('idle_in_transaction_session_timeout', :idle, true)
@@ -200,6 +204,10 @@ class PostgreSQL(Dialect):
         else:
             inserted = executor.execute(INSERT, {"rows": encode(rows).decode()})
         return {row[0] for row in inserted.fetchall()}
+
+    def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
+        statement = INSERT_AND_NOTIFY if notify else INSERT_ONE
+        return connection.execute(statement, _fields(row)).first() is not None
 
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
         if not isinstance(executor, Connection):

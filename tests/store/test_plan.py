@@ -1,0 +1,252 @@
+"""Every statement that runs per tick takes an index, sorts nothing and reads no whole table.
+
+The statements are caught on their way to a database with many rows, and explained there.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from tests.engine.hand import LEASE, Hand
+from windlass import App
+from windlass.clock import SECOND
+from windlass.model.outcome import Retried, Succeeded
+from windlass.store import claim, task, worker
+
+MANY = {"sqlite": 1_000_000, "postgresql": 1_000_000, "mariadb": 100_000}
+
+SERIES = {
+    "sqlite": """(with recursive n (i) as (select 1 union all select i + 1 from n where i < {count})
+                 select i from n)""",
+    "postgresql": "(select i from generate_series(1, {count}) as g (i))",
+    "mariadb": "(select seq as i from seq_1_to_{count})",
+}
+
+# Of 1000 rows: 1 runs, 19 are due, 280 are due later, 700 have ended, 1 of them long ago.
+FILL = """
+insert into windlass_task (id, kind, bucket, status, priority, due_at, batch, worker, attempt,
+                           lost, created_at, finished_at, prune_at, payload)
+select 10000000 + i, {kind}, i % 256,
+    case when i % 1000 = 0 then 1 when i % 1000 < 300 then 0 else 2 end,
+    case when i % 7 = 0 then 5 else 0 end,
+    case when i % 1000 = 0 then :lease_end when i % 1000 < 20 then :now - i
+         when i % 1000 < 300 then :now + 86400000000 + i else null end,
+    case when i % 1000 = 0 then 1 else null end,
+    case when i % 1000 = 0 then 1 else null end,
+    case when i % 1000 = 0 then 1 else 0 end, 0, :now - i,
+    case when i % 1000 >= 300 then :now - i else null end,
+    case when i % 1000 = 999 then :now - i when i % 1000 >= 300 then :now + 86400000000 + i
+         else null end,
+    {payload}
+from {series} as series
+"""
+
+Statement = tuple[str, Any]
+
+
+@pytest.fixture(scope="module")
+def explained() -> dict[str, dict[str, list[str]]]:
+    """What was found about each engine, so that its rows are written once."""
+    return {}
+
+
+ACTS: dict[str, Callable[[Hand], object]] = {}
+
+
+def act(function: Callable[[Hand], object]) -> Callable[[Hand], object]:
+    ACTS[function.__name__] = function
+    return function
+
+
+@act
+def lanes(hand: Hand) -> object:
+    return claim.lanes(hand.database, hand.app.registry.kinds)
+
+
+@act
+def claim_some(hand: Hand) -> object:
+    return hand.claim(100)
+
+
+@act
+def finish_and_remove(hand: Hand) -> object:
+    return hand.finish([row for row in hand.claim(200) if row.kind == "fleeting"], Succeeded())
+
+
+@act
+def finish_and_change(hand: Hand) -> object:
+    kept = [row for row in hand.claim(200) if row.kind != "fleeting"]
+    return hand.finish(kept, Succeeded()), hand.finish(hand.claim(50), Retried(1, "no", "trace"))
+
+
+@act
+def rescue(hand: Hand) -> object:
+    return hand.rescue(), hand.rescue(alone=True)
+
+
+@act
+def renew(hand: Hand) -> object:
+    held = {row.id: row.batch for row in hand.claim(100)}
+    now = hand.app.clock.now()
+
+    def work(connection: Any) -> None:
+        claim.push(connection, held, worker=hand.id, until=now + LEASE)
+        claim.still_held(connection, held)
+        claim.hand_back(connection, worker=hand.id, now=now, unless=lambda number: number in held)
+        worker.silent(connection, now=now)
+
+    return hand.renew(), hand.database.write(work)
+
+
+@act
+def mark_dead_and_leave(hand: Hand) -> object:
+    victim = Hand(hand.app)
+    victim.claim(100)
+    now = hand.app.clock.now() + 60 * SECOND
+    worker.mark_dead(hand.database, number=victim.id, now=now, why="silent")
+    leaver = Hand(hand.app)
+    leaver.claim(100)
+    return leaver.leave()
+
+
+@act
+def prune(hand: Hand) -> object:
+    now = hand.app.clock.now()
+    return hand.database.write(lambda connection: task.prune(connection, now=now, limit=500))
+
+
+@act
+def cancel(hand: Hand) -> object:
+    return hand.app.cancel(hand.claim(1)[0].id)
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_a_statement_that_runs_per_tick_takes_an_index(
+    name, database_engine, request, explained
+):
+    if database_engine not in explained:
+        url = request.getfixturevalue("database_url")
+        explained[database_engine] = explain_all(database_engine, url)
+
+    assert explained[database_engine][name] == []
+
+
+def explain_all(engine: str, url: str) -> dict[str, list[str]]:
+    """For each act, what is wrong with the plans of its statements."""
+    app = App(url)
+
+    @app.task
+    async def fleeting() -> None: ...
+
+    for kept in ("first", "second", "third"):
+        app.task(name=kept, keep="1h")(empty)
+    fill(app, engine)
+    problems: dict[str, list[str]] = {}
+    for name, function in ACTS.items():
+        hand = Hand(app)
+        with statements(app) as caught:
+            function(hand)
+        assert caught, name
+        problems[name] = [
+            problem for statement in caught for problem in PROBLEMS[engine](app, statement)
+        ]
+    app.close()
+    return problems
+
+
+def empty() -> None: ...
+
+
+def fill(app: App, engine: str) -> None:
+    count = MANY[engine]
+    names = ["fleeting", "first", "second", "third"]
+    kind = "case i % 4 " + " ".join(f"when {i} then '{n}'" for i, n in enumerate(names)) + " end"
+    payload = "cast('{}' as json)" if engine == "postgresql" else "'{}'"
+    series = SERIES[engine].format(count=count)
+    statement = text(FILL.format(kind=kind, payload=payload, series=series))
+    now = app.clock.now()
+    dead = Hand(app)
+
+    def work(connection: Any) -> None:
+        connection.execute(text("update windlass_worker set id = 1 where id = :id"), {"id": dead.id})
+        connection.execute(statement, {"now": now, "lease_end": now - SECOND})
+        connection.execute(text("update windlass_worker set left_at = :now"), {"now": now})
+
+    app.database.write(work)
+    with app.database.engine.connect() as connection:
+        analyze = "analyze table" if engine == "mariadb" else "analyze"
+        connection.execution_options(isolation_level="AUTOCOMMIT").execute(
+            text(f"{analyze} windlass_task")
+        )
+
+
+@contextmanager
+def statements(app: App) -> Iterator[list[Statement]]:
+    """The statements about tasks that are executed meanwhile, each text once."""
+    caught: dict[str, Any] = {}
+
+    def on_execute(_connection, _cursor, statement, parameters, _context, _many) -> None:
+        if re.search(r"windlass_(task|worker)\b", statement) and "insert" not in statement.lower():
+            caught.setdefault(statement, parameters)
+
+    event.listen(app.database.engine, "before_cursor_execute", on_execute)
+    found: list[Statement] = []
+    try:
+        yield found
+    finally:
+        event.remove(app.database.engine, "before_cursor_execute", on_execute)
+        found += caught.items()
+
+
+def explain(app: App, how: str, statement: Statement) -> list[Any]:
+    with app.database.engine.connect() as connection:
+        rows = connection.exec_driver_sql(f"{how} {statement[0]}", statement[1]).fetchall()
+        connection.rollback()
+    return list(rows)
+
+
+def problems_of_sqlite(app: App, statement: Statement) -> list[str]:
+    details = [row[3] for row in explain(app, "explain query plan", statement)]
+    return [
+        f"{detail} in {statement[0].strip()}"
+        for detail in details
+        if "TEMP B-TREE" in detail
+        or re.match(r"SCAN (t|windlass_task)\b(?!.*USING (COVERING )?INDEX windlass)", detail)
+    ]
+
+
+def problems_of_postgresql(app: App, statement: Statement) -> list[str]:
+    ((plan,),) = explain(app, "explain (format json)", statement)
+    found: list[str] = []
+
+    def walk(node: dict[str, Any]) -> None:
+        is_scan = node["Node Type"] == "Seq Scan" and node["Relation Name"] == "windlass_task"
+        if is_scan or "Sort" in node["Node Type"]:
+            found.append(f"{node['Node Type']} in {statement[0].strip()}")
+        for inner in node.get("Plans", []):
+            walk(inner)
+
+    walk((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"])
+    return found
+
+
+def problems_of_mariadb(app: App, statement: Statement) -> list[str]:
+    found = []
+    for row in explain(app, "explain", statement):
+        table, how, extra = row[2], row[3], row[-1] or ""
+        is_whole = table in ("t", "windlass_task") and how in ("ALL", "index")
+        if is_whole or "filesort" in extra or (table == "windlass_task" and "temporary" in extra):
+            found.append(f"{table} {how} {extra} in {statement[0].strip()}")
+    return found
+
+
+PROBLEMS = {
+    "sqlite": problems_of_sqlite,
+    "postgresql": problems_of_postgresql,
+    "mariadb": problems_of_mariadb,
+}

@@ -1,0 +1,179 @@
+"""Schedules: the next turn, in a time zone, through daylight-saving changes."""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from windlass import BadSchedule
+from windlass.clock import from_datetime, to_datetime
+from windlass.model.cron import Schedule
+
+BERLIN = "Europe/Berlin"
+
+
+def moment(text, zone="UTC"):
+    return from_datetime(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
+
+
+def turns(schedule, start, count):
+    """The next turns after `start`, in the schedule's own zone with its offset."""
+    found = []
+    for _ in range(count):
+        start = schedule.next_after(start)
+        found.append(to_datetime(start).astimezone(ZoneInfo(schedule.zone)).isoformat())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("expression", "after", "expected"),
+    [
+        ("* * * * *", "2026-01-01T00:00", "2026-01-01T00:01"),
+        ("*/15 * * * *", "2026-01-01T00:16", "2026-01-01T00:30"),
+        ("0 3 * * *", "2026-01-01T03:00", "2026-01-02T03:00"),
+        ("0 3 * * *", "2026-01-01T02:59:59", "2026-01-01T03:00"),
+        ("0 0 1 * *", "2026-01-15T12:00", "2026-02-01T00:00"),
+        ("0 0 29 2 *", "2026-01-01T00:00", "2028-02-29T00:00"),
+        ("30 9 * * MON-FRI", "2026-01-02T10:00", "2026-01-05T09:30"),
+        ("0 12 * JAN SUN", "2026-01-04T12:00", "2026-01-11T12:00"),
+    ],
+)
+def test_the_next_turn_is_the_first_one_later_than_the_moment(expression, after, expected):
+    assert Schedule(expression).next_after(moment(after)) == moment(expected)
+
+
+def test_a_moment_within_a_turns_minute_is_after_it():
+    schedule = Schedule("0 3 * * *")
+
+    assert schedule.next_after(moment("2026-01-01T03:00") + 1) == moment("2026-01-02T03:00")
+    assert schedule.next_after(moment("2026-01-01T03:00") - 1) == moment("2026-01-01T03:00")
+
+
+def test_the_fields_are_of_the_schedules_time_zone():
+    shanghai = Schedule("0 3 * * *", "Asia/Shanghai")
+    new_york = Schedule("0 3 * * *", "America/New_York")
+
+    assert shanghai.next_after(moment("2026-01-01T00:00")) == moment("2026-01-01T19:00")
+    assert new_york.next_after(moment("2026-01-01T00:00")) == moment("2026-01-01T08:00")
+    assert new_york.next_after(moment("2026-07-01T00:00")) == moment("2026-07-01T07:00")
+
+
+def test_a_time_that_the_clocks_skip_comes_right_after_the_gap():
+    schedule = Schedule("30 2 * * *", BERLIN)
+
+    found = turns(schedule, moment("2026-03-28T12:00", BERLIN), 2)
+
+    assert found == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
+
+
+def test_a_time_that_the_clocks_show_twice_comes_once_the_first_time():
+    schedule = Schedule("30 2 * * *", BERLIN)
+
+    found = turns(schedule, moment("2026-10-24T12:00", BERLIN), 2)
+
+    assert found == ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]
+
+
+def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_forward():
+    schedule = Schedule("*/30 * * * *", BERLIN)
+
+    found = turns(schedule, moment("2026-03-29T01:15", BERLIN), 3)
+
+    assert found == [
+        "2026-03-29T01:30:00+01:00",
+        "2026-03-29T03:00:00+02:00",
+        "2026-03-29T03:30:00+02:00",
+    ]
+
+
+def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_back():
+    schedule = Schedule("*/30 * * * *", BERLIN)
+
+    found = turns(schedule, from_datetime(datetime(2026, 10, 24, 23, 59, tzinfo=UTC)), 5)
+
+    assert found == [
+        "2026-10-25T02:00:00+02:00",
+        "2026-10-25T02:30:00+02:00",
+        "2026-10-25T02:00:00+01:00",
+        "2026-10-25T02:30:00+01:00",
+        "2026-10-25T03:00:00+01:00",
+    ]
+
+
+@pytest.mark.parametrize("zone", [BERLIN, "America/New_York", "Australia/Lord_Howe", "UTC"])
+@pytest.mark.parametrize("expression", ["30 2 * * *", "*/30 * * * *", "0 * * * *", "15 1,2,3 * * *"])
+def test_turns_always_move_forward_through_a_whole_year(expression, zone):
+    schedule = Schedule(expression, zone)
+    turn, end = moment("2026-01-01T00:00"), moment("2027-01-01T00:00")
+    count = 0
+
+    while turn < end:
+        later = schedule.next_after(turn)
+        assert later > turn
+        turn, count = later, count + 1
+
+    daily = {"30 2 * * *": 1, "*/30 * * * *": 48, "0 * * * *": 24, "15 1,2,3 * * *": 3}
+    expected = 365 * daily[expression]
+    assert abs(count - expected) <= 2
+
+
+def test_missed_turns_collapse_into_one():
+    schedule = Schedule("0 * * * *")
+
+    found = schedule.next_turn(last=moment("2026-01-01T01:00"), now=moment("2026-01-01T05:30"))
+
+    assert found == moment("2026-01-01T06:00")
+
+
+def test_catchup_takes_each_missed_turn():
+    schedule = Schedule("0 * * * *", catchup=True)
+
+    found = schedule.next_turn(last=moment("2026-01-01T01:00"), now=moment("2026-01-01T05:30"))
+
+    assert found == moment("2026-01-01T02:00")
+
+
+def test_a_turn_that_was_run_early_is_not_run_again():
+    schedule = Schedule("0 * * * *")
+
+    found = schedule.next_turn(last=moment("2026-01-01T01:00"), now=moment("2026-01-01T00:59"))
+
+    assert found == moment("2026-01-01T02:00")
+
+
+def test_a_standing_row_knows_its_schedule():
+    schedule = Schedule("0 3 * * *", BERLIN, catchup=True)
+    payload = schedule.as_payload(turn=7)
+
+    assert schedule.is_in(payload)
+    assert not Schedule("0 4 * * *", BERLIN, catchup=True).is_in(payload)
+    assert not Schedule("0 3 * * *", "UTC", catchup=True).is_in(payload)
+    assert not Schedule("0 3 * * *", BERLIN).is_in(payload)
+    assert not schedule.is_in("{}")
+    assert not schedule.is_in("not json")
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "said"),
+    [
+        ("61 * * * *", "UTC", "cron '61 * * * *' cannot be read"),
+        ("* 25 * * *", "UTC", "cannot be read"),
+        ("a b c d e", "UTC", "cannot be read"),
+        ("*/0 * * * *", "UTC", "cannot be read"),
+        ("0 0 30 2 *", "UTC", "cron '0 0 30 2 *'"),
+        ("0 3 * *", "UTC", "does not have five fields"),
+        ("0 0 3 * * *", "UTC", "does not have five fields"),
+        ("@daily", "UTC", "does not have five fields"),
+        ("", "UTC", "does not have five fields"),
+        (None, "UTC", "does not have five fields"),
+        ("0 3 * * *", "Mars/Olympus", "time zone 'Mars/Olympus' is not known"),
+        ("0 3 * * *", "", "is not known"),
+        ("0 3 * * *", "../etc/passwd", "is not known"),
+        ("0 3 * * *", None, "time zone None is not known"),
+    ],
+)
+def test_a_bad_schedule_is_refused_with_the_value(expression, zone, said):
+    with pytest.raises(BadSchedule) as raised:
+        Schedule(expression, zone)
+
+    assert said in str(raised.value)

@@ -1,0 +1,258 @@
+"""What a worker holds: limits, order, and that the first decision about a run wins."""
+
+import time
+
+import pytest
+
+from windlass.declare.kind import Options, make_kind
+from windlass.engine.hold import Hold, State
+from windlass.model.outcome import Failed, Succeeded
+from windlass.model.task import Claimed
+
+
+def kind(name, *, is_async=False, **options):
+    def work(): ...
+
+    async def awork(): ...
+
+    return make_kind(awork if is_async else work, Options(name=name, **options))
+
+
+def claimed(number, name="a", *, priority=0):
+    return Claimed(
+        id=number,
+        kind=name,
+        task_key=None,
+        priority=priority,
+        due_at=number,
+        payload="{}",
+        attempt=1,
+        lost=0,
+        started_at=1,
+        batch=number + 1000,
+        worker=1,
+    )
+
+
+def hold_of(*kinds, concurrency=10):
+    return Hold({each.name: each for each in kinds}, concurrency)
+
+
+def start_all(hold, *, is_async=False):
+    started = []
+    while (run := hold.start_next(is_async=is_async)) is not None:
+        started.append(run)
+    return started
+
+
+def test_runs_start_by_priority_and_then_in_the_order_they_came():
+    hold = hold_of(kind("a"), kind("b"))
+    hold.add([claimed(1), claimed(2), claimed(3, "b", priority=5), claimed(4, priority=9)])
+
+    started = start_all(hold)
+
+    assert [run.task.id for run in started] == [4, 3, 1, 2]
+
+
+def test_no_more_start_than_the_worker_has_room_for():
+    hold = hold_of(kind("a"), concurrency=2)
+    hold.add(claimed(number) for number in range(5))
+
+    first = start_all(hold)
+    hold.end(first[0], Succeeded())
+    second = start_all(hold)
+
+    assert [run.task.id for run in first] == [0, 1]
+    assert [run.task.id for run in second] == [2]
+
+
+def test_no_more_of_a_kind_start_than_its_limit_and_others_pass_by():
+    hold = hold_of(kind("a", concurrency=1), kind("b"))
+    hold.add([claimed(1, priority=9), claimed(2, priority=9), claimed(3, "b")])
+
+    started = start_all(hold)
+
+    assert [run.task.id for run in started] == [1, 3]
+    hold.end(started[0], Succeeded())
+    assert [run.task.id for run in start_all(hold)] == [2]
+
+
+def test_the_limit_of_the_worker_counts_sync_and_async_together():
+    hold = hold_of(kind("a"), kind("b", is_async=True), concurrency=3)
+    hold.add([claimed(1), claimed(2), claimed(3, "b"), claimed(4, "b")])
+
+    assert len(start_all(hold)) == 2
+    assert len(start_all(hold, is_async=True)) == 1
+
+
+def test_sync_and_async_runs_are_on_shelves_of_their_own():
+    hold = hold_of(kind("a"), kind("b", is_async=True))
+    fed = []
+    hold.on_queued = fed.append
+
+    hold.add([claimed(1), claimed(2, "b")])
+
+    assert sorted(fed) == [False, True]
+    assert [run.task.id for run in start_all(hold, is_async=True)] == [2]
+    assert [run.task.id for run in start_all(hold, is_async=False)] == [1]
+
+
+def test_the_first_outcome_of_a_run_wins():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    (run,) = start_all(hold)
+
+    assert hold.end(run, Succeeded()) is True
+    assert hold.end(run, Failed("late", "late")) is False
+
+    (ended,) = hold.take_ended(10)
+    assert ended.outcome == Succeeded()
+
+
+def test_a_run_that_was_dropped_has_no_outcome_any_more():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    (run,) = start_all(hold)
+    stopped = []
+    run.stop = lambda: stopped.append(1)
+
+    assert hold.drop([1, 99]) == [run]
+    assert hold.end(run, Succeeded()) is False
+
+    assert stopped == [1]
+    assert run.state is State.GONE
+    assert hold.take_ended(10) == []
+    assert hold.is_empty
+
+
+def test_what_was_dropped_makes_room():
+    hold = hold_of(kind("a", concurrency=1))
+    hold.add([claimed(1), claimed(2)])
+    start_all(hold)
+
+    hold.drop([1])
+
+    assert [run.task.id for run in start_all(hold)] == [2]
+
+
+def test_a_halted_worker_starts_nothing_and_wants_nothing():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    hold.is_halted = True
+
+    assert hold.start_next(is_async=False) is None
+    assert hold.room().kinds == {}
+
+
+def test_forgetting_what_has_not_begun_leaves_what_runs():
+    hold = hold_of(kind("a", concurrency=1), kind("b", is_async=True))
+    hold.add([claimed(1), claimed(2), claimed(3, "b")])
+    hold.start_next(is_async=False)
+
+    assert hold.drop_queued() == 2
+
+    assert hold.held() == {1: 1001}
+    assert start_all(hold) == start_all(hold, is_async=True) == []
+
+
+def test_giving_up_everything_keeps_outcomes_that_are_not_written():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1), claimed(2), claimed(3)])
+    first, _ = hold.start_next(is_async=False), hold.start_next(is_async=False)
+    hold.end(first, Succeeded())
+
+    hold.drop_all()
+
+    assert hold.held() == {}
+    assert [run.task.id for run in hold.ended] == [1]
+
+
+def test_a_row_is_known_from_its_claim_until_it_is_written_down():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    known = [hold.knows(1)]
+    run = hold.start_next(is_async=False)
+    known.append(hold.knows(1))
+    hold.end(run, Succeeded())
+    known.append(hold.knows(1))
+    taken = hold.take_ended(10)
+    known.append(hold.knows(1))
+    hold.written(taken)
+
+    assert known == [True, True, True, True]
+    assert not hold.knows(1)
+    assert not hold.knows(2)
+
+
+def test_the_hold_is_empty_only_when_all_is_written_down():
+    hold = hold_of(kind("a"))
+    seen = [hold.is_empty]
+    hold.add([claimed(1)])
+    seen.append(hold.is_empty)
+    run = hold.start_next(is_async=False)
+    seen.append(hold.is_empty)
+    hold.end(run, Succeeded())
+    seen.append(hold.is_empty)
+    taken = hold.take_ended(10)
+    seen.append(hold.is_empty)
+    hold.written(taken)
+    seen.append(hold.is_empty)
+
+    assert seen == [True, False, False, False, False, True]
+
+
+def test_what_could_not_be_written_comes_first_again():
+    hold = hold_of(kind("a"))
+    hold.add(claimed(number) for number in range(4))
+    for run in start_all(hold):
+        hold.end(run, Succeeded())
+    taken = hold.take_ended(2)
+
+    hold.put_back(taken)
+
+    assert [run.task.id for run in hold.take_ended(10)] == [0, 1, 2, 3]
+
+
+def test_a_deadline_is_set_when_the_run_begins():
+    hold = hold_of(kind("a", timeout="1s"), kind("b"))
+    hold.add([claimed(1), claimed(2, "b")])
+    limited, endless = start_all(hold)
+
+    assert endless.deadline is None
+    assert limited.deadline == pytest.approx(limited.began + 1)
+    assert hold.overdue(limited.began + 0.9) == []
+    assert hold.overdue(limited.began + 1.1) == [limited]
+
+
+def test_the_worker_wants_as_many_of_a_kind_as_can_start_soon():
+    hold = hold_of(kind("a", concurrency=3), kind("b"), concurrency=10)
+
+    before = hold.room()
+    hold.add([claimed(1), claimed(2), claimed(3)])
+    start_all(hold)
+    after = hold.room()
+
+    assert before.kinds == {"a": 3, "b": 10}
+    assert after.kinds == {"b": 7}
+
+
+def test_a_poison_row_is_ended_without_being_run():
+    hold = hold_of(kind("a"))
+    told = []
+    hold.on_ended = lambda: told.append(1)
+
+    hold.end_unrun(claimed(1), Failed("poison", "poison"))
+
+    (run,) = hold.take_ended(10)
+    assert run.is_poison
+    assert told == [1]
+
+
+def test_the_time_of_a_run_is_measured():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    run = hold.start_next(is_async=False)
+    time.sleep(0.02)
+    hold.end(run, Succeeded())
+
+    assert 20 <= run.milliseconds < 2_000
