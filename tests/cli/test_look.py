@@ -174,7 +174,9 @@ def test_migrate_sql_prints_and_changes_nothing(windlass, write_module, empty_da
     assert as_json["sql"] == answer.out
 
 
-@pytest.mark.parametrize("command", [["task", "list"], ["status"], ["migrate"], ["check"], ["alerts"]])
+@pytest.mark.parametrize(
+    "command", [["task", "list"], ["status"], ["migrate"], ["check"], ["alerts"]]
+)
 def test_without_an_app_a_command_asks_for_one(windlass, command):
     answer = windlass(*command)
 
@@ -212,7 +214,8 @@ def test_app_is_what_a_module_is_asked_for_by_default(windlass, shop):
         ("1 / 0\n", "ZeroDivisionError: division by zero"),
         ("def broken(:\n", "SyntaxError"),
         (
-            "from windlass import App\napp = App('sqlite://')\n@app.task(retries=-1)\ndef f(): ...\n",
+            "from windlass import App\napp = App('sqlite://')\n"
+            "@app.task(retries=-1)\ndef f(): ...\n",
             "retries=-1",
         ),
         ("from windlass import App\napp = App('oracle://x')\n", "'oracle' is not supported"),

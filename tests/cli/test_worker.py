@@ -149,7 +149,9 @@ def test_dev_runs_tasks_and_starts_again_when_the_code_changes(folder, shop, dat
     assert code == 0
 
 
-def test_a_handlers_print_reaches_standard_output(folder, write_module, sqlite_url, windlass_process):
+def test_a_handlers_print_reaches_standard_output(
+    folder, write_module, sqlite_url, windlass_process
+):
     module = write_module(
         f"from windlass import App\napp = App({sqlite_url!r})\n"
         "@app.task\ndef speak(): print('hello from a handler')\n"

@@ -64,13 +64,15 @@ async def test_the_async_twins_refuse_the_same(app, mail):
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1, object()}, lambda: None, "\ud800", 1j], ids=lambda value: type(value).__name__
+    "value",
+    [object(), {1, object()}, lambda: None, "\ud800", 1j],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_be_written_as_json_is_refused(app, value):
     @app.task
     def take(value) -> None: ...
 
-    with pytest.raises(NotSerializable, match="argument 'value' is .* cannot be written as JSON"):
+    with pytest.raises(NotSerializable, match=r"argument 'value' is .* cannot be written as JSON"):
         take.enqueue(value)
 
     assert count(app) == 0
@@ -142,7 +144,11 @@ def test_many_large_payloads_fit_in_one_transaction(app):
         ({"delay": "soon"}, BadDuration, "kind 'mail': delay: cannot read 'soon'"),
         ({"delay": "-1s"}, BadDuration, "cannot read '-1s'"),
         ({"delay": 5}, BadDuration, "delay: 5 is an int"),
-        ({"delay": "1s", "at": datetime(2027, 1, 1, tzinfo=UTC)}, BadInput, "delay or at, not both"),
+        (
+            {"delay": "1s", "at": datetime(2027, 1, 1, tzinfo=UTC)},
+            BadInput,
+            "delay or at, not both",
+        ),
         ({"at": "tomorrow"}, BadInput, "at='tomorrow' is not a datetime"),
         ({"at": datetime(2027, 1, 1)}, BadInput, "has no time zone"),  # noqa: DTZ001
         ({"on_conflict": "ignore"}, BadInput, "on_conflict='ignore' is not one of"),
@@ -168,7 +174,9 @@ def test_a_server_without_tables_is_refused_with_the_cure(empty_database_url, cl
         assert count(app) == 1
         assert ref.id > 0
     else:
-        with pytest.raises(SchemaMismatch, match="has no Windlass tables yet; run: windlass migrate"):
+        with pytest.raises(
+            SchemaMismatch, match="has no Windlass tables yet; run: windlass migrate"
+        ):
             work.enqueue()
     app.close()
 

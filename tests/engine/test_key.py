@@ -171,7 +171,9 @@ def test_a_running_task_holds_its_key(app):
     assert count(app) == 1
 
 
-@pytest.mark.parametrize("key", ["a\\b", 'say "hi"', "鍵🔑", "a\nb", "%s :kind ?", "x" * 255, "🔑" * 255])
+@pytest.mark.parametrize(
+    "key", ["a\\b", 'say "hi"', "鍵🔑", "a\nb", "%s :kind ?", "x" * 255, "🔑" * 255]
+)
 def test_odd_keys_are_kept_exactly(app, note, key):
     ref = note.using(key=key).enqueue("x")
     same = note.using(key=key).enqueue("y")
@@ -180,9 +182,9 @@ def test_odd_keys_are_kept_exactly(app, note, key):
     assert task(app, ref)["task_key"] == key
 
 
-@pytest.mark.parametrize("key", ["a", "A", "a ", " a", "á", "a\u0301", "ａ"])
+@pytest.mark.parametrize("key", ["a", "A", "a ", " a", "á", "a\u0301", "\uff41"])
 def test_keys_compare_byte_by_byte(app, note, key):
-    others = {"a", "A", "a ", " a", "á", "a\u0301", "ａ"} - {key}
+    others = {"a", "A", "a ", " a", "á", "a\u0301", "\uff41"} - {key}
     ids = {note.using(key=other).enqueue("x").id for other in sorted(others)}
 
     ref = note.using(key=key).enqueue("x")

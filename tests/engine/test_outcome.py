@@ -105,7 +105,7 @@ def test_a_result_that_breaks_the_handlers_promise_is_still_readable(app):
 
 
 @pytest.mark.parametrize(
-    "result", ["", 0, False, [], {}, "snow ☃ 🚢 \\ \" \x00 \n", 2**63 - 1, -1.5, [None, {"a": [1]}]]
+    "result", ["", 0, False, [], {}, 'snow ☃ 🚢 \\ " \x00 \n', 2**63 - 1, -1.5, [None, {"a": [1]}]]
 )
 def test_plain_results_come_back_as_they_were(app, result):
     @app.task

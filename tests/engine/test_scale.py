@@ -39,7 +39,13 @@ def declare_mix(app, runs):
         if number % 3 == 2:
             raise ValueError("no")
 
-    return {"quick": quick, "blocking": blocking, "waiting": waiting, "flaky": flaky, "moody": moody}
+    return {
+        "quick": quick,
+        "blocking": blocking,
+        "waiting": waiting,
+        "flaky": flaky,
+        "moody": moody,
+    }
 
 
 def test_five_thousand_tasks_of_a_mix_of_kinds_each_run_as_they_should(app):

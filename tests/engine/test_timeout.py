@@ -34,7 +34,7 @@ def test_an_async_handler_is_stopped_when_its_time_is_out(app):
     app.drain()
 
     assert stopped == [True]
-    with pytest.raises(TaskFailed, match="TimeoutError: the handler did not end within 0.05 s"):
+    with pytest.raises(TaskFailed, match=r"TimeoutError: the handler did not end within 0\.05 s"):
         ref.result()
     assert len(failures(app)) == 1
 

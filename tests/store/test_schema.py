@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, text
 
+from tests.conftest import pool_of
 from tests.database import name_in
 from windlass import App, SchemaMismatch
 from windlass.store import migrate
@@ -220,6 +221,21 @@ def test_the_printed_sql_makes_the_same_tables_in_an_empty_database(empty, empty
         ref = work.enqueue()
         app.drain()
         assert ref.result() == 7
+
+
+def test_the_printed_sql_for_mariadb_by_name_is_mariadbs(empty_mariadb):
+    by_name = Database(empty_mariadb.replace("mysql", "mariadb", 1))
+
+    execute_script(empty_mariadb, migrate.script(by_name))
+
+    assert migrate.current(by_name) == migrate.VERSION
+    by_name.close()
+
+
+@pytest.fixture
+def empty_mariadb(pools, pytestconfig):
+    with pool_of("mariadb", pools, pytestconfig).empty() as url:
+        yield url
 
 
 def test_people_can_read_the_tasks_in_a_sql_shell(database_url):

@@ -71,7 +71,7 @@ def test_inserting_the_same_rows_again_has_no_second_effect(app, database):
 
 @pytest.mark.parametrize("column", ["key", "kind"])
 def test_text_compares_byte_by_byte(database, column):
-    names = ["a", "A", "a ", " a", "á", "a\u0301", "ａ", "ß", "ss", "ı", "i"]
+    names = ["a", "A", "a ", " a", "á", "a\u0301", "\uff41", "ß", "ss", "\u0131", "i"]
     write(
         database,
         *(

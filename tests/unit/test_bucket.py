@@ -7,9 +7,7 @@ import pytest
 from windlass.model.bucket import BUCKETS, bucket_of
 
 
-@pytest.mark.parametrize(
-    ("name", "bucket"), [("1", 131), ("order-7", 9), ("", 0), ("鍵", 108)]
-)
+@pytest.mark.parametrize(("name", "bucket"), [("1", 131), ("order-7", 9), ("", 0), ("鍵", 108)])
 def test_the_bucket_of_a_name_never_changes(name, bucket):
     assert bucket_of(name) == bucket
 

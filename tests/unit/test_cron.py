@@ -101,7 +101,9 @@ def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_back():
 
 
 @pytest.mark.parametrize("zone", [BERLIN, "America/New_York", "Australia/Lord_Howe", "UTC"])
-@pytest.mark.parametrize("expression", ["30 2 * * *", "*/30 * * * *", "0 * * * *", "15 1,2,3 * * *"])
+@pytest.mark.parametrize(
+    "expression", ["30 2 * * *", "*/30 * * * *", "0 * * * *", "15 1,2,3 * * *"]
+)
 def test_turns_always_move_forward_through_a_whole_year(expression, zone):
     schedule = Schedule(expression, zone)
     turn, end = moment("2026-01-01T00:00"), moment("2027-01-01T00:00")

@@ -83,7 +83,9 @@ def test_an_unknown_kind_names_those_that_are_known(app):
     @app.task
     def mail() -> None: ...
 
-    with pytest.raises(UnknownKind, match="kind 'post' is not declared in this app; declared: mail"):
+    with pytest.raises(
+        UnknownKind, match="kind 'post' is not declared in this app; declared: mail"
+    ):
         app.registry.get("post")
 
 

@@ -45,7 +45,12 @@ def test_what_is_no_duration_is_refused_with_examples(given):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [(5, "5 is an int"), (1.5, "1.5 is a float"), (None, "None is a NoneType"), (b"5s", "is a bytes")],
+    [
+        (5, "5 is an int"),
+        (1.5, "1.5 is a float"),
+        (None, "None is a NoneType"),
+        (b"5s", "is a bytes"),
+    ],
 )
 def test_other_types_are_refused_by_name(given, said):
     with pytest.raises(BadDuration) as raised:

@@ -38,11 +38,26 @@ def hold_of(*kinds, concurrency=10):
     return Hold({each.name: each for each in kinds}, concurrency)
 
 
+def start_next(hold, *, is_async=False):
+    """What a runner that has nothing to do gets."""
+    return hold.advance(None, None, is_async=is_async)
+
+
 def start_all(hold, *, is_async=False):
     started = []
-    while (run := hold.start_next(is_async=is_async)) is not None:
+    while (run := start_next(hold, is_async=is_async)) is not None:
         started.append(run)
     return started
+
+
+class Runner:
+    """Runs nothing, and notes what it is told to stop."""
+
+    def __init__(self):
+        self.stopped = []
+
+    def stop(self, run):
+        self.stopped.append(run)
 
 
 def test_runs_start_by_priority_and_then_in_the_order_they_came():
@@ -109,17 +124,41 @@ def test_the_first_outcome_of_a_run_wins():
     assert ended.outcome == Succeeded()
 
 
+def test_a_runner_hands_in_one_run_and_gets_the_next():
+    hold = hold_of(kind("a", concurrency=1))
+    hold.add([claimed(1), claimed(2)])
+    first = start_next(hold)
+
+    second = hold.advance(first, Succeeded(), is_async=False)
+    none = hold.advance(second, None, is_async=False)
+
+    assert (second.task.id, none) == (2, None)
+    assert [run.task.id for run in hold.ended] == [1]
+    assert hold.held() == {2: 1002}
+
+
+def test_a_late_outcome_is_not_noted_and_the_runner_goes_on():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1), claimed(2)])
+    first = start_next(hold)
+    hold.end(first, Failed("time is out", "t"))
+
+    second = hold.advance(first, Succeeded(), is_async=False)
+
+    assert second.task.id == 2
+    assert [run.outcome for run in hold.ended] == [Failed("time is out", "t")]
+
+
 def test_a_run_that_was_dropped_has_no_outcome_any_more():
     hold = hold_of(kind("a"))
     hold.add([claimed(1)])
     (run,) = start_all(hold)
-    stopped = []
-    run.stop = lambda: stopped.append(1)
+    run.runner = Runner()
 
     assert hold.drop([1, 99]) == [run]
     assert hold.end(run, Succeeded()) is False
 
-    assert stopped == [1]
+    assert run.runner.stopped == [run]
     assert run.state is State.GONE
     assert hold.take_ended(10) == []
     assert hold.is_empty
@@ -140,14 +179,14 @@ def test_a_halted_worker_starts_nothing_and_wants_nothing():
     hold.add([claimed(1)])
     hold.is_halted = True
 
-    assert hold.start_next(is_async=False) is None
+    assert start_next(hold) is None
     assert hold.room().kinds == {}
 
 
 def test_forgetting_what_has_not_begun_leaves_what_runs():
     hold = hold_of(kind("a", concurrency=1), kind("b", is_async=True))
     hold.add([claimed(1), claimed(2), claimed(3, "b")])
-    hold.start_next(is_async=False)
+    start_next(hold)
 
     assert hold.drop_queued() == 2
 
@@ -158,7 +197,7 @@ def test_forgetting_what_has_not_begun_leaves_what_runs():
 def test_giving_up_everything_keeps_outcomes_that_are_not_written():
     hold = hold_of(kind("a"))
     hold.add([claimed(1), claimed(2), claimed(3)])
-    first, _ = hold.start_next(is_async=False), hold.start_next(is_async=False)
+    first, _ = start_next(hold), start_next(hold)
     hold.end(first, Succeeded())
 
     hold.drop_all()
@@ -171,7 +210,7 @@ def test_a_row_is_known_from_its_claim_until_it_is_written_down():
     hold = hold_of(kind("a"))
     hold.add([claimed(1)])
     known = [hold.knows(1)]
-    run = hold.start_next(is_async=False)
+    run = start_next(hold)
     known.append(hold.knows(1))
     hold.end(run, Succeeded())
     known.append(hold.knows(1))
@@ -189,7 +228,7 @@ def test_the_hold_is_empty_only_when_all_is_written_down():
     seen = [hold.is_empty]
     hold.add([claimed(1)])
     seen.append(hold.is_empty)
-    run = hold.start_next(is_async=False)
+    run = start_next(hold)
     seen.append(hold.is_empty)
     hold.end(run, Succeeded())
     seen.append(hold.is_empty)
@@ -251,7 +290,7 @@ def test_a_poison_row_is_ended_without_being_run():
 def test_the_time_of_a_run_is_measured():
     hold = hold_of(kind("a"))
     hold.add([claimed(1)])
-    run = hold.start_next(is_async=False)
+    run = start_next(hold)
     time.sleep(0.02)
     hold.end(run, Succeeded())
 

@@ -168,7 +168,7 @@ def test_a_handler_without_parameters_has_an_empty_payload():
         (int, 1.5, "1.5 (float), expected int"),
         (str, 7, "7 (int), expected str"),
         (str, None, "None (NoneType), expected str"),
-        (float, float("nan"), "nan (float), expected float"),
+        (float, float("nan"), "nan (float); JSON has no infinite numbers and no NaN"),
         (list[int], "abc", "'abc' (str), expected array"),
         (list[int], [1, "x"], "[1, 'x'] (list), expected int at value[1]"),
         (dict[str, int], {"a": "b"}, "expected int at value"),
@@ -219,7 +219,7 @@ def test_a_value_that_json_would_change_silently_is_refused():
 def test_what_json_cannot_carry_is_refused_by_name(value):
     def work(first, value): ...
 
-    with pytest.raises(NotSerializable, match="argument 'value' is .*cannot be written as JSON"):
+    with pytest.raises(NotSerializable, match=r"argument 'value' is .*cannot be written as JSON"):
         round_trip(work, 1, value)
 
 

@@ -62,7 +62,7 @@ def test_no_back_off_at_all_is_allowed():
 
 @pytest.mark.parametrize(
     ("error", "retries"),
-    [(Flaky(), 5), (ConnectionError(), 2), (OSError(), 2), (ValueError(), 0), (Retry(), 0)],
+    [(Flaky(), 5), (ConnectionError(), 2), (OSError(), 2), (ValueError(), 0)],
 )
 def test_the_most_specific_type_decides_how_often(error, retries):
     policy = retry_policy("work", {OSError: 2, Flaky: 5}, "1s")
@@ -87,11 +87,27 @@ def test_a_number_counts_for_every_exception_but_not_for_exits():
     assert not policy.allows(KeyboardInterrupt(), tries=1)
 
 
+def test_a_handler_that_asks_for_another_try_is_given_some_unless_told_otherwise():
+    silent, told = retry_policy("work", None, "1s"), retry_policy("work", 0, "1s")
+
+    assert silent.allows(Retry(), tries=25)
+    assert not silent.allows(Retry(), tries=26)
+    assert not silent.allows(ValueError(), tries=1)
+    assert not told.allows(Retry(), tries=1)
+
+
+def test_beside_a_mapping_retry_counts_against_the_largest_number():
+    policy = retry_policy("work", {OSError: 2, ValueError: 4}, "1s")
+
+    assert policy.allows(Retry(), tries=4)
+    assert not policy.allows(Retry(), tries=5)
+
+
 def test_even_exits_are_retried_if_they_are_named():
     assert retry_policy("work", {SystemExit: 1}, "1s").allows(SystemExit(), tries=1)
 
 
-@pytest.mark.parametrize("retries", [-1, 1.5, "3", True, None, {ValueError: -1}, {ValueError: "3"}])
+@pytest.mark.parametrize("retries", [-1, 1.5, "3", True, {ValueError: -1}, {ValueError: "3"}])
 def test_a_bad_number_of_retries_is_refused(retries):
     with pytest.raises(BadDeclaration, match="kind 'work': retries="):
         retry_policy("work", retries, "1s")

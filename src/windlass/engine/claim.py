@@ -35,6 +35,7 @@ class Taken:
     poison: list[Claimed]
     next_due_in: float | None = None
     some_wait_to_run_alone: bool = False
+    some_could_not_be_had: bool = False
 
 
 class Claims(Protocol):
@@ -94,7 +95,7 @@ class WrittenClaim:
             [],
             [],
             next_due_in=min(later) / 1e6 if later else None,
-            some_wait_to_run_alone=len(later) < len(waiting),
+            some_could_not_be_had=len(later) < len(waiting),
         )
 
     def look_again(self) -> None:
@@ -102,6 +103,8 @@ class WrittenClaim:
         self._looked_at = 0.0
 
     def take_fallen(self, *, alone: bool) -> Taken:
+        if not self._kinds:
+            return Taken([], [])
         max_lost = {name: kind.max_lost for name, kind in self._kinds.items()}
         rescued = store.rescue(
             self._database, max_lost, self._stamp(), limit=RESCUE_AT_MOST, alone=alone

@@ -18,6 +18,7 @@ LOOK_FOR_FALLEN_AFTER = 1.0
 PATIENCE = 5.0
 LEAVE_ALONE_FOR = 30.0
 LAST_RESORT = 300.0
+OVERLOOK_AFTER = 2.0
 
 
 class Feed(Loop):
@@ -37,6 +38,7 @@ class Feed(Loop):
         self._alone_first_wanted: float | None = None
         self._is_alone = False
         self._is_held_back = False
+        self._overlooked_since: float | None = None
         self.idle = threading.Event()
         hold.on_hungry = self._fed_up
 
@@ -67,10 +69,10 @@ class Feed(Loop):
         if taken.tasks:
             self._pause = SHORTEST_PAUSE
             return 0.0
-        if taken.some_wait_to_run_alone and self._may_try_alone():
+        if taken.some_could_not_be_had and self._may_try_alone():
             self._alone_wanted_since = time.monotonic()
             return 0.0 if was_empty else SHORTEST_PAUSE
-        if was_empty and not rescued and not is_held_back:
+        if was_empty and not (rescued or is_held_back or self._is_overlooking(taken)):
             self.idle.set()
         pause = self._rest(taken)
         return min(pause, self._pause_for_rate()) if is_held_back else pause
@@ -80,6 +82,17 @@ class Feed(Loop):
         self._claims.look_again()
         self._pause = SHORTEST_PAUSE
         self.wake()
+
+    def _is_overlooking(self, taken: Taken) -> bool:
+        """Whether a due row is there that was skipped because somebody locks it for a moment."""
+        if not taken.some_could_not_be_had:
+            self._overlooked_since = None
+            return False
+        now = time.monotonic()
+        if self._overlooked_since is None:
+            self._overlooked_since = now
+        self._pause = SHORTEST_PAUSE
+        return now - self._overlooked_since < OVERLOOK_AFTER
 
     def _rest(self, taken: Taken) -> float:
         pause = self._pause

@@ -12,6 +12,7 @@ from windlass.errors import DatabaseUnavailable
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
+GIVE_UP_AFTER = 8
 
 
 class Loop:
@@ -25,6 +26,7 @@ class Loop:
         self._wake = threading.Event()
         self._stopping = False
         self._failures = 0
+        self.problem: Exception | None = None
 
     def tick(self) -> float:
         """Do what is to be done now; returns how many seconds may pass until the next time."""
@@ -64,11 +66,14 @@ class Loop:
                 if self._failures:
                     telemetry.emit("database.back", loop=self.name)
                 self._failures = 0
+                self.problem = None
             if pause > 0 and not self._stopping:
                 self._wake.wait(pause)
 
     def _failed(self, event: str, problem: Exception) -> float:
         self._failures += 1
+        if self._failures >= GIVE_UP_AFTER:
+            self.problem = problem
         if self._failures <= 3 or self._failures % 20 == 0:
             text = (str(problem).splitlines() or [type(problem).__name__])[0][:300]
             telemetry.emit(event, loop=self.name, error=text, failures=self._failures)

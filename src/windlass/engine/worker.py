@@ -155,6 +155,9 @@ class Worker:
         assert self._wake is not None
         if self._settings.until_idle:
             while not self.feed.idle.is_set() and not self.is_stopping:
+                if self.feed.problem is not None:
+                    # A worker waits for better times; a script wants to know.
+                    raise self.feed.problem
                 await asyncio.sleep(0.001)
             return
         while not self.is_stopping:

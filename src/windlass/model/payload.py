@@ -7,6 +7,7 @@ reading it back exactly as a worker will, so a task that was accepted can be cal
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NotRequired, TypedDict
@@ -57,6 +58,8 @@ class Arguments:
             encoded = _encode(bound)
         except (TypeError, ValueError, OverflowError, RecursionError) as problem:
             raise self._unserializable(bound, problem) from problem
+        if b"null" in encoded:
+            self._check_finite(bound)
         if len(encoded) > largest:
             raise PayloadTooLarge(
                 f"kind {self.kind!r}: the arguments are {len(encoded):,} bytes as JSON, over the "
@@ -143,6 +146,17 @@ class Arguments:
             given=given,
         )
 
+    def _check_finite(self, bound: Mapping[str, object]) -> None:
+        for name, value in bound.items():
+            if not _is_finite(value):
+                raise NotSerializable(
+                    f"kind {self.kind!r}: argument {name!r} is {_shown(value)}; JSON has no "
+                    "infinite numbers and no NaN, give None or a string",
+                    kind=self.kind,
+                    argument=name,
+                    given=value,
+                )
+
     def _unserializable(self, bound: Mapping[str, object], problem: Exception) -> NotSerializable:
         for name, value in bound.items():
             try:
@@ -163,6 +177,8 @@ def encode_result(result: object) -> str | None:
     if result is None:
         return None
     encoded = _encode(result)
+    if b"null" in encoded and not _is_finite(result):
+        raise ValueError("it has an infinite number or NaN in it, which JSON has not")
     if len(encoded) > LARGEST_RESULT:
         raise ValueError(
             f"the result is {len(encoded):,} bytes as JSON, over the limit of {LARGEST_RESULT:,}; "
@@ -216,6 +232,18 @@ def _annotations(
                 f"({problem}); use plain types, a dataclass or a msgspec.Struct"
             ) from problem
     return found
+
+
+def _is_finite(value: object) -> bool:
+    """Whether no NaN or infinity is in `value`; JSON would make nulls of them."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(_is_finite(part) for part in value.values())
+        case list() | tuple() | set() | frozenset():
+            return all(_is_finite(part) for part in value)
+    return True
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
