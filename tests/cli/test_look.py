@@ -9,6 +9,15 @@ from tests.table import count
 from windlass import __version__
 from windlass.store import migrate
 
+BAD_OPTION = """
+from windlass import App
+
+app = App("sqlite://")
+
+@app.task(retries=-1)
+def work(): ...
+"""
+
 
 def test_status_shows_kinds_workers_and_failures(windlass, shop):
     shop.send_mail.enqueue("nobody")
@@ -213,11 +222,7 @@ def test_app_is_what_a_module_is_asked_for_by_default(windlass, shop):
         ("import not_there\n", "No module named 'not_there'"),
         ("1 / 0\n", "ZeroDivisionError: division by zero"),
         ("def broken(:\n", "SyntaxError"),
-        (
-            "from windlass import App\napp = App('sqlite://')\n"
-            "@app.task(retries=-1)\ndef f(): ...\n",
-            "retries=-1",
-        ),
+        (BAD_OPTION, "retries=-1"),
         ("from windlass import App\napp = App('oracle://x')\n", "'oracle' is not supported"),
         ("raise SystemExit(3)\n", "SystemExit"),
     ],

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -27,7 +28,7 @@ class Site:
 class Durable:
     """Servers that keep what they commit, started on first use."""
 
-    KINDS = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+    KINDS: ClassVar[dict[str, type[Server]]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
 
     def __init__(self) -> None:
         self._servers: dict[str, Server] = {}

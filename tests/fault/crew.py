@@ -149,9 +149,7 @@ class Crew:
             source = (self.folder / "served.py").read_text().replace(self.url, url)
             (self.folder / f"{module}.py").write_text(source)
         command = [sys.executable, "-m", "windlass", "worker", f"{module}:app", "--json", *options]
-        process = Process(
-            command, folder=self.folder, name=f"worker-{number}", url=url or self.url
-        )
+        process = Process(command, folder=self.folder, name=f"worker-{number}", url=url or self.url)
         self.processes.append(process)
         if joined:
             eventually(process.has_joined, 20.0, what="a worker that has joined")
@@ -210,7 +208,9 @@ class Crew:
                 row for row in self.rows(wanted).values() if row.status is not Status.SUCCEEDED
             ]
             logs = "\n".join(process.log[-3000:] for process in self.processes)
-            raise AssertionError(f"{error}; {len(open_rows)} open: {open_rows[:5]}\n{logs}") from None
+            raise AssertionError(
+                f"{error}; {len(open_rows)} open: {open_rows[:5]}\n{logs}"
+            ) from None
         return self.rows(wanted)
 
 

@@ -45,6 +45,11 @@ class Database:
         self.dialect: Dialect = dialect_of(self.url)
         self.engine: Engine = _engine(self.url, self.dialect)
         self.dialect.prepare(self.engine)
+        # Connections whose statements stand alone; changing one back and forth costs more.
+        self._passing = self.engine
+        if self.dialect.commits_alone:
+            self._passing = _engine(self.url, self.dialect, isolation_level="AUTOCOMMIT")
+            self.dialect.prepare(self._passing)
 
     @property
     def name(self) -> str:
@@ -72,6 +77,7 @@ class Database:
     def close(self) -> None:
         """Give back all connections."""
         self.engine.dispose()
+        self._passing.dispose()
 
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         with self.dialect.turn, self.engine.connect() as connection:
@@ -80,8 +86,8 @@ class Database:
                 return work(writing)
 
     def _in_passing(self, work: Callable[[Connection], T]) -> T:
-        with self.engine.connect() as connection:
-            return work(self.dialect.passing(connection))
+        with self._passing.connect() as connection:
+            return work(connection)
 
     def _again(self, once: Callable[[], T], tries: int) -> T:
         failures = conflicts = 0
@@ -138,9 +144,9 @@ def normalise(given: str | URL) -> URL:
     return url if "+" in url.drivername else url.set(drivername=DRIVERS[backend])
 
 
-def _engine(url: URL, dialect: Dialect) -> Engine:
+def _engine(url: URL, dialect: Dialect, **options: str) -> Engine:
     try:
-        return create_engine(dialect.clean(url), **dialect.engine_options(url))
+        return create_engine(dialect.clean(url), **dialect.engine_options(url) | options)
     except (ImportError, NoSuchModuleError) as problem:
         backend = url.drivername.split("+")[0]
         raise BadDatabase(

@@ -105,7 +105,7 @@ select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
 from windlass_task {hint}
 where status = 1 and kind {kinds} and due_at <= :now
   and worker in (select id from windlass_worker where left_at is not null)
-order by id limit :limit {lock}
+limit :limit {lock}
 """
 
 RESCUE = """
@@ -143,10 +143,6 @@ class Dialect(ABC):
 
     def writing(self, connection: Connection) -> Connection:
         """The connection, told that its next transaction will write."""
-        return connection
-
-    def passing(self, connection: Connection) -> Connection:
-        """The connection, told that each of its statements stands alone."""
         return connection
 
     @abstractmethod

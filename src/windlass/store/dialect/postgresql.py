@@ -175,9 +175,6 @@ class PostgreSQL(Dialect):
         def on_connect(raw: Any, _record: object) -> None:
             raw.adapters.register_loader("json", TextLoader)
 
-    def passing(self, connection: Connection) -> Connection:
-        return connection.execution_options(isolation_level="AUTOCOMMIT")
-
     def is_conflict(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) in CONFLICTS
 

@@ -1,0 +1,524 @@
+"""The store against a model of it: any order of steps leaves the rows that the model foretells."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import delete, select
+
+from tests.engine.hand import DEAD_AFTER, LEASE, Hand, lease_of
+from windlass import App, Status
+from windlass.clock import SECOND, ManualClock
+from windlass.model.outcome import (
+    Cancelled,
+    Failed,
+    Outcome,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+from windlass.model.task import Claimed
+from windlass.store import claim as claim_store
+from windlass.store import task as task_store
+from windlass.store.schema import metadata, task
+from windlass.store.schema import number as number_table
+
+MAX_LOST = {"kept": 3, "fleeting": 2}
+T = TypeVar("T")
+HOUR = 3600 * SECOND
+OUTCOMES = st.sampled_from(
+    [
+        Succeeded(),
+        Retried(2 * SECOND, "again", "trace"),
+        Failed("no", "trace"),
+        Cancelled("enough"),
+        Snoozed(3 * SECOND),
+    ]
+)
+WAITS = st.sampled_from([1, SECOND, DEAD_AFTER + SECOND, LEASE + SECOND, HOUR + SECOND])
+PICKS = st.integers(0, 19)
+COLUMNS = ("id", "kind", "task_key", "status", "due_at", "batch", "worker", "attempt", "lost")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the model knows of a row. `accepted` counts the tries whose outcome was accepted."""
+
+    id: int
+    kind: str
+    task_key: str | None
+    priority: int
+    due_at: int | None
+    status: Status = Status.WAITING
+    batch: int | None = None
+    worker: int | None = None
+    attempt: int = 0
+    lost: int = 0
+    prune_at: int | None = None
+    accepted: int = 0
+    is_poison: bool = False
+
+    @property
+    def max_lost(self) -> int:
+        return MAX_LOST[self.kind]
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        return tuple(getattr(self, column) for column in COLUMNS)
+
+
+@dataclass
+class Worker:
+    """A worker of the model, with the claims that it knows of and those it never heard of."""
+
+    hand: Hand
+    lease_until: int
+    known: dict[int, Claimed]
+    is_left: bool = False
+
+
+class Store(RuleBasedStateMachine):
+    """Enqueue, claim, finish, die, rescue, cancel, retry, hand back, leave and prune."""
+
+    url: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.app = App(self.url, clock=self.clock)
+        self.kept = self.app.task(name="kept", keep="1h", max_lost=MAX_LOST["kept"])(_handler)
+        self.fleeting = self.app.task(name="fleeting", max_lost=MAX_LOST["fleeting"])(_handler)
+        self.rows: dict[int, Row] = {}
+        self.gone: set[int] = set()
+        self.workers: list[Worker] = []
+        self.forgotten: set[int] = set()
+        self.repeatable: tuple[Hand, object] | None = None
+
+    @initialize()
+    def begin(self) -> None:
+        def empty(connection) -> None:
+            for table in metadata.sorted_tables:
+                if table is not number_table:
+                    connection.execute(delete(table))
+
+        self.app.prepare()
+        self.app.database.write(empty)
+        self.join()
+
+    def teardown(self) -> None:
+        self.app.close()
+
+    # Steps
+
+    @rule()
+    def join(self) -> None:
+        if len(self.workers) < 4:
+            hand = Hand(self.app)
+            self.workers.append(Worker(hand, self._lease_of(hand), {}))
+
+    @rule(
+        kept=st.booleans(),
+        key=st.sampled_from([None, None, "a", "b"]),
+        delay=st.sampled_from([0, 5]),
+        priority=st.sampled_from([0, 7]),
+    )
+    def enqueue(self, kept: bool, key: str | None, delay: int, priority: int) -> None:
+        kind = self.kept if kept else self.fleeting
+        holder = next(
+            (
+                row.id
+                for row in self.rows.values()
+                if key and (row.kind, row.task_key) == (kind.kind, key)
+            ),
+            None,
+        )
+        ref = kind.using(key=key, delay=f"{delay}s", priority=priority).enqueue()
+        if holder is not None:
+            assert ref.id == holder
+            return
+        assert ref.id not in self.rows
+        assert ref.id not in self.gone
+        due_at = self._column(ref.id, "due_at")
+        self.rows[ref.id] = Row(ref.id, kind.kind, key, priority, due_at)
+
+    @rule(wait=WAITS)
+    def wait(self, wait: int) -> None:
+        self.clock.advance(wait)
+
+    @precondition(lambda self: self.workers)
+    @rule(pick=PICKS, limit=st.integers(1, 3), hears=st.booleans())
+    def claim(self, pick: int, limit: int, hears: bool) -> None:
+        """Claim; a worker that does not hear the answer does not know what it holds."""
+        self._claim(pick_from(self.workers, pick), limit, hears=hears)
+
+    def _claim(self, worker: Worker, limit: int, *, hears: bool) -> None:
+        lanes = claim_store.lanes(self.app.database, self.app.registry.kinds)
+        assert {lane[:2] for lane in lanes} == {
+            (row.kind, row.priority) for row in self._in(Status.WAITING)
+        }
+        for lane in lanes:
+            stamp = worker.hand.stamp()
+            due = sorted(
+                row.due_at
+                for row in self._in(Status.WAITING)
+                if (row.kind, row.priority) == lane[:2] and row.due_at <= stamp.now
+            )
+            taken = claim_store.claim(self.app.database, lane, stamp, limit=limit)
+            expected = [] if worker.is_left else due[:limit]
+            assert [row.due_at for row in taken] == expected
+            for got in taken:
+                self._stamped(got, lost=0)
+                if hears:
+                    worker.known[got.id] = got
+
+    @precondition(lambda self: any(worker.known for worker in self.workers))
+    @rule(pick=PICKS, outcome=OUTCOMES, one=st.booleans())
+    def finish(self, pick: int, outcome: Outcome, one: bool) -> None:
+        """Finish one or all of what a worker knows, whether or not it is still its own."""
+        worker = pick_from([one for one in self.workers if one.known], pick)
+        tasks = list(worker.known.values())
+        if one:
+            tasks = [pick_from(tasks, pick)]
+        if any(got.lost >= MAX_LOST[got.kind] for got in tasks):
+            outcome = Failed("poison", "")
+        batch = worker.hand.batch(tasks, outcome)
+        ours = {got.id for got in tasks if self._is_held(got)}
+
+        accepted = worker.hand.write(batch)
+
+        assert accepted == (None if worker.is_left else ours)
+        for got in tasks:
+            del worker.known[got.id]
+            if accepted and got.id in accepted:
+                self._finished(got, outcome)
+        self.repeatable = (worker.hand, batch)
+
+    @precondition(lambda self: self.repeatable is not None)
+    @rule()
+    def repeat_a_finish(self) -> None:
+        hand, batch = self.repeatable
+        assert not hand.write(batch)
+
+    @precondition(lambda self: self.workers)
+    @rule(pick=PICKS)
+    def renew(self, pick: int) -> None:
+        """Renew, and hand back lapsed claims whose answer was never heard."""
+        worker = pick_from(self.workers, pick)
+        assert worker.hand.renew() is not worker.is_left
+        if worker.is_left:
+            return
+        worker.lease_until = self._lease_of(worker.hand)
+        now = self.clock.now()
+        handed_back = self.app.database.write(
+            lambda connection: claim_store.hand_back(
+                connection, worker=worker.hand.id, now=now, unless=worker.known.__contains__
+            )
+        )
+        unheard = [
+            row for row in self._held_by(worker) if row.due_at <= now and row.id not in worker.known
+        ]
+        assert handed_back == len(unheard)
+        for row in unheard:
+            self._handed_back(row)
+
+    @precondition(lambda self: self.workers)
+    @rule(pick=PICKS)
+    def mark_dead(self, pick: int) -> None:
+        self._mark_dead(pick_from(self.workers, pick))
+
+    def _mark_dead(self, worker: Worker) -> None:
+        held = self._held_by(worker)
+        fallen = worker.hand.be_marked_dead()
+        if worker.is_left or worker.lease_until >= self.clock.now() - 1:
+            assert fallen is None
+            return
+        assert fallen == len(held)
+        worker.is_left = True
+        for row in held:
+            self.rows[row.id] = replace(row, due_at=self._column(row.id, "due_at"), batch=None)
+
+    @rule(limit=st.integers(1, 3), alone=st.booleans())
+    def die_with_something_in_hand(self, limit: int, alone: bool) -> None:
+        """A new worker takes what it can get, and dies of it."""
+        worker = Worker(Hand(self.app), 0, {})
+        worker.lease_until = self._lease_of(worker.hand)
+        self.workers.append(worker)
+        self._rescue(worker, alone=alone)
+        self._claim(worker, limit, hears=True)
+        self.clock.advance(DEAD_AFTER + SECOND)
+        self._mark_dead(worker)
+        self.workers.remove(worker)
+        self.forgotten.add(worker.hand.id)
+
+    @precondition(lambda self: self.workers)
+    @rule(pick=PICKS, alone=st.booleans())
+    def rescue(self, pick: int, alone: bool) -> None:
+        self._rescue(pick_from(self.workers, pick), alone=alone)
+
+    def _rescue(self, worker: Worker, *, alone: bool) -> None:
+        left = {one.hand.id for one in self.workers if one.is_left} | self.forgotten
+        fallen = [
+            row
+            for row in self._in(Status.RUNNING)
+            if row.worker in left and row.due_at <= self.clock.now()
+        ]
+
+        rescued = worker.hand.rescue(alone=alone)
+
+        if worker.is_left:
+            assert (rescued.again, rescued.poison) == ([], [])
+            return
+        again = {got.id for got in rescued.again}
+        poison = {got.id for got in rescued.poison}
+        doomed = {row.id for row in fallen if row.lost + 1 >= row.max_lost}
+        free = {row.id for row in fallen if row.lost + 1 < max(1, row.max_lost - 1)}
+        last_life = {row.id for row in fallen} - doomed - free
+        assert poison <= doomed
+        assert again <= free | last_life
+        if again & last_life:
+            assert alone
+            assert len(again) == 1
+        elif not alone:
+            assert (again, poison) == (free, doomed)
+            assert rescued.some_wait_to_run_alone == bool(last_life)
+        for got in rescued.again:
+            self._stamped(got, lost=1)
+            worker.known[got.id] = got
+        for got in rescued.poison:
+            row = self.rows[got.id]
+            self.rows[got.id] = replace(
+                row,
+                lost=row.lost + 1,
+                is_poison=True,
+                batch=got.batch,
+                worker=got.worker,
+                due_at=self._column(got.id, "due_at"),
+            )
+            worker.known[got.id] = got
+
+    @precondition(lambda self: self.workers)
+    @rule(pick=PICKS)
+    def leave(self, pick: int) -> None:
+        worker = pick_from(self.workers, pick)
+        held = self._held_by(worker)
+        assert worker.hand.leave() == (None if worker.is_left else len(held))
+        if not worker.is_left:
+            worker.is_left = True
+            for row in held:
+                self._handed_back(row)
+
+    @precondition(lambda self: len(self.workers) > 2)
+    @rule(pick=PICKS)
+    def forget(self, pick: int) -> None:
+        """A worker that has left is never heard of again."""
+        left = [worker for worker in self.workers if worker.is_left]
+        if left:
+            worker = pick_from(left, pick)
+            self.workers.remove(worker)
+            self.forgotten.add(worker.hand.id)
+
+    @precondition(lambda self: self.rows)
+    @rule(pick=PICKS)
+    def cancel(self, pick: int) -> None:
+        row = self.rows[pick_from(sorted(self.rows), pick)]
+        assert self.app.cancel(row.id) is not row.status.is_final
+        if not row.status.is_final:
+            self._ended(row, Status.CANCELLED)
+
+    @precondition(lambda self: self.rows)
+    @rule(pick=PICKS)
+    def retry(self, pick: int) -> None:
+        row = self.rows[pick_from(sorted(self.rows), pick)]
+        now = self.clock.now()
+        changed = self.app.database.write(
+            lambda connection: task_store.retry(connection, row.id, now=now)
+        )
+        may = row.status in (Status.FAILED, Status.CANCELLED)
+        assert changed is may
+        if may:
+            self.rows[row.id] = replace(
+                row,
+                status=Status.WAITING,
+                due_at=now,
+                batch=None,
+                attempt=0,
+                lost=0,
+                accepted=0,
+                is_poison=False,
+                prune_at=None,
+            )
+
+    @rule()
+    def prune(self) -> None:
+        now = self.clock.now()
+        over = {row.id for row in self.rows.values() if row.prune_at and row.prune_at <= now}
+        pruned = self.app.database.write(
+            lambda connection: task_store.prune(connection, now=now, limit=100)
+        )
+        assert pruned == len(over)
+        for number in over:
+            self._remove(number)
+
+    # What must always hold
+
+    @invariant()
+    def the_rows_are_what_the_model_says(self) -> None:
+        query = select(*(task.c[column] for column in COLUMNS))
+        found = self.app.database.read(lambda connection: connection.execute(query).all())
+        assert sorted(tuple(row) for row in found) == sorted(
+            row.shown for row in self.rows.values()
+        )
+
+    @invariant()
+    def attempts_are_what_was_accepted_and_lost_and_what_runs(self) -> None:
+        for row in self.rows.values():
+            is_under_way = row.status is Status.RUNNING and not row.is_poison
+            # The try that was under way when somebody cancelled it ended without an outcome.
+            if row.status is not Status.CANCELLED:
+                assert row.attempt == row.accepted + row.lost + is_under_way, row
+
+    @invariant()
+    def live_claims_are_disjoint(self) -> None:
+        claims = [
+            number
+            for worker in self.workers
+            if not worker.is_left
+            for number, got in worker.known.items()
+            if self._is_held(got)
+        ]
+        assert len(claims) == len(set(claims))
+
+    # The model's own moves
+
+    def _in(self, status: Status) -> list[Row]:
+        return [row for row in self.rows.values() if row.status is status]
+
+    def _held_by(self, worker: Worker) -> list[Row]:
+        return [row for row in self._in(Status.RUNNING) if row.worker == worker.hand.id]
+
+    def _is_held(self, got: Claimed) -> bool:
+        row = self.rows.get(got.id)
+        return row is not None and row.status is Status.RUNNING and row.batch == got.batch
+
+    def _stamped(self, got: Claimed, *, lost: int) -> None:
+        row = self.rows[got.id]
+        self.rows[got.id] = replace(
+            row,
+            status=Status.RUNNING,
+            batch=got.batch,
+            worker=got.worker,
+            due_at=self._column(got.id, "due_at"),
+            attempt=row.attempt + 1,
+            lost=row.lost + lost,
+        )
+        assert (got.attempt, got.lost) == (row.attempt + 1, row.lost + lost)
+        assert got.task_key == row.task_key
+
+    def _handed_back(self, row: Row) -> None:
+        self.rows[row.id] = replace(
+            row,
+            status=Status.WAITING,
+            batch=None,
+            worker=None,
+            due_at=self._column(row.id, "due_at"),
+            # A poison row was not about to be tried again.
+            attempt=row.attempt - (not row.is_poison),
+        )
+
+    def _finished(self, got: Claimed, outcome: Outcome) -> None:
+        row = self.rows[got.id]
+        accepted = row.accepted + (not row.is_poison)
+        match outcome:
+            case Retried():
+                due_at = self._column(row.id, "due_at")
+                self.rows[row.id] = replace(
+                    row, status=Status.WAITING, batch=None, due_at=due_at, accepted=accepted
+                )
+            case Snoozed():
+                due_at = self._column(row.id, "due_at")
+                self.rows[row.id] = replace(
+                    row, status=Status.WAITING, batch=None, due_at=due_at, attempt=row.attempt - 1
+                )
+            case Succeeded() if row.kind == "fleeting" and row.task_key is None:
+                self._remove(row.id)
+            case Succeeded():
+                self._ended(replace(row, accepted=accepted), Status.SUCCEEDED)
+            case Failed():
+                self._ended(replace(row, accepted=accepted), Status.FAILED)
+            case Cancelled():
+                self._ended(replace(row, accepted=accepted), Status.CANCELLED)
+
+    def _ended(self, row: Row, status: Status) -> None:
+        self.rows[row.id] = replace(
+            row,
+            status=status,
+            due_at=None,
+            batch=None,
+            prune_at=self._column(row.id, "prune_at"),
+        )
+        assert self.rows[row.id].prune_at is not None
+
+    def _remove(self, number: int) -> None:
+        del self.rows[number]
+        self.gone.add(number)
+
+    def _column(self, number: int, column: str):
+        query = select(task.c[column]).where(task.c.id == number)
+        return self.app.database.read(lambda connection: connection.execute(query).scalar_one())
+
+    def _lease_of(self, hand: Hand) -> int:
+        return lease_of(self.app, hand)
+
+
+async def _handler() -> None: ...
+
+
+def pick_from(things: Sequence[T], pick: int) -> T:
+    return things[pick % len(things)]
+
+
+def profile(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        deadline=None,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+
+
+def run(url: str, examples: int) -> None:
+    machine = type("Store", (Store,), {"url": url})
+    run_state_machine_as_test(machine, settings=profile(examples))
+
+
+def test_any_order_of_steps_leaves_the_rows_that_the_model_foretells(database_engine, database_url):
+    if database_engine == "sqlite":
+        run(database_url + "?synchronous=OFF", 60)
+    else:
+        run(database_url, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_long_campaign_of_steps_leaves_the_rows_that_the_model_foretells(
+    database_engine, database_url
+):
+    examples = int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "600"))
+    if database_engine == "sqlite":
+        run(database_url + "?synchronous=OFF", examples)
+    else:
+        run(database_url, examples // 5)
