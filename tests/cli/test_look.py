@@ -127,7 +127,7 @@ def test_check_finds_everything_at_once(windlass, write_module, sqlite_url):
 
     found = {(each["level"], each["about"]): each["text"] for each in answer.json}
     assert answer.code == 1
-    assert "anything has no annotation" in found["warning", "loose"]
+    assert "no annotation on anything" in found["warning", "loose"]
     assert "several may still overlap" in found["warning", "slow"]
     assert "generator" in found["error", "lazy"]
     shown = windlass("check", "--app", f"{module}:app")

@@ -232,7 +232,7 @@ def test_retry_uses_up_the_retries(app, clock):
     clock.forward("1s")
     app.drain()
 
-    with pytest.raises(TaskFailed, match="Retry: busy"):
+    with pytest.raises(TaskFailed, match="no retry was left: busy"):
         ref.result()
     assert task(app, ref)["attempt"] == 2
 

@@ -162,7 +162,7 @@ def test_tables_of_a_newer_version_are_refused(with_version, empty):
 def test_tables_of_an_older_version_are_refused_until_they_are_migrated(with_version, empty):
     app, work = with_version("0000")
 
-    with closing(app), pytest.raises(SchemaMismatch, match=r"version 0000.* needs"):
+    with closing(app), pytest.raises(SchemaMismatch, match="has tables of version 0000"):
         work.enqueue()
 
     count = empty.read(

