@@ -9,7 +9,6 @@ from itertools import groupby
 from pathlib import Path
 
 from bench.measure import Record
-from bench.report import STORE_TITLES
 
 WIDTH = 800
 LABEL_END = 190
@@ -21,14 +20,14 @@ HEAD = 84
 STORE_HEAD = 34
 FOOT = 30
 
-REMARKS = {"redis": " (in memory only)"}
+REMARKS = {"redis": ", no disk"}
 
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1f2733 }
   .title { font-size: 18px; font-weight: 650 }
   .note, .tick { fill: #667085; font-size: 12px }
   .tick { text-anchor: middle }
-  .store { font-weight: 650; font-size: 12px; letter-spacing: .06em; fill: #475467 }
+  .store { font-weight: 650; font-size: 12px; fill: #475467 }
   .label { text-anchor: end }
   .figure { font-variant-numeric: tabular-nums; fill: #475467 }
   .own .label, .own .figure { font-weight: 650; fill: #0b7a5e }
@@ -50,12 +49,12 @@ STYLE = """
 """
 
 
-def save(records: Sequence[Record], path: Path, *, note: str) -> None:
+def save(records: Sequence[Record], path: Path, *, note: str, versions: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draw(records, note=note))
+    path.write_text(draw(records, note=note, versions=versions))
 
 
-def draw(records: Sequence[Record], *, note: str) -> str:
+def draw(records: Sequence[Record], *, note: str, versions: dict[str, str]) -> str:
     """The chart of all systems that have a drain; `note` says under what conditions."""
     shown = [record for record in records if record.rates("drain") and not _is_side_figure(record)]
     top = _round_up(max((_drain(record) for record in shown), default=1.0))
@@ -69,7 +68,7 @@ def draw(records: Sequence[Record], *, note: str) -> str:
         '<text id="title" class="title" x="20" y="34">No-op tasks run per second</text>',
         f'<text id="note" class="note" x="20" y="56">{escape(note)}</text>',
         *_grid(top, height),
-        *_rows(groups, top),
+        *_rows(groups, top, versions),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -93,10 +92,12 @@ def _grid(top: float, height: int) -> Iterator[str]:
         yield f'<text class="tick" x="{x:.1f}" y="{height - 10}">{top * part / 4:,.0f}</text>'
 
 
-def _rows(groups: Sequence[tuple[str, list[Record]]], top: float) -> Iterator[str]:
+def _rows(
+    groups: Sequence[tuple[str, list[Record]]], top: float, versions: dict[str, str]
+) -> Iterator[str]:
     y = HEAD
     for store, group in groups:
-        title = escape(STORE_TITLES[store].upper() + REMARKS.get(store, ""))
+        title = escape(versions[store] + REMARKS.get(store, ""))
         yield f'<text class="store" x="20" y="{y + 18}">{title}</text>'
         y += STORE_HEAD
         for record in group:

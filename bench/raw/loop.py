@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from bench.contract import url
 from bench.raw.session import Session
@@ -20,19 +21,20 @@ def work(variant: str, number: int, total: int) -> None:
     session = Session(url())
     ran = Tally()
     reader = Reader(session, number, total)
+    take = reader.read if variant == "read" else partial(claim, session)
     while True:
-        ids = reader.read() if variant == "read" else claim(session, batch=time.time_ns())
+        ids = session.persist(take)
         if not ids:
             time.sleep(IDLE_SECONDS)
             continue
         ran.add(len(ids))
-        finish(session, ids, keep=variant == "update")
+        session.persist(partial(finish, session, ids, keep=variant == "update"))
 
 
-def claim(session: Session, *, batch: int) -> list[int]:
-    """Take up to `CLAIM` due rows by writing the batch into them."""
+def claim(session: Session) -> list[int]:
+    """Take up to `CLAIM` due rows by writing a fresh batch number into them."""
     now = microseconds()
-    stamp = {"batch": batch, "now": now, "lease_end": now + LEASE_MICROSECONDS}
+    stamp = {"batch": time.time_ns(), "now": now, "lease_end": now + LEASE_MICROSECONDS}
     statements = session.statements
     with session.transaction():
         if statements.stamp is None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import ParseResult, urlparse
 
 from bench.raw.statement import MARIADB, POSTGRESQL, SQLITE
+
+Answer = TypeVar("Answer")
+CONFLICTS = ((1213,), (1205,), (1020,))
 
 
 class Session:
@@ -31,8 +34,21 @@ class Session:
     def transaction(self) -> Iterator[None]:
         if self.scheme == "sqlite":
             self._cursor.execute("begin immediate")
-        yield
+        try:
+            yield
+        except BaseException:
+            self._connection.rollback()
+            raise
         self._connection.commit()
+
+    def persist(self, work: Callable[[], Answer]) -> Answer:
+        """Do `work`, a transaction, again as long as InnoDB sees a deadlock in it."""
+        while True:
+            try:
+                return work()
+            except Exception as conflict:
+                if conflict.args[:1] not in CONFLICTS:
+                    raise
 
     def execute(self, statement: str, **values: object) -> None:
         self._cursor.execute(statement, values)

@@ -132,7 +132,7 @@ def test_check_finds_everything_at_once(windlass, write_module, sqlite_url):
     assert "generator" in found["error", "lazy"]
     shown = windlass("check", "--app", f"{module}:app")
     assert shown.code == 1
-    assert "3 kinds, 1 errors, 2 warnings" in shown.out
+    assert "3 kinds, 1 error, 2 warnings" in shown.out
 
 
 def test_check_finds_that_the_tables_are_missing(windlass, write_module, empty_database_url):

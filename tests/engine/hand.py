@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 
 from windlass import App
 from windlass.clock import SECOND
-from windlass.model.outcome import Outcome, Succeeded, settle
+from windlass.model.outcome import Failed, Outcome, Succeeded, settle
 from windlass.model.task import Claimed, TaskView
 from windlass.store import claim, finish, worker
 from windlass.store.claim import Rescued
@@ -61,7 +61,14 @@ class Hand:
     def rescue(self, *, alone: bool = False) -> Rescued:
         """Take over what fell."""
         max_lost = {name: kind.max_lost for name, kind in self.app.registry.kinds.items()}
-        return claim.rescue(self.database, max_lost, self.stamp(), limit=100, alone=alone)
+        return claim.rescue(
+            self.database,
+            max_lost,
+            self.stamp(),
+            limit=100,
+            alone=alone,
+            bury=lambda tasks: self.batch(tasks, Failed("poison", "poison")),
+        )
 
     def batch(self, tasks: Iterable[Claimed], outcome: Outcome) -> Batch:
         """What finishing `tasks` would write."""

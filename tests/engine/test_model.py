@@ -42,12 +42,13 @@ OUTCOMES = st.sampled_from(
     [
         Succeeded(),
         Retried(2 * SECOND, "again", "trace"),
+        Retried(0, "again", "trace"),
         Failed("no", "trace"),
         Cancelled("enough"),
         Snoozed(3 * SECOND),
     ]
 )
-WAITS = st.sampled_from([1, SECOND, DEAD_AFTER + SECOND, LEASE + SECOND, HOUR + SECOND])
+WAITS = st.sampled_from([SECOND, 3 * SECOND, DEAD_AFTER + SECOND, LEASE + SECOND, 2 * HOUR])
 PICKS = st.integers(0, 19)
 COLUMNS = ("id", "kind", "task_key", "status", "due_at", "batch", "worker", "attempt", "lost")
 
@@ -104,7 +105,7 @@ class Store(RuleBasedStateMachine):
         self.gone: set[int] = set()
         self.workers: list[Worker] = []
         self.forgotten: set[int] = set()
-        self.repeatable: tuple[Hand, object] | None = None
+        self.history: list[tuple[Worker, Claimed]] = []
 
     @initialize()
     def begin(self) -> None:
@@ -116,6 +117,10 @@ class Store(RuleBasedStateMachine):
         self.app.prepare()
         self.app.database.write(empty)
         self.join()
+        self.join()
+        for kept in (True, False):
+            for priority in (0, 0, 7):
+                self.enqueue(kept, None, 0, priority)
 
     def teardown(self) -> None:
         self.app.close()
@@ -124,7 +129,12 @@ class Store(RuleBasedStateMachine):
 
     @rule()
     def join(self) -> None:
-        if len(self.workers) < 4:
+        """A worker joins; of those that have left, only the last two are still heard of."""
+        left = [worker for worker in self.workers if worker.is_left]
+        for worker in left[:-2]:
+            self.workers.remove(worker)
+            self.forgotten.add(worker.hand.id)
+        if len(self.workers) < 5:
             hand = Hand(self.app)
             self.workers.append(Worker(hand, self._lease_of(hand), {}))
 
@@ -180,14 +190,25 @@ class Store(RuleBasedStateMachine):
             assert [row.due_at for row in taken] == expected
             for got in taken:
                 self._stamped(got, lost=0)
+                self.history.append((worker, got))
                 if hears:
                     worker.known[got.id] = got
 
-    @precondition(lambda self: any(worker.known for worker in self.workers))
+    @rule(pick=PICKS, one=st.booleans())
+    def succeed(self, pick: int, one: bool) -> None:
+        self._finish(pick, Succeeded(), one)
+
     @rule(pick=PICKS, outcome=OUTCOMES, one=st.booleans())
     def finish(self, pick: int, outcome: Outcome, one: bool) -> None:
         """Finish one or all of what a worker knows, whether or not it is still its own."""
-        worker = pick_from([one for one in self.workers if one.known], pick)
+        self._finish(pick, outcome, one)
+
+    def _finish(self, pick: int, outcome: Outcome, one: bool) -> None:
+        worker = pick_from(self.workers, pick)
+        if not worker.known:
+            self._claim(worker, 2, hears=True)
+        if not worker.known:
+            return
         tasks = list(worker.known.values())
         if one:
             tasks = [pick_from(tasks, pick)]
@@ -203,19 +224,27 @@ class Store(RuleBasedStateMachine):
             del worker.known[got.id]
             if accepted and got.id in accepted:
                 self._finished(got, outcome)
-        self.repeatable = (worker.hand, batch)
 
-    @precondition(lambda self: self.repeatable is not None)
-    @rule()
-    def repeat_a_finish(self) -> None:
-        hand, batch = self.repeatable
-        assert not hand.write(batch)
+    @precondition(lambda self: self.history)
+    @rule(pick=PICKS, outcome=OUTCOMES)
+    def finish_what_is_no_longer_held(self, pick: int, outcome: Outcome) -> None:
+        """An outcome that comes late, or again, is refused whatever became of its row."""
+        former = [(worker, got) for worker, got in self.history if not self._is_held(got)]
+        again = [(worker, got) for worker, got in former if self._runs(got.id)]
+        if former:
+            # The interesting ones are those that somebody holds again.
+            former = again or former
+            worker, got = pick_from(former, pick)
+            refused = None if worker.is_left else set()
+            assert worker.hand.write(worker.hand.batch([got], outcome)) == refused
 
     @precondition(lambda self: self.workers)
-    @rule(pick=PICKS)
-    def renew(self, pick: int) -> None:
+    @rule(pick=PICKS, forgets=st.booleans())
+    def renew(self, pick: int, forgets: bool) -> None:
         """Renew, and hand back lapsed claims whose answer was never heard."""
         worker = pick_from(self.workers, pick)
+        if forgets:
+            self._claim(worker, 2, hears=False)
         assert worker.hand.renew() is not worker.is_left
         if worker.is_left:
             return
@@ -248,6 +277,7 @@ class Store(RuleBasedStateMachine):
         worker.is_left = True
         for row in held:
             self.rows[row.id] = replace(row, due_at=self._column(row.id, "due_at"), batch=None)
+        self.join()
 
     @rule(limit=st.integers(1, 3), alone=st.booleans())
     def die_with_something_in_hand(self, limit: int, alone: bool) -> None:
@@ -259,8 +289,6 @@ class Store(RuleBasedStateMachine):
         self._claim(worker, limit, hears=True)
         self.clock.advance(DEAD_AFTER + SECOND)
         self._mark_dead(worker)
-        self.workers.remove(worker)
-        self.forgotten.add(worker.hand.id)
 
     @precondition(lambda self: self.workers)
     @rule(pick=PICKS, alone=st.booleans())
@@ -295,6 +323,7 @@ class Store(RuleBasedStateMachine):
             assert rescued.some_wait_to_run_alone == bool(last_life)
         for got in rescued.again:
             self._stamped(got, lost=1)
+            self.history.append((worker, got))
             worker.known[got.id] = got
         for got in rescued.poison:
             row = self.rows[got.id]
@@ -318,16 +347,7 @@ class Store(RuleBasedStateMachine):
             worker.is_left = True
             for row in held:
                 self._handed_back(row)
-
-    @precondition(lambda self: len(self.workers) > 2)
-    @rule(pick=PICKS)
-    def forget(self, pick: int) -> None:
-        """A worker that has left is never heard of again."""
-        left = [worker for worker in self.workers if worker.is_left]
-        if left:
-            worker = pick_from(left, pick)
-            self.workers.remove(worker)
-            self.forgotten.add(worker.hand.id)
+            self.join()
 
     @precondition(lambda self: self.rows)
     @rule(pick=PICKS)
@@ -407,6 +427,9 @@ class Store(RuleBasedStateMachine):
 
     def _held_by(self, worker: Worker) -> list[Row]:
         return [row for row in self._in(Status.RUNNING) if row.worker == worker.hand.id]
+
+    def _runs(self, number: int) -> bool:
+        return number in self.rows and self.rows[number].status is Status.RUNNING
 
     def _is_held(self, got: Claimed) -> bool:
         row = self.rows.get(got.id)
@@ -493,7 +516,7 @@ def profile(examples: int, *, shrinks: bool) -> settings:
     phases = [Phase.explicit, Phase.reuse, Phase.generate]
     return settings(
         max_examples=examples,
-        stateful_step_count=40,
+        stateful_step_count=50,
         deadline=None,
         # Making a failure shorter takes minutes: the long campaign does it.
         phases=[*phases, Phase.shrink] if shrinks else phases,
@@ -509,9 +532,9 @@ def run(url: str, examples: int, *, shrinks: bool = False) -> None:
 
 def test_any_order_of_steps_leaves_the_rows_that_the_model_foretells(database_engine, database_url):
     if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", 60)
+        run(database_url + "?synchronous=OFF", 120)
     else:
-        run(database_url, 12)
+        run(database_url, 20)
 
 
 @pytest.mark.slow

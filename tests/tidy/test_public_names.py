@@ -26,6 +26,7 @@ PUBLIC = {
     "PayloadTooLarge",
     "ResultTimeout",
     "Retry",
+    "Signal",
     "SchemaMismatch",
     "Snooze",
     "Status",

@@ -20,6 +20,7 @@ from windlass.model.task import Claimed
 from windlass.store import claim as store
 from windlass.store.database import Database
 from windlass.store.dialect.base import Lane, Stamp
+from windlass.store.finish import Batch
 from windlass.store.number import Numbers
 
 CLAIM_AT_MOST = 1_000
@@ -29,7 +30,10 @@ LOOK_AGAIN_AFTER = 0.25
 
 @dataclass(frozen=True)
 class Taken:
-    """What a claim brought, and when to ask again if it brought nothing."""
+    """What a claim brought to run, and when to ask again if it brought nothing.
+
+    `poison` was failed on the way and is only told.
+    """
 
     tasks: list[Claimed]
     poison: list[Claimed]
@@ -66,6 +70,7 @@ class WrittenClaim:
         *,
         worker: Callable[[], int],
         lease: int,
+        bury: Callable[[list[Claimed]], Batch],
     ) -> None:
         self._database = database
         self._kinds = kinds
@@ -73,6 +78,7 @@ class WrittenClaim:
         self._numbers = numbers
         self._worker = worker
         self._lease = lease
+        self._bury = bury
         self._lanes: list[Lane] = []
         self._looked_at = 0.0
 
@@ -107,7 +113,12 @@ class WrittenClaim:
             return Taken([], [])
         max_lost = {name: kind.max_lost for name, kind in self._kinds.items()}
         rescued = store.rescue(
-            self._database, max_lost, self._stamp(), limit=RESCUE_AT_MOST, alone=alone
+            self._database,
+            max_lost,
+            self._stamp(),
+            limit=RESCUE_AT_MOST,
+            alone=alone,
+            bury=self._bury,
         )
         tasks = rescued.again
         if alone and not tasks:

@@ -11,7 +11,6 @@ from windlass.engine.alone import Alone
 from windlass.engine.claim import Claims, Taken
 from windlass.engine.hold import Hold, Room
 from windlass.engine.loop import Loop
-from windlass.model.outcome import Failed
 
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
@@ -128,10 +127,7 @@ class Feed(Loop):
 
     def _add(self, taken: Taken) -> None:
         for task in taken.poison:
-            text = (
-                f"poison: its worker died {task.lost} times while it ran, so it is not tried again"
-            )
-            self._hold.end_unrun(task, Failed(text, text))
+            telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
             self._hold.add(taken.tasks)
             for task in taken.tasks:

@@ -23,6 +23,7 @@ from windlass.model.outcome import (
     Succeeded,
     settle,
 )
+from windlass.model.task import Claimed
 from windlass.store import finish as store
 from windlass.store.database import Database
 from windlass.store.dialect.base import Count
@@ -74,6 +75,18 @@ class Finish(Loop):
             self._hold.put_back([run for run in runs if run.outcome is not None])
             raise
         self._hold.written(runs)
+
+    def bury(self, tasks: list[Claimed]) -> Batch:
+        """What to write of rows that are poison: they fail without being run again."""
+        runs = []
+        for task in tasks:
+            text = (
+                f"poison: its worker died {task.lost} times while it ran, so it is not tried again"
+            )
+            run = Run(task, self._hold.loads[task.kind])
+            run.is_poison, run.outcome = True, Failed(text, text)
+            runs.append(run)
+        return self._batch(runs, self._clock.now())
 
     def _write(self, runs: Sequence[Run]) -> None:
         for worker in {run.task.worker for run in runs}:
@@ -200,8 +213,8 @@ class Finish(Loop):
                 telemetry.emit("task.retried", **facts, again_in_seconds=outcome.delay / 1e6)
             case Failed():
                 self.failed += 1
-                event = "task.poison" if run.is_poison else "task.failed"
-                telemetry.emit(event, **facts, error=outcome.error, attempt=run.task.attempt)
+                facts |= {"error": outcome.error, "attempt": run.task.attempt}
+                telemetry.emit("task.failed", **facts)
             case Cancelled():
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():

@@ -52,10 +52,12 @@ class KindLoad:
         now = time.monotonic()
         self.allowance = None if kind.rate is None else Allowance(kind.rate, now)
 
-    def room(self, ahead: float) -> int:
-        """How many more of this kind could start soon."""
-        room = self.limit - self.running + int(self.per_second * ahead) - self.queued
-        return max(0, room)
+    def room(self, total: int) -> int:
+        """How many more of this kind could start soon, if `total` could of all kinds."""
+        if self.kind.concurrency is None:
+            return total
+        ahead = int(self.per_second * AHEAD_SECONDS)
+        return min(total, self.limit - self.running + ahead - self.queued)
 
 
 class Room(NamedTuple):
@@ -212,14 +214,6 @@ class Hold:
         self._made_room()
         return True
 
-    def end_unrun(self, task: Claimed, outcome: Outcome) -> None:
-        """Note the outcome of a poison row, which is not run again."""
-        run = Run(task, self.loads[task.kind])
-        run.state, run.outcome, run.is_poison = State.ENDED, outcome, True
-        with self._lock:
-            self.ended.append(run)
-        self.on_ended()
-
     def take_ended(self, most: int) -> list[Run]:
         """Ended runs, to be written down now; `written` says that they are."""
         with self._lock:
@@ -316,7 +310,7 @@ class Hold:
             total = min(total, MOST_AHEAD - queued)
             if total < 1 or (queued and total < (total + queued) // 4):
                 return NO_ROOM
-            room = {name: min(total, load.room(AHEAD_SECONDS)) for name, load in self.loads.items()}
+            room = {name: load.room(total) for name, load in self.loads.items()}
             return Room(total, {name: count for name, count in room.items() if count > 0})
 
     def _start(self, shelf: Shelf, now: float) -> Run | None:

@@ -87,7 +87,13 @@ class Worker:
             flush=self._flush,
         )
         claims = WrittenClaim(
-            database, kinds, clock, numbers, worker=lambda: self.life.id, lease=settings.lease
+            database,
+            kinds,
+            clock,
+            numbers,
+            worker=lambda: self.life.id,
+            lease=settings.lease,
+            bury=self.finish.bury,
         )
         self.feed = Feed(claims, self.hold, share=self.life.share)
         self.coroutines = Coroutines(self.hold)

@@ -14,8 +14,10 @@ from sqlalchemy import Connection, Select, select, update
 
 from windlass.model.status import Status
 from windlass.model.task import Claimed
+from windlass.store import finish
 from windlass.store.database import Database
 from windlass.store.dialect.base import Lane, Stamp
+from windlass.store.finish import Batch
 from windlass.store.schema import task
 
 ENDLESS = 1 << 15
@@ -37,7 +39,7 @@ def claim(
 
 @dataclass
 class Rescued:
-    """Rows of dead workers: to run again, to fail as poison, and whether some must run alone."""
+    """Rows of dead workers: to run again, failed as poison, and whether some must run alone."""
 
     again: list[Claimed] = field(default_factory=list)
     poison: list[Claimed] = field(default_factory=list)
@@ -51,11 +53,14 @@ def rescue(
     *,
     limit: int,
     alone: bool,
+    bury: Callable[[list[Claimed]], Batch],
 ) -> Rescued:
     """Take over rows whose worker is marked left; each of them has been lost once more.
 
-    `max_lost` by kind decides what is poison. A row with one life left is taken only when the
-    worker says that it is `alone`, and then by itself, so that no innocent row dies beside it.
+    `max_lost` by kind decides what is poison, and `bury` what to write of it: that happens in the
+    same transaction, so that nobody ever holds a poison row. A row with one life left is taken only
+    when the worker says that it is `alone`, and then by itself, so that no innocent row dies beside
+    it.
     """
 
     def work(connection: Connection) -> Rescued:
@@ -78,6 +83,8 @@ def rescue(
             if rows:
                 ids = [row.id for row in rows]
                 database.dialect.rescue(connection, ids, stamp, attempt=attempt)
+        if rescued.poison:
+            finish.apply(connection, database.dialect, bury(rescued.poison))
         return rescued
 
     return database.write(work)

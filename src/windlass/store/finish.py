@@ -9,7 +9,7 @@ from sqlalchemy import Connection, insert
 
 from windlass.model.outcome import Change
 from windlass.store.database import Database
-from windlass.store.dialect.base import Count
+from windlass.store.dialect.base import Count, Dialect
 from windlass.store.schema import alert, failure
 
 
@@ -65,23 +65,31 @@ def finish(
     """
 
     def work(connection: Connection) -> set[int] | None:
-        dialect = database.dialect
-        if not dialect.alive(connection, batch.worker):
+        if not database.dialect.alive(connection, batch.worker):
             return None
-        accepted: set[int] = set()
-        if batch.removals:
-            accepted |= dialect.remove(connection, batch.removals)
-        if batch.changes:
-            accepted |= dialect.change(connection, batch.changes)
-        _remember(connection, batch, accepted)
+        accepted = apply(connection, database.dialect, batch)
         statistics = counts(accepted)
         if statistics:
-            dialect.count(connection, statistics)
+            database.dialect.count(connection, statistics)
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
         return accepted
 
     return database.write(work, tries=tries)
+
+
+def apply(connection: Connection, dialect: Dialect, batch: Batch) -> set[int]:
+    """Write the outcomes whose rows are as they were taken, and what is to be remembered of them.
+
+    Call it in a transaction that knows the worker to be alive.
+    """
+    accepted: set[int] = set()
+    if batch.removals:
+        accepted |= dialect.remove(connection, batch.removals)
+    if batch.changes:
+        accepted |= dialect.change(connection, batch.changes)
+    _remember(connection, batch, accepted)
+    return accepted
 
 
 def _remember(connection: Connection, batch: Batch, accepted: set[int]) -> None:

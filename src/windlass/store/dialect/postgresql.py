@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, event, text
@@ -171,6 +172,9 @@ class PostgreSQL(Dialect):
     def prepare(self, engine: Engine) -> None:
         from psycopg.types.string import TextLoader
 
+        self._insert_one = str(INSERT_ONE.compile(dialect=engine.dialect))
+        self._insert_and_notify = str(INSERT_AND_NOTIFY.compile(dialect=engine.dialect))
+
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
             raw.adapters.register_loader("json", TextLoader)
@@ -203,24 +207,23 @@ class PostgreSQL(Dialect):
         return {row[0] for row in inserted.fetchall()}
 
     def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
-        statement = INSERT_AND_NOTIFY if notify else INSERT_ONE
-        return connection.execute(statement, _fields(row)).first() is not None
+        raw = _driver(connection)
+        if raw is None:
+            statement = INSERT_AND_NOTIFY if notify else INSERT_ONE
+            return connection.execute(statement, _fields(row)).first() is not None
+        # Past SQLAlchemy: for one small row, its care costs more than the row.
+        query = self._insert_and_notify if notify else self._insert_one
+        with _told(connection, raw):
+            return raw.execute(query, _fields(row)).fetchone() is not None
 
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
-        if not isinstance(executor, Connection):
+        raw = _driver(executor)
+        if raw is None or not isinstance(executor, Connection):
             return False
-        raw: Any = executor.connection.driver_connection
-        if not hasattr(raw, "pgconn"):
-            return False
-        try:
-            with raw.cursor() as cursor, cursor.copy(COPY) as copy:
-                # The server works on one part while the next is being written.
-                for begin in range(0, len(rows), COPY_ROWS):
-                    copy.write("".join(map(_line, rows[begin : begin + COPY_ROWS])))
-        except raw.Error as problem:
-            if raw.closed:
-                executor.invalidate(problem)
-            raise OperationalError("copy windlass_task", {}, problem) from problem
+        with _told(executor, raw), raw.cursor() as cursor, cursor.copy(COPY) as copy:
+            # The server works on one part while the next is being written.
+            for begin in range(0, len(rows), COPY_ROWS):
+                copy.write("".join(map(_line, rows[begin : begin + COPY_ROWS])))
         return True
 
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
@@ -283,6 +286,25 @@ class PostgreSQL(Dialect):
         from psycopg.rows import tuple_row
 
         return raw.cursor(row_factory=tuple_row) if hasattr(raw, "row_factory") else raw.cursor()
+
+
+def _driver(executor: Executor) -> Any:
+    """The psycopg connection under ours; None for another driver, or for a caller's own."""
+    if not isinstance(executor, Connection):
+        return None
+    raw = executor.connection.driver_connection
+    return raw if hasattr(raw, "pgconn") else None
+
+
+@contextmanager
+def _told(connection: Connection, raw: Any) -> Iterator[None]:
+    """Make errors of the driver the ones that SQLAlchemy would have made of them."""
+    try:
+        yield
+    except raw.Error as problem:
+        if raw.closed:
+            connection.invalidate(problem)
+        raise OperationalError("insert into windlass_task", {}, problem) from problem
 
 
 def _line(row: NewTask) -> str:
