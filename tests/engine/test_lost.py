@@ -92,7 +92,8 @@ def app_two_lost(app, ref):
     now = app.clock.now()
     stamp = Stamp(second.numbers.take()[0], second.number, now, now + 30 * SECOND)
     max_lost = {name: kind.max_lost for name, kind in app.registry.kinds.items()}
-    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=False)
+    bury = app.worker().finish.bury
+    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=False, bury=bury)
     assert [held.id for held in taken.again] == [ref.id]
     assert second.die() == 1
 

@@ -532,9 +532,9 @@ def run(url: str, examples: int, *, shrinks: bool = False) -> None:
 
 def test_any_order_of_steps_leaves_the_rows_that_the_model_foretells(database_engine, database_url):
     if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", 120)
+        run(database_url + "?synchronous=OFF", 90)
     else:
-        run(database_url, 20)
+        run(database_url, 15)
 
 
 @pytest.mark.slow

@@ -155,6 +155,13 @@ class Crew:
             eventually(process.has_joined, 20.0, what="a worker that has joined")
         return process
 
+    def start_many(self, count: int, *options: str) -> list[Process]:
+        """Start that many workers at once, and wait until all have joined."""
+        started = [self.start(*options, joined=False) for _ in range(count)]
+        for process in started:
+            eventually(process.has_joined, 20.0, what="a worker that has joined")
+        return started
+
     def close(self) -> None:
         for process in self.processes:
             children = children_of(process.pid)

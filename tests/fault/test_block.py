@@ -20,8 +20,8 @@ def test_a_sync_handler_that_blocks_for_ever_times_out_and_its_thread_is_given_u
 
 
 def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(crew):
-    worker, other = crew.start("--concurrency", "5"), crew.start("--concurrency", "5")
-    hogs = ids_of(crew.jobs.hog.enqueue_many([{"seconds": 3.5}] * 2))
+    worker, other = crew.start_many(2, "--concurrency", "5")
+    hogs = ids_of([crew.jobs.hog.enqueue(3.0)])
 
     rows = crew.wait_done(hogs)
 
@@ -33,9 +33,8 @@ def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(crew):
 
 def test_a_run_longer_than_the_lease_keeps_its_claim(crew_of):
     crew = crew_of(lease="2s", dead_after="2s")
-    crew.start("--concurrency", "5")
-    crew.start("--concurrency", "5")
-    long = ids_of([crew.jobs.nap.enqueue(5.0), crew.jobs.block.enqueue(5.0)])
+    crew.start_many(2, "--concurrency", "5")
+    long = ids_of([crew.jobs.nap.enqueue(3.5), crew.jobs.block.enqueue(3.5)])
 
     rows = crew.wait_done(long)
 

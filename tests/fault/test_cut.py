@@ -33,7 +33,7 @@ def test_a_worker_that_hears_nothing_stops_what_it_runs_and_comes_back(server_cr
     assert {(row.status, row.attempt - row.lost) for row in rows.values()} == {(Status.RUNNING, 1)}
 
 
-@pytest.mark.parametrize("how", ["stall", "refuse"])
+@pytest.mark.parametrize("how", ["stall", pytest.param("refuse", marks=pytest.mark.slow)])
 def test_the_work_of_a_worker_that_is_cut_off_is_taken_over(server_crew, relay, how):
     crew = server_crew
     cut_off = crew.start("--concurrency", "20", url=relay.url(crew.url))
@@ -53,6 +53,7 @@ def test_the_work_of_a_worker_that_is_cut_off_is_taken_over(server_crew, relay, 
     assert {number for number, row in inherited.items() if begun[number] > row.attempt} == set()
 
 
+@pytest.mark.slow
 def test_connections_that_are_reset_now_and_then_cost_no_attempt(server_crew, relay):
     crew = server_crew
     worker = crew.start("--concurrency", "10", url=relay.url(crew.url))

@@ -18,7 +18,7 @@ def enqueue_naps(crew: Crew, count: int, *, seconds: float = 0.05) -> list[int]:
 
 
 def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
-    workers = [crew.start("--concurrency", "20") for _ in range(3)]
+    workers = crew.start_many(3, "--concurrency", "20")
     ids = enqueue_naps(crew, TASKS)
     crew.wait_busy()
 
@@ -41,7 +41,7 @@ def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
 
 @pytest.mark.slow
 def test_a_whole_crew_that_was_killed_is_replaced_without_loss(crew):
-    first = [crew.start("--concurrency", "20") for _ in range(2)]
+    first = crew.start_many(2, "--concurrency", "20")
     ids = enqueue_naps(crew, TASKS // 2)
     crew.wait_busy()
 
@@ -53,8 +53,16 @@ def test_a_whole_crew_that_was_killed_is_replaced_without_loss(crew):
     check_accounts(crew, ids)
 
 
-def test_a_task_that_kills_its_workers_ends_as_poison_and_harms_no_other(crew_of):
-    crew = crew_of()
+def test_a_task_that_kills_its_workers_ends_as_poison_and_harms_no_other(postgresql_crew):
+    check_poison(postgresql_crew)
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_its_workers_ends_as_poison_on_every_database(crew):
+    check_poison(crew)
+
+
+def check_poison(crew: Crew) -> None:
     supervisor = crew.start("--processes", "2", "--concurrency", "5", joined=False)
     eventually(lambda: len(supervisor.events("worker.joined")) >= 2, 20.0)
 

@@ -33,7 +33,7 @@ def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
 def test_a_worker_that_is_stopped_under_load_blocks_nobody_and_loses_nothing(server_crew):
     # On SQLite one that is stopped inside a transaction blocks all others, and nothing can help.
     crew = server_crew
-    sleeper, heir = crew.start("--concurrency", "20"), crew.start("--concurrency", "20")
+    sleeper, heir = crew.start_many(2, "--concurrency", "20")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.03}] * 1_500))
     crew.wait_busy()
     sleeper.pause()
@@ -49,7 +49,7 @@ def test_a_worker_that_is_stopped_under_load_blocks_nobody_and_loses_nothing(ser
 
 def test_a_pause_shorter_than_the_lease_costs_nobody_anything(postgresql_crew):
     crew = postgresql_crew
-    sleeper, other = crew.start("--concurrency", "10"), crew.start("--concurrency", "10")
+    sleeper, other = crew.start_many(2, "--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.03}] * 600))
     crew.wait_busy()
 
@@ -80,7 +80,8 @@ def test_a_worker_marked_dead_while_it_runs_stops_what_it_runs_and_joins_anew(cr
     check_accounts(crew, ids)
 
 
-def test_the_outcome_of_a_sync_handler_that_outlives_its_worker_is_refused(crew):
+def test_the_outcome_of_a_sync_handler_that_outlives_its_worker_is_refused(postgresql_crew):
+    crew = postgresql_crew
     process = crew.start("--concurrency", "4")
     (number,) = ids_of([crew.jobs.block.enqueue(3.0)])
     eventually(lambda: crew.effects.count("begin")[number] == 1)

@@ -18,7 +18,7 @@ def test_a_killed_server_that_comes_back_costs_no_task_and_no_worker(
     server_site, server_crew, outage
 ):
     crew = server_crew
-    workers = [crew.start("--concurrency", "20") for _ in range(2)]
+    workers = crew.start_many(2, "--concurrency", "20")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.05}] * 1_500))
     crew.wait_busy()
 
@@ -34,9 +34,10 @@ def test_a_killed_server_that_comes_back_costs_no_task_and_no_worker(
     assert sum(len(worker.events("worker.marked_dead")) for worker in workers) == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_during_an_outage_is_still_found_dead(server_site, server_crew):
     crew = server_crew
-    victim, heir = (crew.start("--concurrency", "10") for _ in range(2))
+    victim, heir = crew.start_many(2, "--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 1.0}] * 20))
     eventually(lambda: len(crew.effects.count("begin")) == 20)
 

@@ -8,7 +8,7 @@ from tests.fault.crew import check_accounts, ids_of
 @pytest.mark.parametrize("processes", [2, 4])
 def test_workers_share_one_file_under_load_without_a_locked_database(sqlite_crew, processes):
     crew = sqlite_crew
-    workers = [crew.start("--concurrency", "50") for _ in range(processes)]
+    workers = crew.start_many(processes, "--concurrency", "50")
 
     ids = []
     for _ in range(100):

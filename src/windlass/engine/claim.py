@@ -147,8 +147,11 @@ class WrittenClaim:
     def _claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
         lost = range(self._lives(lane.kind))
         taken = store.claim(self._database, lane, self._stamp(), limit=limit, lost=lost)
-        if len(taken) < limit:
-            self._lanes.remove(lane)
+        self._lanes.remove(lane)
+        if len(taken) == limit:
+            # On from here: what lies before is claimed, and stepping over it costs. A row that
+            # comes in late before this place is found when the lanes are next looked at.
+            self._lanes.append(lane._replace(due_at=taken[-1].due_at))
         return taken
 
     def _claim_alone(self) -> list[Claimed]:

@@ -88,7 +88,8 @@ ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 PICK = """
 select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
 from windlass_task {hint}
-where status = 0 and kind = :kind and priority = :priority and due_at <= :now
+where status = 0 and kind = :kind and priority = :priority
+  and due_at between :due_from and :now
   and batch is null and lost between :lost_from and :lost_to
 order by due_at limit :limit {lock}
 """
@@ -189,7 +190,7 @@ class Dialect(ABC):
     def claim(
         self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
     ) -> list[Claimed]:
-        """Take up to `limit` due rows of `lane` that no worker holds, oldest first."""
+        """Take up to `limit` due rows of `lane` that no worker holds, from its `due_at` on."""
 
     @abstractmethod
     def fallen(
@@ -252,6 +253,7 @@ class PickAndStamp(Dialect):
             {
                 "kind": lane.kind,
                 "priority": lane.priority,
+                "due_from": lane.due_at,
                 "now": stamp.now,
                 "limit": limit,
                 "lost_from": lost.start,

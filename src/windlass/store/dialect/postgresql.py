@@ -82,7 +82,8 @@ with alive as materialized (
 ), picked as materialized (
     select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
     from windlass_task
-    where status = 0 and kind = :kind and priority = :priority and due_at <= :now
+    where status = 0 and kind = :kind and priority = :priority
+      and due_at between :due_from and :now
       and batch is null and lost between :lost_from and :lost_to
       and exists (select from alive)
     order by due_at limit :limit for update skip locked
@@ -247,6 +248,7 @@ class PostgreSQL(Dialect):
                 **stamp._asdict(),
                 "kind": lane.kind,
                 "priority": lane.priority,
+                "due_from": lane.due_at,
                 "limit": limit,
                 "lost_from": lost.start,
                 "lost_to": lost.stop - 1,
