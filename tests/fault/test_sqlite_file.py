@@ -10,8 +10,8 @@ def test_workers_share_one_file_under_load_without_a_locked_database(sqlite_crew
     crew = sqlite_crew
     workers = crew.start_many(processes, "--concurrency", "50")
 
-    ids = []
-    for _ in range(100):
+    ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.05}] * 1_000))
+    for _ in range(60):
         ids += ids_of(crew.jobs.quick.enqueue_many([{"number": 1}] * 40))
         ids.append(crew.jobs.nap.enqueue(0.01).id)
     rows = crew.wait_done(ids, 60.0)

@@ -184,12 +184,14 @@ def statements(app: App) -> Iterator[list[Statement]]:
         if re.search(r"windlass_(task|worker)\b", statement) and "insert" not in statement.lower():
             caught.setdefault(statement, parameters)
 
-    event.listen(app.database.engine, "before_cursor_execute", on_execute)
+    for engine in app.database.engines:
+        event.listen(engine, "before_cursor_execute", on_execute)
     found: list[Statement] = []
     try:
         yield found
     finally:
-        event.remove(app.database.engine, "before_cursor_execute", on_execute)
+        for engine in app.database.engines:
+            event.remove(engine, "before_cursor_execute", on_execute)
         found += caught.items()
 
 

@@ -52,6 +52,11 @@ class Database:
             self.dialect.prepare(self._passing)
 
     @property
+    def engines(self) -> set[Engine]:
+        """All engines it uses, for those who listen to them."""
+        return {self.engine, self._passing}
+
+    @property
     def name(self) -> str:
         """The URL without its password, for people."""
         return self.url.render_as_string(hide_password=True)
@@ -76,8 +81,8 @@ class Database:
 
     def close(self) -> None:
         """Give back all connections."""
-        self.engine.dispose()
-        self._passing.dispose()
+        for engine in self.engines:
+            engine.dispose()
 
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         with self.dialect.turn, self.engine.connect() as connection:
