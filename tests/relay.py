@@ -14,6 +14,7 @@ class Relay:
 
     `stall` keeps connections open and passes nothing, as a network that drops packets does.
     `cut` resets all connections; `refuse` also takes no new ones. `heal` passes bytes again.
+    `lose_answer` passes what the client says, and resets the connection instead of answering.
     """
 
     def __init__(self, port: int) -> None:
@@ -23,7 +24,9 @@ class Relay:
         self._passing = threading.Event()
         self._passing.set()
         self._refusing = False
-        self._silent_back = False
+        self._to_lose: bytes | None = None
+        self._doomed: set[socket.socket] = set()
+        self.lost = 0
         self._lock = threading.Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,12 +49,12 @@ class Relay:
         self._refusing = True
         self.cut()
 
-    def deafen(self) -> None:
-        """Pass what the client says, but none of the answers."""
-        self._silent_back = True
+    def lose_answer(self, to: bytes) -> None:
+        """Lose the answer to the next words of a client that contain `to`, in any case."""
+        self._to_lose = to.lower()
 
     def heal(self) -> None:
-        self._refusing = self._silent_back = False
+        self._refusing = False
         self._passing.set()
 
     def close(self) -> None:
@@ -82,15 +85,20 @@ class Relay:
             server.settimeout(None)
             with self._lock:
                 self._pairs.add((client, server))
-            for ends, is_back in (((client, server), False), ((server, client), True)):
-                threading.Thread(target=self._pump, args=(*ends, is_back), daemon=True).start()
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self._pump, args=ends, daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, is_back: bool) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while block := source.recv(BLOCK):
                 self._passing.wait()
-                if is_back and self._silent_back:
-                    continue
+                if source in self._doomed:
+                    self.lost += 1
+                    _reset(sink)
+                    break
+                if self._to_lose is not None and self._to_lose in block.lower():
+                    self._to_lose = None
+                    self._doomed.add(sink)
                 sink.sendall(block)
         for end in (source, sink):
             with contextlib.suppress(OSError):

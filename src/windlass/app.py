@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from sqlalchemy import URL
 
-from windlass.clock import Clock, DatabaseClock
+from windlass.clock import SECOND, Clock, DatabaseClock
 from windlass.declare.kind import Kind, Options, Registry, make_kind
 from windlass.declare.task import Call, How, Task, TaskRef
 from windlass.declare.twin import twin
@@ -181,7 +182,10 @@ class App:
         self.prepare()
         numbers = self._enqueue.submit(kind, calls, how)
         # In the caller's transaction it may yet come to nothing.
-        return [TaskRef(self, number, kind, enqueued=how.conn is None) for number in numbers]
+        known_until = 0.0
+        if how.conn is None:
+            known_until = time.monotonic() + kind.terms.keep_failed / SECOND
+        return [TaskRef(self, number, kind, known_until) for number in numbers]
 
     async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         """`submit`, awaited; in the caller's transaction if it has an async one."""
@@ -201,7 +205,7 @@ class App:
 
     def ref(self, task_id: int) -> TaskRef:
         """A handle on a task that was enqueued before, maybe elsewhere."""
-        return TaskRef(self, task_id, None, enqueued=False)
+        return TaskRef(self, task_id, None)
 
     def status_of(self, task_id: int, *, enqueued: bool) -> Status:
         """The state of a task."""

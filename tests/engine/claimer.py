@@ -40,7 +40,6 @@ def rescue_all(url: str, start: Barrier) -> list[tuple[int, int, int]]:
     taken: list[tuple[int, int, int]] = []
     start.wait(30)
     for _ in range(40):
-        rescued = claim.rescue(app.database, {"prey": 10}, hand.stamp(), limit=7, alone=False)
-        taken += [(row.id, row.worker, row.batch) for row in rescued.again]
+        taken += [(row.id, row.worker, row.batch) for row in hand.rescue(limit=7).again]
     app.close()
     return taken

@@ -58,16 +58,16 @@ class Hand:
             for taken in claim.claim(self.database, lane, self.stamp(), limit=limit)
         ]
 
-    def rescue(self, *, alone: bool = False) -> Rescued:
-        """Take over what fell."""
+    def rescue(self, *, alone: bool = False, limit: int = 100) -> Rescued:
+        """Take over up to `limit` rows that fell."""
         max_lost = {name: kind.max_lost for name, kind in self.app.registry.kinds.items()}
         return claim.rescue(
             self.database,
             max_lost,
             self.stamp(),
-            limit=100,
+            limit=limit,
             alone=alone,
-            bury=lambda tasks: self.batch(tasks, Failed("poison", "poison")),
+            bury=lambda tasks, _connection: self.batch(tasks, Failed("poison", "poison")),
         )
 
     def batch(self, tasks: Iterable[Claimed], outcome: Outcome) -> Batch:

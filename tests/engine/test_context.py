@@ -295,3 +295,14 @@ def test_on_finish_may_enqueue_in_the_same_transaction(app):
 
     assert seen == ["second"]
     assert count(app) == 0
+
+
+def test_a_callback_that_always_loses_its_connection_fails_its_run(app):
+    @app.task
+    def work() -> None:
+        context().on_finish(lambda connection: connection.invalidate())
+
+    ref = work.enqueue()
+    app.drain()
+
+    assert ref.status() is Status.FAILED

@@ -337,3 +337,17 @@ async def test_a_worker_says_how_it_is_doing(app):
 
     pulse = worker.pulse()
     assert (pulse.done, pulse.failed, pulse.running, pulse.queued) == (5, 1, 0, 0)
+
+
+@pytest.mark.timeout(30)
+def test_drain_does_not_wait_for_a_rate_that_holds_nothing_back(app):
+    seen = []
+
+    @app.task(rate="10/h")
+    def rare() -> None:
+        seen.append(1)
+
+    rare.enqueue()
+    app.drain()
+
+    assert seen == [1]

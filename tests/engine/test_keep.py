@@ -13,7 +13,7 @@ DAY = 24 * HOUR
 
 
 def prune(app):
-    Upkeep(app.database, app.clock, list(app.registry.kinds)).tick()
+    Upkeep(app.database, app.clock).tick()
 
 
 def kept_for(app, ref):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.engine.dead import Doomed, lose
 from tests.table import count, failures, task, tasks, workers
-from windlass import Status, TaskFailed, context
+from windlass import Snooze, Status, TaskFailed, context
 from windlass.clock import SECOND
 from windlass.model.outcome import Change
 from windlass.store import finish, worker
@@ -257,3 +257,33 @@ def test_leaving_or_dying_twice_happens_once(app, work):
     assert worker.leave(app.database, number=gone.number, now=app.clock.now(), why="x") is None
     (row,) = workers(app)
     assert row["left_why"] == "test"
+
+
+def test_many_poison_rows_fail_together(app):
+    @app.task(max_lost=1)
+    def fragile() -> None: ...
+
+    refs = fragile.enqueue_many([{}] * 100)
+    doomed = Doomed(app)
+    doomed.take(limit=100)
+    doomed.die()
+
+    app.drain()
+
+    assert {ref.status() for ref in refs} == {Status.FAILED}
+    assert len(app.alerts(limit=200)) == 100
+    assert {(row["attempt"], row["lost"]) for row in tasks(app)} == {(1, 1)}
+
+
+def test_a_row_that_snoozes_forgets_the_workers_it_lost(app):
+    @app.task(max_lost=3)
+    def poll() -> None:
+        raise Snooze("1h")
+
+    poll.enqueue()
+    lose(app)
+
+    app.drain()
+
+    (row,) = tasks(app)
+    assert (row["status"], row["attempt"], row["lost"]) == (Status.WAITING, 0, 0)

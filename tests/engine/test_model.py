@@ -69,7 +69,6 @@ class Row:
     lost: int = 0
     prune_at: int | None = None
     accepted: int = 0
-    is_poison: bool = False
 
     @property
     def max_lost(self) -> int:
@@ -212,8 +211,6 @@ class Store(RuleBasedStateMachine):
         tasks = list(worker.known.values())
         if one:
             tasks = [pick_from(tasks, pick)]
-        if any(got.lost >= MAX_LOST[got.kind] for got in tasks):
-            outcome = Failed("poison", "")
         batch = worker.hand.batch(tasks, outcome)
         ours = {got.id for got in tasks if self._is_held(got)}
 
@@ -327,15 +324,7 @@ class Store(RuleBasedStateMachine):
             worker.known[got.id] = got
         for got in rescued.poison:
             row = self.rows[got.id]
-            self.rows[got.id] = replace(
-                row,
-                lost=row.lost + 1,
-                is_poison=True,
-                batch=got.batch,
-                worker=got.worker,
-                due_at=self._column(got.id, "due_at"),
-            )
-            worker.known[got.id] = got
+            self._ended(replace(row, lost=row.lost + 1, worker=got.worker), Status.FAILED)
 
     @precondition(lambda self: self.workers)
     @rule(pick=PICKS)
@@ -376,7 +365,6 @@ class Store(RuleBasedStateMachine):
                 attempt=0,
                 lost=0,
                 accepted=0,
-                is_poison=False,
                 prune_at=None,
             )
 
@@ -404,7 +392,7 @@ class Store(RuleBasedStateMachine):
     @invariant()
     def attempts_are_what_was_accepted_and_lost_and_what_runs(self) -> None:
         for row in self.rows.values():
-            is_under_way = row.status is Status.RUNNING and not row.is_poison
+            is_under_way = row.status is Status.RUNNING
             # The try that was under way when somebody cancelled it ended without an outcome.
             if row.status is not Status.CANCELLED:
                 assert row.attempt == row.accepted + row.lost + is_under_way, row
@@ -456,13 +444,12 @@ class Store(RuleBasedStateMachine):
             batch=None,
             worker=None,
             due_at=self._column(row.id, "due_at"),
-            # A poison row was not about to be tried again.
-            attempt=row.attempt - (not row.is_poison),
+            attempt=row.attempt - 1,
         )
 
     def _finished(self, got: Claimed, outcome: Outcome) -> None:
         row = self.rows[got.id]
-        accepted = row.accepted + (not row.is_poison)
+        accepted = row.accepted + 1
         match outcome:
             case Retried():
                 due_at = self._column(row.id, "due_at")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fault.crew import check_accounts, ids_of
+from tests.fault.jobs import Jobs
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass.model.status import Status
@@ -68,3 +69,20 @@ def test_connections_that_are_reset_now_and_then_cost_no_attempt(server_crew, re
     assert {(row.attempt, row.lost) for row in rows.values()} == {(1, 0)}
     assert crew.effects.count("end") == dict.fromkeys(ids, 1)
     assert worker.events("worker.lost") == []
+
+
+@pytest.mark.parametrize("at", [b"insert into windlass_task", b"commit"], ids=["insert", "commit"])
+def test_an_enqueue_whose_answer_was_lost_exists_exactly_once(server_crew, relay, at):
+    crew = server_crew
+    far = Jobs(relay.url(crew.url), crew.folder / "far")
+    ids = [far.quick.enqueue(0).id]
+
+    for number in range(1, 11):
+        relay.lose_answer(at)
+        ids.append(far.quick.enqueue(number).id)
+        ids += ids_of(far.quick.enqueue_many([{"number": number}] * 2))
+
+    assert sorted(crew.rows()) == sorted(ids)
+    far.app.close()
+    # Where an insert is a transaction by itself, nobody says commit.
+    assert relay.lost > 0 or at == b"commit"

@@ -173,7 +173,7 @@ def test_failures_are_bounded_for_each_kind(app, database):
     remember(database, "loud", range(1, most + 51))
     remember(database, "quiet", range(10_001, 10_011))
 
-    database.write(lambda connection: history.prune(connection, ["loud", "quiet"], now=0))
+    database.write(lambda connection: history.prune(connection, now=0))
 
     kept = [row["id"] for row in failures(app, kind="loud")]
     assert kept == list(range(51, most + 51))
@@ -206,7 +206,7 @@ def test_old_statistics_and_alerts_are_forgotten(app, database):
         )
     )
 
-    database.write(lambda connection: history.prune(connection, [], now=now))
+    database.write(lambda connection: history.prune(connection, now=now))
 
     assert count(app, stat) == 1
     assert [each.id for each in app.alerts()] == [1]

@@ -147,7 +147,7 @@ def test_a_snoozed_row_waits_as_if_it_had_not_begun():
     change = settled(claimed(attempt=3, lost=1), Snoozed(5))
 
     assert (change.status, change.due_at, change.remark) == (Status.WAITING, NOW + 5, None)
-    assert (change.attempt, change.lost, change.finished_at) == (2, 1, None)
+    assert (change.attempt, change.lost, change.finished_at) == (1, 0, None)
 
 
 def test_a_cancelled_row_ends_with_its_reason():

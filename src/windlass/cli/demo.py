@@ -48,7 +48,9 @@ def demo(
         customers = Customers(shop)
         customers.start()
         if seconds is not None:
-            threading.Timer(seconds, worker.stop).start()
+            timer = threading.Timer(seconds, worker.stop)
+            timer.daemon = True
+            timer.start()
         code = run_worker(worker, app, as_json=False)
         customers.stop()
         pulse = worker.pulse()

@@ -34,12 +34,11 @@ def load_app(name: str | None) -> App:
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "app"
     here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    sys.path[:] = [here, *(entry for entry in sys.path if entry != here)]
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
-        if problem.name is not None and module_name.startswith(problem.name):
+        if problem.name is not None and f"{module_name}.".startswith(f"{problem.name}."):
             _refuse(f"module {module_name!r} was not found from {here}")
         _refuse(_where_it_broke(module_name))
     except WindlassError as problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -106,8 +105,3 @@ def parse_json(text: str, what: str) -> Any:
     except msgspec.DecodeError as problem:
         complain(f"{what} is not JSON: {problem}")
         raise typer.Exit(2) from None
-
-
-def now_utc() -> datetime:
-    """The time on this machine, for display only."""
-    return datetime.now(UTC)

@@ -32,6 +32,7 @@ class Child:
         self.index = index
         self.process: subprocess.Popen[bytes] | None = None
         self.pulse = Pulse(0, 0, 0, 0, 0)
+        self.told = 0
         self.done_before = 0
         self.failed_before = 0
         self._started_at = 0.0
@@ -55,9 +56,13 @@ class Child:
     def has_died(self) -> bool:
         return self.process is not None and self.process.poll() is not None
 
-    def bury(self) -> None:
+    def bury(self, *, is_expected: bool) -> None:
         """Note that it died, and when to start it again."""
         assert self.process is not None
+        if is_expected and self.process.returncode == 0:
+            self.start_at = 0.0
+            self._forget()
+            return
         telemetry.emit(
             "process.died",
             process=self.index,
@@ -139,36 +144,38 @@ class Supervisor:
         """Supervise; 0 when all children left cleanly after a signal."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        for child in self._children:
-            child.start()
         while not self._stop_asked:
-            time.sleep(LOOK_SECONDS)
             self._look_after()
+            time.sleep(LOOK_SECONDS)
         return self._wait()
 
     def _look_after(self) -> None:
         if self._files is not None and self._files.have_changed():
             telemetry.emit("process.reloaded")
             for child in self._children:
+                child.start_at = 0.0
                 child.signal(signal.SIGTERM)
         for child in self._children:
             if child.has_died():
-                if self._files is not None and child.process and child.process.returncode == 0:
-                    child.start()
-                    continue
-                child.bury()
-            if child.process is None and time.monotonic() >= child.start_at:
+                child.bury(is_expected=self._files is not None)
+            is_due = time.monotonic() >= child.start_at
+            if child.process is None and is_due and not self._stop_asked:
                 child.start()
 
     def _wait(self) -> int:
-        left = [child.process for child in self._children if child.process is not None]
-        codes = [process.wait() for process in left]
+        """Pass on every signal to every child, also to one that had only just been started."""
+        left = [child for child in self._children if child.process is not None]
+        while not all(child.has_died() for child in left):
+            for child in left:
+                if child.told < self._stop_asked:
+                    child.told += 1
+                    child.signal(signal.SIGTERM)
+            time.sleep(LOOK_SECONDS / 4)
+        codes = [child.process.returncode for child in left if child.process is not None]
         return 0 if all(code == 0 for code in codes) else 1
 
     def _on_signal(self, _number: int, _frame: object) -> None:
         self._stop_asked += 1
-        for child in self._children:
-            child.signal(signal.SIGTERM)
 
 
 class Files:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -66,7 +67,7 @@ def worker(
         loaded.close()
         sys.exit(_supervise(loaded, processes, as_json=as_json))
     made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once)
-    sys.exit(run_worker(made, loaded, as_json=as_json))
+    _exit(run_worker(made, loaded, as_json=as_json))
 
 
 def dev(
@@ -80,7 +81,7 @@ def dev(
         loaded = load_app(app)
         loaded.prepare()
         made = loaded.worker(kinds=kind, concurrency=concurrency)
-        sys.exit(run_worker(made, loaded, as_json=as_json))
+        _exit(run_worker(made, loaded, as_json=as_json))
     console = _terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
     supervisor = Supervisor(sys.argv[1:], processes=1, reload=True)
@@ -95,14 +96,21 @@ def run_worker(made: Worker, app: App, *, as_json: bool) -> int:
     # Handlers and the store's threads take turns; shorter turns keep commits going under load.
     sys.setswitchinterval(0.001)
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, made.stop)
-        await made.run()
+    def on_signal(_number: int, _frame: object) -> None:
+        made.stop()
+        if made.stops_at_once:
+            # A handler may block the event loop, and with it every way to leave but this one.
+            threading.Thread(target=_leave_anyway, args=(made,), daemon=True).start()
 
     def run() -> None:
-        asyncio.run(main())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, on_signal)
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        executor = ThreadPoolExecutor(thread_name_prefix="windlass-call")
+        loop.set_default_executor(executor)
+        loop.run_until_complete(made.run())
+        executor.shutdown(wait=False, cancel_futures=True)
 
     try:
         if console is not None:
@@ -115,13 +123,33 @@ def run_worker(made: Worker, app: App, *, as_json: bool) -> int:
     except Exception as problem:
         complain(f"{type(problem).__name__}: {problem}")
         return 1
-    code = 0 if made.left_cleanly else 1
     app.close()
-    sys.stdout.flush()
-    # Threads of handlers that could not be stopped must not keep the process.
-    if made.hold.abandoned:
+    return 0 if made.left_cleanly else 1
+
+
+def _exit(code: int) -> None:
+    """End the process, also when handlers left threads running that cannot be stopped."""
+    deadline = time.monotonic() + 0.5
+    others = [
+        thread
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
+    ]
+    for thread in others:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() for thread in others):
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
-    return code
+    sys.exit(code)
+
+
+def _leave_anyway(made: Worker) -> None:
+    time.sleep(2.0)
+    try:
+        made.life.leave("stopped at once")
+    finally:
+        os._exit(0)
 
 
 def _supervise(app: App, processes: int, *, as_json: bool) -> int:

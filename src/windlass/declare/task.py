@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -58,15 +59,20 @@ class Desk(Protocol):
 class TaskRef:
     """A task that was enqueued."""
 
-    __slots__ = ("_desk", "_enqueued", "_kind", "id")
+    __slots__ = ("_desk", "_kind", "_known_until", "id")
 
     def __init__(
-        self, desk: Desk, number: int, kind: Kind | None, *, enqueued: bool = True
+        self, desk: Desk, number: int, kind: Kind | None, known_until: float = 0.0
     ) -> None:
         self._desk = desk
         self._kind = kind
-        self._enqueued = enqueued
+        # Until then, on the monotonic clock, a row that is gone can only have succeeded.
+        self._known_until = known_until
         self.id = number
+
+    @property
+    def _enqueued(self) -> bool:
+        return time.monotonic() < self._known_until
 
     def status(self) -> Status:
         """The state of the task now. A success that was not kept counts as succeeded."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+from sqlalchemy import Connection
+
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
 from windlass.engine.hold import Room
@@ -53,6 +55,10 @@ class Claims(Protocol):
         """Something new was enqueued: look before taking what was known."""
         ...
 
+    def due(self) -> set[str]:
+        """The kinds that have due rows now."""
+        ...
+
     def take_fallen(self, *, alone: bool) -> Taken:
         """Rows that fell when their worker died; with `alone`, one that must run by itself."""
         ...
@@ -70,7 +76,7 @@ class WrittenClaim:
         *,
         worker: Callable[[], int],
         lease: int,
-        bury: Callable[[list[Claimed]], Batch],
+        bury: Callable[[list[Claimed], Connection], Batch],
     ) -> None:
         self._database = database
         self._kinds = kinds
@@ -89,20 +95,32 @@ class WrittenClaim:
             tasks = self._claim(room)
             if tasks:
                 return Taken(tasks, [])
-        self._lanes = store.lanes(self._database, self._kinds)
-        self._looked_at = time.monotonic()
-        waiting = [lane.due_at for lane in self._lanes if lane.kind in room.kinds]
+        lanes = self._look()
         tasks = self._claim(room)
         if tasks:
             return Taken(tasks, [])
         now = self._clock.now()
-        later = [due_at - now for due_at in waiting if due_at > now]
+        mine = [lane for lane in lanes if lane.kind in room.kinds]
+        due = [lane for lane in mine if lane.due_at <= now]
+        later = [lane.due_at - now for lane in mine if lane.due_at > now]
         return Taken(
             [],
             [],
             next_due_in=min(later) / 1e6 if later else None,
-            some_could_not_be_had=len(later) < len(waiting),
+            some_could_not_be_had=bool(due),
+            some_wait_to_run_alone=bool(due)
+            and store.some_wait_to_run_alone(self._database, due, self._lives, now=now),
         )
+
+    def due(self) -> set[str]:
+        """The kinds that have due rows now."""
+        now = self._clock.now()
+        return {lane.kind for lane in self._look() if lane.due_at <= now}
+
+    def _look(self) -> list[Lane]:
+        self._lanes = store.lanes(self._database, self._kinds)
+        self._looked_at = time.monotonic()
+        return list(self._lanes)
 
     def look_again(self) -> None:
         """Forget what is known of the lanes: something new was enqueued."""

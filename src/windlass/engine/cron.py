@@ -57,6 +57,9 @@ def _declare(
                 now,
             )
             return bool(task.insert(connection, database.dialect, [row]))
+        if found.status.is_final and found.remark != store.STOPPED:
+            # Somebody ended it by hand, and may begin it again by a retry.
+            return False
         if found.status.is_final:
             # It was stopped while nobody declared it: a turn missed meanwhile comes at once.
             last = found.finished_at or found.created_at

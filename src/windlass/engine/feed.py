@@ -31,7 +31,7 @@ class Feed(Loop):
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
         self._alone = Alone()
-        self._is_held_back = False
+        self._held_back: set[str] = set()
         self._overlooked_since: float | None = None
         self.idle = threading.Event()
         hold.on_hungry = self._fed_up
@@ -48,11 +48,10 @@ class Feed(Loop):
         # Said before looking: what ends from now on wakes the feed, so no room is ever missed.
         self._hold.is_hungry = True
         room = self._room()
-        is_held_back = self._is_held_back
         if not room.kinds:
-            if not self._hold.loads:
+            if was_empty and not rescued and not self._is_holding_back():
                 self.idle.set()
-            return self._pause_for_rate() if is_held_back else LONGEST_PAUSE
+            return self._pause_for_rate() if self._held_back else LONGEST_PAUSE
         self._hold.is_hungry = False
         self._hold.is_claiming = True
         try:
@@ -63,18 +62,22 @@ class Feed(Loop):
         if taken.tasks:
             self._pause = SHORTEST_PAUSE
             return 0.0
-        if taken.some_could_not_be_had and self._alone.want():
+        if taken.some_wait_to_run_alone and self._alone.want():
             return 0.0 if was_empty else SHORTEST_PAUSE
-        if was_empty and not (rescued or is_held_back or self._is_overlooking(taken)):
+        if was_empty and not (rescued or self._is_overlooking(taken) or self._is_holding_back()):
             self.idle.set()
         pause = self._rest(taken)
-        return min(pause, self._pause_for_rate()) if is_held_back else pause
+        return min(pause, self._pause_for_rate()) if self._held_back else pause
 
     def look_now(self) -> None:
         """Something was enqueued: ask at once, and often for a while."""
         self._claims.look_again()
         self._pause = SHORTEST_PAUSE
         self.wake()
+
+    def _is_holding_back(self) -> bool:
+        """Whether a rate keeps rows waiting that are due."""
+        return bool(self._held_back and self._held_back & self._claims.due())
 
     def _is_overlooking(self, taken: Taken) -> bool:
         """Whether a due row is there that was skipped because somebody locks it for a moment."""
@@ -146,7 +149,7 @@ class Feed(Loop):
                 kinds[name] = min(kinds[name], allowance.available(now, share=self._share(name)))
                 if kinds[name] < 1:
                     del kinds[name]
-        self._is_held_back = len(kinds) < len(room.kinds)
+        self._held_back = room.kinds.keys() - kinds.keys()
         return Room(room.total, kinds)
 
     def _pause_for_rate(self) -> float:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError
 
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
-from windlass.errors import DatabaseUnavailable
 from windlass.model.outcome import (
     Cancelled,
     Failed,
@@ -33,6 +32,9 @@ from windlass.store.number import Numbers
 
 MOST_AT_ONCE = 500
 WINDOW_SECONDS = 0.003
+LARGEST_PART = 2 * 1024 * 1024
+CALLBACK_TRIES = 3
+OUTCOME_ERRORS = (DataError, IntegrityError, UnicodeError, TypeError)
 
 
 class CallbackFailed(Exception):
@@ -76,8 +78,8 @@ class Finish(Loop):
             raise
         self._hold.written(runs)
 
-    def bury(self, tasks: list[Claimed]) -> Batch:
-        """What to write of rows that are poison: they fail without being run again."""
+    def bury(self, tasks: list[Claimed], connection: Connection) -> Batch:
+        """What to write, by `connection`, of rows that are poison: they fail without being run."""
         runs = []
         for task in tasks:
             text = (
@@ -86,12 +88,13 @@ class Finish(Loop):
             run = Run(task, self._hold.loads[task.kind])
             run.is_poison, run.outcome = True, Failed(text, text)
             runs.append(run)
-        return self._batch(runs, self._clock.now())
+        return self._batch(runs, self._clock.now(), inside=connection)
 
     def _write(self, runs: Sequence[Run]) -> None:
         for worker in {run.task.worker for run in runs}:
             of_worker = [run for run in runs if run.task.worker == worker]
-            self._write_together([run for run in of_worker if not _has_callbacks(run)])
+            for part in _parts([run for run in of_worker if not _has_callbacks(run)]):
+                self._write_together(part)
             for run in of_worker:
                 if _has_callbacks(run):
                     self._write_with_callbacks(run)
@@ -101,14 +104,11 @@ class Finish(Loop):
             return
         try:
             self._store(runs)
-        except DatabaseUnavailable:
-            raise
-        except SQLAlchemyError as problem:
-            if self._database.can_retry(problem):
-                raise
+        except OUTCOME_ERRORS as problem:
+            # Anything else is the database's trouble, and passes: outcomes wait for it.
             self._write_apart(runs, problem)
 
-    def _write_apart(self, runs: Sequence[Run], problem: SQLAlchemyError) -> None:
+    def _write_apart(self, runs: Sequence[Run], problem: Exception) -> None:
         """One outcome cannot be stored: find it, and record that instead of it."""
         if len(runs) > 1:
             middle = len(runs) // 2
@@ -128,6 +128,7 @@ class Finish(Loop):
         callbacks = run.on_finish or []
 
         def on_accepted(connection: Connection) -> None:
+            run.callback_tries += 1
             try:
                 for callback in callbacks:
                     callback(connection)
@@ -136,12 +137,21 @@ class Finish(Loop):
                     raise
                 raise CallbackFailed from error
 
+        before = run.callback_tries
         try:
             self._store([run], on_accepted=on_accepted)
-        except CallbackFailed as failed:
-            run.on_finish = None
-            run.outcome = failure(run, failed.__cause__ or failed)
-            self._write_together([run])
+        except (CallbackFailed, *OUTCOME_ERRORS) as failed:
+            self._fail_callback(run, failed.__cause__ or failed)
+        except Exception as problem:
+            # It came as far as the callbacks, and again and again no further.
+            if run.callback_tries == before or run.callback_tries < CALLBACK_TRIES:
+                raise
+            self._fail_callback(run, problem)
+
+    def _fail_callback(self, run: Run, error: BaseException) -> None:
+        run.on_finish = None
+        run.outcome = failure(run, error)
+        self._write_together([run])
 
     def _store(
         self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
@@ -163,8 +173,10 @@ class Finish(Loop):
             else:
                 self._tell(run, outcome)
 
-    def _batch(self, runs: Sequence[Run], now: int) -> Batch:
+    def _batch(self, runs: Sequence[Run], now: int, *, inside: Connection | None = None) -> Batch:
         batch = Batch(worker=runs[0].task.worker)
+        wrong = [run for run in runs if isinstance(run.outcome, Failed | Retried)]
+        numbers = iter(self._numbers.take(2 * len(wrong), inside=inside) if wrong else ())
         for run in runs:
             task, outcome = run.task, run.outcome
             assert outcome is not None
@@ -174,33 +186,11 @@ class Finish(Loop):
             else:
                 batch.changes.append(change)
             if isinstance(outcome, Failed | Retried):
-                batch.failures.append(self._failure_row(run, outcome, now))
+                batch.failures.append(_failure_row(run, outcome, next(numbers), now))
             if run.is_poison and isinstance(outcome, Failed):
-                batch.alerts.append(self._alert_row(run, outcome, now))
+                batch.alerts.append(_alert_row(run, outcome, next(numbers), now))
         batch.changes.sort(key=lambda change: change.id)
         return batch
-
-    def _failure_row(self, run: Run, outcome: Failed | Retried, now: int) -> FailureRow:
-        return FailureRow(
-            id=self._numbers.take()[0],
-            task_id=run.task.id,
-            kind=run.kind.name,
-            attempt=run.task.attempt,
-            worker=run.task.worker,
-            failed_at=now,
-            error=outcome.error,
-            trace=outcome.trace,
-        )
-
-    def _alert_row(self, run: Run, outcome: Failed, now: int) -> AlertRow:
-        return AlertRow(
-            id=self._numbers.take()[0],
-            what="poison",
-            kind=run.kind.name,
-            task_id=run.task.id,
-            raised_at=now,
-            text=f"task {run.task.id} of kind {run.kind.name!r} failed as {outcome.error}",
-        )
 
     def _tell(self, run: Run, outcome: Outcome) -> None:
         self.done += 1
@@ -219,6 +209,46 @@ class Finish(Loop):
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _failure_row(run: Run, outcome: Failed | Retried, number: int, now: int) -> FailureRow:
+    return FailureRow(
+        id=number,
+        task_id=run.task.id,
+        kind=run.kind.name,
+        attempt=run.task.attempt,
+        worker=run.task.worker,
+        failed_at=now,
+        error=outcome.error,
+        trace=outcome.trace,
+    )
+
+
+def _alert_row(run: Run, outcome: Failed, number: int, now: int) -> AlertRow:
+    return AlertRow(
+        id=number,
+        what="poison",
+        kind=run.kind.name,
+        task_id=run.task.id,
+        raised_at=now,
+        text=f"task {run.task.id} of kind {run.kind.name!r} failed as {outcome.error}",
+    )
+
+
+def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """The runs in parts whose outcomes fit into one statement of every database."""
+    begin = size = 0
+    for index, run in enumerate(runs):
+        match run.outcome:
+            case Succeeded():
+                size += len(run.outcome.result or "")
+            case Failed() | Retried():
+                size += len(run.outcome.error) + len(run.outcome.trace)
+        if size > LARGEST_PART:
+            yield runs[begin : index + 1]
+            begin, size = index + 1, 0
+    if begin < len(runs):
+        yield runs[begin:]
 
 
 def _has_callbacks(run: Run) -> bool:

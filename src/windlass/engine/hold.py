@@ -81,6 +81,7 @@ class Run:
 
     __slots__ = (
         "began",
+        "callback_tries",
         "deadline",
         "is_poison",
         "kind",
@@ -104,6 +105,7 @@ class Run:
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
+        self.callback_tries = 0
         self.runner: Stopper | None = None
         self.is_poison = False
         # Whether this is the standing row of a schedule.
@@ -157,6 +159,7 @@ class Hold:
         self.is_claiming = False
         self.abandoned = 0
         self.is_halted = False
+        self.owner: int | None = None
         self._lock = threading.Lock()
         self._measured_at = time.monotonic()
         self.is_hungry = False
@@ -169,6 +172,9 @@ class Hold:
         fed: set[bool] = set()
         with self._lock:
             for task in tasks:
+                if self.is_halted or self.owner not in (None, task.worker):
+                    # Claimed in a life that is over: the rows were given to others.
+                    continue
                 load = self.loads[task.kind]
                 load.queued += 1
                 run = Run(task, load)
@@ -261,11 +267,6 @@ class Hold:
         """Give up everything that is queued or running; outcomes not yet written stay."""
         self.drop_queued()
         return self.drop(list(self.running))
-
-    def held(self) -> dict[int, int]:
-        """What runs now, id to batch."""
-        with self._lock:
-            return {number: run.task.batch for number, run in self.running.items()}
 
     def knows(self, number: int) -> bool:
         """Whether the row is queued, running or waiting to be written down here."""

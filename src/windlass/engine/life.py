@@ -99,6 +99,7 @@ class Life(Loop):
         )
         self.id = number
         self._renewed_at = self._steady_since = before
+        self._hold.owner = number
         self._hold.is_halted = False
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 

@@ -186,14 +186,18 @@ class Threads:
                 wanted -= 1
                 threading.Thread(target=self._run, name="windlass-handler", daemon=True).start()
 
-    def stop_run(self, run: Run) -> None:
-        """Give up a thread that cannot be stopped; another one may take its place."""
-        self._hold.abandoned += 1
+    def give_up(self, thread: HandlerThread, run: Run) -> None:
+        """Let go of a thread that cannot be stopped; another one may take its place."""
+        with self._condition:
+            if thread.current is not run:
+                return
+            thread.current = None
+            thread.is_given_up = True
+            self._count -= 1
+            self._hold.abandoned += 1
         telemetry.emit(
             "task.abandoned", task=run.task.id, kind=run.kind.name, threads=self._hold.abandoned
         )
-        with self._condition:
-            self._count -= 1
         self.wake()
 
     def _run(self) -> None:
@@ -207,12 +211,15 @@ class Threads:
                 if not self._rest():
                     return
                 continue
+            thread.current = run
             run.runner = thread
             outcome = self._call(run)
-            if thread.given_up is run:
-                # Its place was given to another thread meanwhile.
-                hold.abandoned -= 1
-                return
+            with self._condition:
+                thread.current = None
+                if thread.is_given_up:
+                    # Its place was given to another thread meanwhile.
+                    hold.abandoned -= 1
+                    return
         if run is not None and outcome is not None:
             hold.end(run, outcome)
 
@@ -244,16 +251,16 @@ class Threads:
 class HandlerThread:
     """A thread that runs one handler after the other, as others may give it up."""
 
-    __slots__ = ("_threads", "given_up")
+    __slots__ = ("_threads", "current", "is_given_up")
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self.given_up: Run | None = None
+        self.current: Run | None = None
+        self.is_given_up = False
 
     def stop(self, run: Run) -> None:
         """Let the thread go its way; its outcome no longer counts."""
-        self.given_up = run
-        self._threads.stop_run(run)
+        self._threads.give_up(self, run)
 
 
 class Watch(Loop):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from windlass import telemetry
 from windlass.clock import Clock
@@ -22,11 +21,10 @@ class Upkeep(Loop):
 
     name = "upkeep"
 
-    def __init__(self, database: Database, clock: Clock, kinds: Sequence[str]) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__()
         self._database = database
         self._clock = clock
-        self._kinds = list(kinds)
         self._ticks = 0
 
     def tick(self) -> float:
@@ -39,9 +37,7 @@ class Upkeep(Loop):
         if pruned == PRUNE_AT_ONCE:
             return SHORT_PAUSE_SECONDS
         if self._ticks % HISTORY_EVERY == 0:
-            self._database.write(
-                lambda connection: history.prune(connection, self._kinds, now=now), tries=2
-            )
+            self._database.write(lambda connection: history.prune(connection, now=now), tries=2)
             self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
         self._ticks += 1
         return PAUSE_SECONDS * random.uniform(0.8, 1.2)

@@ -96,7 +96,8 @@ class Listener(Loop):
         import psycopg
 
         url = self._database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with psycopg.connect(url, autocommit=True) as connection:
+        options = self._database.dialect.engine_options(self._database.url)["connect_args"]
+        with psycopg.connect(url, autocommit=True, **options) as connection:
             connection.execute(f"listen {CHANNEL}")
             self._heard()
             while not self._stopping:

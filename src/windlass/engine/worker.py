@@ -25,7 +25,6 @@ from windlass.store.number import Numbers
 from windlass.store.worker import Kinds
 
 LOOK_SECONDS = 0.02
-FLUSH_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,10 @@ class Worker:
     def is_stopping(self) -> bool:
         return self._stop_asked > 0
 
+    @property
+    def stops_at_once(self) -> bool:
+        return self._stop_asked > 1
+
     def pulse(self) -> Pulse:
         """How it is doing now."""
         hold = self.hold
@@ -149,7 +152,7 @@ class Worker:
             self.feed,
         ]
         if not self._settings.until_idle:
-            loops.append(Upkeep(self._database, self._clock, list(self._kinds)))
+            loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:
                 loops.append(Listener(self._database, self.feed.look_now))
         return loops
@@ -175,16 +178,19 @@ class Worker:
         if not self._settings.until_idle:
             telemetry.emit("worker.stopping", worker=self.life.id, running=len(self.hold.running))
         self.feed.stop()
-        await asyncio.to_thread(self.feed.join)
+        deadline = time.monotonic() + self._settings.grace / SECOND
+        while not await asyncio.to_thread(self.feed.join, 0.2):
+            # A claim that hangs is not waited for; what it brings is handed back with the rest.
+            if self._stop_asked > 1 or time.monotonic() > deadline:
+                break
         self.hold.drop_queued()
-        await self._let_finish()
+        await self._let_finish(deadline)
         self.threads.stop()
         self.hold.drop(list(self.hold.running))
         await self.coroutines.stop()
         await asyncio.to_thread(self._leave, loops)
 
-    async def _let_finish(self) -> None:
-        deadline = time.monotonic() + self._settings.grace / SECOND
+    async def _let_finish(self, deadline: float) -> None:
         while self.hold.running and self._stop_asked < 2 and time.monotonic() < deadline:
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -148,10 +148,14 @@ def settle(
             return None
         case Retried():
             due_at = now + outcome.delay
-            return _waiting(task, due_at, attempt=task.attempt, remark=outcome.error, now=now)
+            return _waiting(
+                task, due_at, attempt=task.attempt, lost=task.lost, remark=outcome.error, now=now
+            )
         case Snoozed():
             due_at = now + outcome.delay
-            return _waiting(task, due_at, attempt=task.attempt - 1, remark=None, now=None)
+            # It ended in good order: workers lost before it was due again no longer tell anything.
+            attempt = task.attempt - 1 - task.lost
+            return _waiting(task, due_at, attempt=attempt, lost=0, remark=None, now=None)
         case Succeeded() | Failed() | Cancelled():
             if turns and terms.schedule is not None:
                 return _next_turn(task, outcome, terms.schedule, now=now)
@@ -160,7 +164,7 @@ def settle(
 
 
 def _waiting(
-    task: Claimed, due_at: int, *, attempt: int, remark: str | None, now: int | None
+    task: Claimed, due_at: int, *, attempt: int, lost: int, remark: str | None, now: int | None
 ) -> Change:
     return Change(
         id=task.id,
@@ -168,7 +172,7 @@ def _waiting(
         status=Status.WAITING,
         due_at=due_at,
         attempt=attempt,
-        lost=task.lost,
+        lost=lost,
         finished_at=now,
         prune_at=None,
         last_status=None,

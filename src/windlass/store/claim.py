@@ -6,11 +6,11 @@ marks it dead has to wait, or has been there already and nothing is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, select, update
+from sqlalchemy import Connection, Select, select, true, update
 
 from windlass.model.status import Status
 from windlass.model.task import Claimed
@@ -53,7 +53,7 @@ def rescue(
     *,
     limit: int,
     alone: bool,
-    bury: Callable[[list[Claimed]], Batch],
+    bury: Callable[[list[Claimed], Connection], Batch],
 ) -> Rescued:
     """Take over rows whose worker is marked left; each of them has been lost once more.
 
@@ -84,10 +84,30 @@ def rescue(
                 ids = [row.id for row in rows]
                 database.dialect.rescue(connection, ids, stamp, attempt=attempt)
         if rescued.poison:
-            finish.apply(connection, database.dialect, bury(rescued.poison))
+            finish.apply(connection, database.dialect, bury(rescued.poison, connection))
         return rescued
 
     return database.write(work)
+
+
+def some_wait_to_run_alone(
+    database: Database, lanes: Iterable[Lane], lives: Callable[[str], int], *, now: int
+) -> bool:
+    """Whether a due row of `lanes` was lost so often that it runs alone."""
+
+    def work(connection: Connection) -> bool:
+        return any(
+            connection.scalar(
+                select(task.c.id)
+                .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
+                .where(task.c.priority == lane.priority, task.c.due_at <= now)
+                .where(task.c.lost >= lives(lane.kind))
+                .limit(1)
+            )
+            for lane in lanes
+        )
+
+    return database.read(work)
 
 
 def push(connection: Connection, held: dict[int, int], *, worker: int, until: int) -> set[int]:
@@ -145,6 +165,7 @@ def hand_back(
         connection.execute(
             update(task)
             .where(task.c.id.in_(ids), task.c.status == Status.RUNNING, task.c.worker == worker)
+            .where(task.c.due_at <= now if unless is not None else true())
             .values(
                 status=Status.WAITING,
                 batch=None,

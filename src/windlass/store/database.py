@@ -22,7 +22,8 @@ from windlass.store.dialect import Dialect, dialect_of
 T = TypeVar("T")
 
 TRIES = 8
-CONFLICTS = 20
+CONFLICT_SECONDS = 10.0
+LONGEST_WAIT = 60.0
 CONFLICT_PAUSE = 0.005
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
@@ -34,6 +35,7 @@ DRIVERS = {
     "mariadb": "mariadb+pymysql",
     "sqlite": "sqlite",
 }
+KNOWN_DRIVERS = ("psycopg", "pymysql", "pysqlite")
 EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -96,6 +98,7 @@ class Database:
 
     def _again(self, once: Callable[[], T], tries: int) -> T:
         failures = conflicts = 0
+        began = time.monotonic()
         while True:
             try:
                 return once()
@@ -103,13 +106,14 @@ class Database:
                 if not self.can_retry(problem):
                     raise
                 # Two that met and had to part again say nothing about the server.
-                if self.dialect.is_conflict(problem) and conflicts < CONFLICTS:
+                elapsed = time.monotonic() - began
+                if self.dialect.is_conflict(problem) and elapsed < CONFLICT_SECONDS:
                     conflicts += 1
-                    pause = CONFLICT_PAUSE * conflicts
+                    pause = CONFLICT_PAUSE * min(conflicts, 20)
                 else:
                     failures += 1
                     pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
-                    if failures >= tries:
+                    if failures >= tries or elapsed > LONGEST_WAIT:
                         raise DatabaseUnavailable(
                             f"{self.name}: {_first_line(problem)} (after {failures} tries)"
                         ) from problem
@@ -146,7 +150,14 @@ def normalise(given: str | URL) -> URL:
             f"database {url.render_as_string()!r}: {backend!r} is not supported; "
             "use sqlite, postgresql, mysql or mariadb"
         )
-    return url if "+" in url.drivername else url.set(drivername=DRIVERS[backend])
+    if "+" not in url.drivername:
+        return url.set(drivername=DRIVERS[backend])
+    if url.drivername.split("+")[1] not in KNOWN_DRIVERS:
+        raise BadDatabase(
+            f"database {url.render_as_string()!r}: Windlass speaks through psycopg, PyMySQL and "
+            "sqlite3; leave the driver out of the URL"
+        )
+    return url
 
 
 def _engine(url: URL, dialect: Dialect, **options: str) -> Engine:

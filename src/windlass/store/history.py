@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,9 +93,9 @@ def work_since(connection: Connection, *, minute: int) -> list[Work]:
     return [Work(row[0], *(int(value) for value in row[1:])) for row in rows]
 
 
-def prune(connection: Connection, kinds: Sequence[str], *, now: int) -> None:
+def prune(connection: Connection, *, now: int) -> None:
     """Forget what is older than its bound."""
-    for kind in kinds:
+    for kind in connection.scalars(select(failure.c.kind).distinct()).all():
         oldest_kept = connection.scalar(
             select(failure.c.id)
             .where(failure.c.kind == kind)

@@ -21,7 +21,27 @@ from windlass.store.dialect.base import (
 )
 
 CONFLICTS = {1213, 1205, 1020}
-OUTAGES = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+OUTAGES = {
+    1040,
+    1053,
+    1114,
+    1290,
+    1792,
+    1836,
+    1077,
+    1152,
+    1158,
+    1159,
+    1160,
+    1161,
+    1927,
+    2002,
+    2003,
+    2006,
+    2013,
+    2055,
+    4031,
+}
 
 TAKE_NUMBERS = text(
     "update windlass_number set next = last_insert_id(next) + :count where name = 'id'"
@@ -102,8 +122,9 @@ class MySQL(PickAndStamp):
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
             # A stopped process must not hold its locks for long. MySQL has no such limit.
-            if "mariadb" in str(raw.get_server_info()).lower():
-                with raw.cursor() as cursor:
+            with raw.cursor() as cursor:
+                cursor.execute("set session innodb_lock_wait_timeout = 10")
+                if "mariadb" in str(raw.get_server_info()).lower():
                     seconds = max(1, self.idle_milliseconds // 1_000)
                     cursor.execute(f"set session idle_transaction_timeout = {seconds}")
 
@@ -114,7 +135,7 @@ class MySQL(PickAndStamp):
         return _number_of(problem) in OUTAGES
 
     def measure(self, connection: Connection) -> int:
-        now = text("select cast(unix_timestamp(sysdate(6)) * 1000000 as signed)")
+        now = text("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))")
         return int(connection.execute(now).scalar_one())
 
     def take_numbers(self, executor: Executor, count: int) -> list[range]:

@@ -29,7 +29,7 @@ from windlass.store.dialect.base import (
 CHANNEL = "windlass"
 
 CONFLICTS = {"40001", "40P01", "55P03"}
-OUTAGES = {"57P01", "57P02", "57P03", "53300", "25P03", "25006"}
+OUTAGES = {"57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25P03", "25006"}
 
 
 def listed(query: str) -> str:
@@ -291,11 +291,13 @@ class PostgreSQL(Dialect):
 
 
 def _driver(executor: Executor) -> Any:
-    """The psycopg connection under ours; None for another driver, or for a caller's own."""
+    """The psycopg connection under a SQLAlchemy one; None where there is none, or an async one."""
+    import psycopg
+
     if not isinstance(executor, Connection):
         return None
     raw = executor.connection.driver_connection
-    return raw if hasattr(raw, "pgconn") else None
+    return raw if isinstance(raw, psycopg.Connection) else None
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from windlass.store.dialect.base import (
     original,
 )
 
-BUSY_SECONDS = 60.0
+BUSY_SECONDS = 30.0
 OLDEST = (3, 38, 0)
 SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA", "OFF")
 
@@ -78,6 +78,23 @@ on conflict (minute, kind, worker) do update set
 """)
 
 
+class Turn:
+    """One transaction that writes at a time. One inside another would wait for itself for ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def __enter__(self) -> None:
+        assert self._owner != threading.get_ident(), "a transaction that writes inside another"
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._owner = None
+        self._lock.release()
+
+
 class SQLite(PickAndStamp):
     """The embedded database."""
 
@@ -92,7 +109,7 @@ class SQLite(PickAndStamp):
         super().__init__()
         # Threads of this process wait here, where they are woken at once; SQLite itself would
         # have them sleep and look again.
-        self.turn = threading.RLock()
+        self.turn = Turn()
         self._lanes = text(
             LANES.format(hint=self.hint, kinds="(select value as kind from json_each(:kinds))")
         )
