@@ -459,7 +459,12 @@ class Store(RuleBasedStateMachine):
             case Snoozed():
                 due_at = self._column(row.id, "due_at")
                 self.rows[row.id] = replace(
-                    row, status=Status.WAITING, batch=None, due_at=due_at, attempt=row.attempt - 1
+                    row,
+                    status=Status.WAITING,
+                    batch=None,
+                    due_at=due_at,
+                    attempt=row.attempt - 1 - row.lost,
+                    lost=0,
                 )
             case Succeeded() if row.kind == "fleeting" and row.task_key is None:
                 self._remove(row.id)

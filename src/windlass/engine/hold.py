@@ -160,6 +160,7 @@ class Hold:
         self.abandoned = 0
         self.is_halted = False
         self.owner: int | None = None
+        self.good_until = float("inf")
         self._lock = threading.Lock()
         self._measured_at = time.monotonic()
         self.is_hungry = False
@@ -208,6 +209,13 @@ class Hold:
             if self.is_hungry:
                 self.on_hungry()
         return run
+
+    def renew(self, good_until: float) -> None:
+        """What is held may be started until then, on the monotonic clock."""
+        had_lapsed = time.monotonic() > self.good_until
+        self.good_until = good_until
+        if had_lapsed:
+            self._made_room()
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Note how `run` ended; False if that was decided before."""
@@ -316,6 +324,9 @@ class Hold:
 
     def _start(self, shelf: Shelf, now: float) -> Run | None:
         if self.is_halted or not shelf.order or len(self.running) >= self.concurrency:
+            return None
+        if now > self.good_until:
+            # No sign of life got through in time: others may have been given these rows.
             return None
         run = shelf.take()
         if run is None:

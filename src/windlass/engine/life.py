@@ -100,6 +100,7 @@ class Life(Loop):
         self.id = number
         self._renewed_at = self._steady_since = before
         self._hold.owner = number
+        self._hold.renew(before + self._dead_after / SECOND)
         self._hold.is_halted = False
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
@@ -143,6 +144,7 @@ class Life(Loop):
         if before - self._renewed_at > self._dead_after / SECOND:
             self._steady_since = before
         self._renewed_at = before
+        self._hold.renew(before + self._dead_after / SECOND)
         self._care_for_runs(now)
         self._care_for_the_dead(now)
 
