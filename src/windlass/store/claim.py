@@ -6,9 +6,8 @@ marks it dead has to wait, or has been there already and nothing is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import Connection, Select, select, true, update
 
@@ -16,7 +15,7 @@ from windlass.model.status import Status
 from windlass.model.task import Claimed
 from windlass.store import finish
 from windlass.store.database import Database
-from windlass.store.dialect.base import Lane, Stamp
+from windlass.store.dialect.base import Lane, Stamp, stamped
 from windlass.store.finish import Batch
 from windlass.store.schema import task
 
@@ -71,11 +70,11 @@ def rescue(
         for row in fallen:
             lost, most = row[7] + 1, max_lost[row[1]]
             if lost >= most:
-                rescued.poison.append(_taken(row, stamp, attempt=0))
+                rescued.poison.append(stamped(row, stamp, attempt=0, lost=1))
             elif lost < max(1, most - 1):
-                rescued.again.append(_taken(row, stamp, attempt=1))
+                rescued.again.append(stamped(row, stamp, lost=1))
             elif alone and not rescued.again:
-                rescued.again.append(_taken(row, stamp, attempt=1))
+                rescued.again.append(stamped(row, stamp, lost=1))
                 break
             else:
                 rescued.some_wait_to_run_alone = True
@@ -175,20 +174,3 @@ def hand_back(
             )
         )
     return len(ids)
-
-
-def _taken(row: Sequence[Any], stamp: Stamp, *, attempt: int) -> Claimed:
-    number, kind, key, priority, due_at, payload, before, lost, started_at = row
-    return Claimed(
-        id=number,
-        kind=kind,
-        task_key=key,
-        priority=priority,
-        due_at=due_at,
-        payload=payload,
-        attempt=before + attempt,
-        lost=lost + 1,
-        started_at=max(stamp.now, (started_at or 0) + 1),
-        batch=stamp.batch,
-        worker=stamp.worker,
-    )

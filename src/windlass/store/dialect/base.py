@@ -287,12 +287,21 @@ class PickAndStamp(Dialect):
         )
 
 
-def stamped(row: Sequence[Any], stamp: Stamp) -> Claimed:
-    """A row as it was before, and as `stamp` makes it."""
-    number, kind, key, priority, due_at, payload, attempt, lost, started_at = row
-    fence = max(stamp.now, (started_at or 0) + 1)
+def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
+    """A row as it was before, and as `stamp` makes it: so many attempts and losses more."""
+    number, kind, key, priority, due_at, payload, attempts, losses, started_at = row
     return Claimed(
-        number, kind, key, priority, due_at, payload, attempt + 1, lost, fence, *stamp[:2]
+        number,
+        kind,
+        key,
+        priority,
+        due_at,
+        payload,
+        attempts + attempt,
+        losses + lost,
+        max(stamp.now, (started_at or 0) + 1),
+        stamp.batch,
+        stamp.worker,
     )
 
 
