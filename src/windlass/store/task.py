@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
-from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.sql.expression import text
 
 from windlass.model.status import Status
@@ -88,23 +87,19 @@ def find_keys(
     return found
 
 
-REPLACE: TextClause = text(
-    """
+REPLACE = """
 update windlass_task
 set status = 0, priority = :priority, due_at = :due_at, batch = null, worker = null, attempt = 0,
     lost = 0, created_at = :created_at, started_at = null, finished_at = null, prune_at = null,
     last_status = null, payload = {payload}, result = null, remark = null
 where kind = :kind and task_key = :task_key and status in (0, 2, 3, 6)
-""".replace("{payload}", ":payload")
-)
-REPLACE_POSTGRESQL = text(str(REPLACE).replace(":payload", "cast(:payload as json)"))
+"""
 
 
 def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
     """Make the row that holds the key of `row` like `row`, unless it runs or waits for others."""
-    statement = REPLACE_POSTGRESQL if dialect.name == "postgresql" else REPLACE
     result = executor.execute(
-        statement,
+        text(REPLACE.format(payload=dialect.payload)),
         {
             "kind": row.kind,
             "task_key": row.task_key,

@@ -132,6 +132,8 @@ class Dialect(ABC):
     numbers_join = False
     # Makes a select see what is committed, whatever snapshot the caller's transaction has.
     read_now = ""
+    # How a payload that comes as text is written into its column.
+    payload = ":payload"
 
     @abstractmethod
     def engine_options(self, url: URL) -> dict[str, Any]: ...

@@ -135,6 +135,7 @@ class PostgreSQL(Dialect):
     """The server that most teams have."""
 
     name = "postgresql"
+    payload = "cast(:payload as json)"
     commits_alone = True
     wakes = True
 
