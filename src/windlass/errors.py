@@ -4,12 +4,14 @@ WindlassError
     BadInput (also a ValueError)        what the caller gave cannot be used; nothing was changed
         BadDeclaration                  an option of a kind, or its function, makes no sense
             DuplicateKind
-        BadDuration, BadSchedule, BadRate
+        BadDuration, BadSchedule, BadRate, BadWindow, BadBreaker
         BadArgument                     an argument does not fit the handler's annotation
             NotSerializable, PayloadTooLarge
         BadKey, PastTime, BadConnection, BadDatabase
-    UnknownKind, DuplicateKey, TaskNotFound
+        BadSource                       a table to mirror or follow that cannot be used
+    UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     TaskFailed, TaskCancelled, ResultTimeout
+    HeldBack                            a switch or a breaker keeps the kind from running
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
@@ -56,6 +58,14 @@ class BadRate(BadInput):
     """A rate that cannot be read."""
 
 
+class BadWindow(BadInput):
+    """A time-of-day window that cannot be read."""
+
+
+class BadBreaker(BadInput):
+    """A circuit breaker that cannot be read."""
+
+
 class BadArgument(BadInput):
     """An argument does not fit the annotation of the handler."""
 
@@ -92,6 +102,10 @@ class BadDatabase(BadInput):
     """A database URL that cannot be used."""
 
 
+class BadSource(BadInput):
+    """A table that cannot be mirrored or followed."""
+
+
 class UnknownKind(WindlassError):
     """No kind of that name is declared in this app."""
 
@@ -122,6 +136,24 @@ class TaskNotFound(WindlassError):
             f"task {task_id} not found: it was never committed, or it ended and was not kept"
         )
         self.task_id = task_id
+
+
+class ItemNotFound(WindlassError):
+    """A rolling kind has no item of that code."""
+
+    def __init__(self, kind: str, code: str) -> None:
+        super().__init__(f"rolling {kind!r} has no item {code!r}; add it first: .add([{code!r}])")
+        self.kind = kind
+        self.code = code
+
+
+class HeldBack(WindlassError):
+    """Something keeps the kind from running, and waiting would not help."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(f"kind {kind!r} does not run now: {why}")
+        self.kind = kind
+        self.why = why
 
 
 class TaskFailed(WindlassError):

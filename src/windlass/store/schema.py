@@ -190,6 +190,42 @@ alert = _table(
     Index("windlass_alert_raised", "raised_at"),
 )
 
+# What an operator, or a breaker, has set for a kind. Null: as the kind declares it.
+switch = _table(
+    "switch",
+    Column("kind", Exact(100), primary_key=True),
+    Column("off", SmallInteger, nullable=False, server_default=text("0")),
+    Column("reason", Long),
+    Column("who", String(255)),
+    Column("since", BigInteger),
+    Column("time_window", String(255)),
+    Column("rate", String(50)),
+    Column("concurrency", Integer),
+    Column("breaker", SmallInteger, nullable=False, server_default=text("0")),
+    Column("errors_in_a_row", Integer, nullable=False, server_default=text("0")),
+    Column("opened_at", BigInteger),
+    Column("probe_at", BigInteger),
+    Column("pause", BigInteger),
+    Column("probe_worker", BigInteger),
+)
+
+# When the next task of a kind with a rate may start: one clock for all workers together.
+rate = _table(
+    "rate",
+    Column("kind", Exact(100), primary_key=True),
+    Column("next_at", BigInteger, nullable=False),
+)
+
+# How many items rolling kinds have, as a sum of changes: whoever adds items appends to it, so
+# nobody waits for anybody. Upkeep adds the changes of a kind together.
+tally = _table(
+    "tally",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("kind", Exact(100), nullable=False),
+    Column("delta", BigInteger, nullable=False),
+    Index("windlass_tally_kind", "kind"),
+)
+
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL has a sequence of that name.
 number = _table(
     "number",
