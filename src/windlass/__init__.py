@@ -1,10 +1,12 @@
 """Windlass: durable background work on the database you already have."""
 
 from windlass.app import App
+from windlass.declare.rolling import Rolling
 from windlass.declare.task import Task, TaskRef
 from windlass.engine.context import Context, context
 from windlass.errors import (
     BadArgument,
+    BadBreaker,
     BadConnection,
     BadDatabase,
     BadDeclaration,
@@ -13,10 +15,14 @@ from windlass.errors import (
     BadKey,
     BadRate,
     BadSchedule,
+    BadSource,
+    BadWindow,
     Cancel,
     DatabaseUnavailable,
     DuplicateKey,
     DuplicateKind,
+    HeldBack,
+    ItemNotFound,
     NoContext,
     NotSerializable,
     PastTime,
@@ -32,13 +38,17 @@ from windlass.errors import (
     UnknownKind,
     WindlassError,
 )
+from windlass.model.rolling import Freshness, Item, Mirror
+from windlass.model.source import Source
 from windlass.model.status import Status
+from windlass.store.source import Table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "App",
     "BadArgument",
+    "BadBreaker",
     "BadConnection",
     "BadDatabase",
     "BadDeclaration",
@@ -47,21 +57,31 @@ __all__ = [
     "BadKey",
     "BadRate",
     "BadSchedule",
+    "BadSource",
+    "BadWindow",
     "Cancel",
     "Context",
     "DatabaseUnavailable",
     "DuplicateKey",
     "DuplicateKind",
+    "Freshness",
+    "HeldBack",
+    "Item",
+    "ItemNotFound",
+    "Mirror",
     "NoContext",
     "NotSerializable",
     "PastTime",
     "PayloadTooLarge",
     "ResultTimeout",
     "Retry",
+    "Rolling",
     "SchemaMismatch",
     "Signal",
     "Snooze",
+    "Source",
     "Status",
+    "Table",
     "Task",
     "TaskCancelled",
     "TaskFailed",

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
@@ -14,10 +14,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock, DatabaseClock
-from windlass.declare.kind import Kind, Options, Registry, make_kind
+from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period
+from windlass.declare.rolling import Rolling
 from windlass.declare.task import Call, How, Task, TaskRef
 from windlass.declare.twin import twin
 from windlass.engine.enqueue import Enqueue
+from windlass.engine.rolling import Items
 from windlass.engine.wake import Bell
 from windlass.engine.worker import Worker, WorkerSettings
 from windlass.errors import BadDatabase, BadInput, WindlassError
@@ -25,8 +27,13 @@ from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.retry import Backoff, Retries
+from windlass.model.rolling import Freshness, Item, Mirror
+from windlass.model.source import Source
 from windlass.model.status import Status
-from windlass.operate import alert, task
+from windlass.operate import alert, freshness, rolling, switch, task
+from windlass.operate.mirror import mirror
+from windlass.operate.switch import UNSET, Unset
+from windlass.operate.visit import Visitor
 from windlass.store import migrate
 from windlass.store.connection import is_async
 from windlass.store.database import Database
@@ -80,6 +87,8 @@ class App:
         self._enqueue = Enqueue(
             self.database, self.clock, self._numbers, self._bell, max_payload=max_payload
         )
+        self._items = Items(self.database, self.clock, self._numbers, self._bell)
+        self._visitor = Visitor(self.database, self.clock, self._items, worker_for=self._worker_for)
         self._ready = False
         self._ready_lock = threading.Lock()
 
@@ -103,6 +112,8 @@ class App:
         keep: Duration | None = None,
         keep_failed: Duration | None = None,
         max_lost: int = 3,
+        window: str | None = None,
+        breaker: str | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(
@@ -120,6 +131,8 @@ class App:
         keep: Duration | None = None,
         keep_failed: Duration | None = None,
         max_lost: int = 3,
+        window: str | None = None,
+        breaker: str | None = None,
     ) -> Any:
         """Declare a function, sync or async, as a task."""
         options = Options(
@@ -133,6 +146,8 @@ class App:
             keep=keep,
             keep_failed=keep_failed,
             max_lost=max_lost,
+            window=window,
+            breaker=breaker,
         )
         if function is None:
             return partial(self._declare, options=options)
@@ -150,6 +165,8 @@ class App:
         timeout: Duration | None = None,
         priority: int = 0,
         max_lost: int = 3,
+        window: str | None = None,
+        breaker: str | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Declare a function that runs by a schedule, once for all workers together.
 
@@ -163,10 +180,53 @@ class App:
             timeout=timeout,
             priority=priority,
             max_lost=max_lost,
+            window=window,
+            breaker=breaker,
         )
 
         def declare(function: Callable[P, R]) -> Task[P, R]:
             return self._declare(function, options=options)
+
+        return declare
+
+    def rolling(
+        self,
+        *,
+        every: Duration,
+        batch: int = 1_000,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        tick: Duration | None = None,
+        window: str | None = None,
+        retry_after: Duration | None = None,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: Duration | None = None,
+        breaker: str | None = None,
+        max_lost: int = 3,
+    ) -> Callable[[Callable[P, R]], Rolling[P, R]]:
+        """Declare a function that visits items, each of them at least once every period.
+
+        It is called with the code of an item; what it returns is kept as the item's remark. A
+        failed visit counts as one, unless `retry_after` says to come back earlier. With a `tick`,
+        a cron expression or a duration, items that fall due wait for it.
+        """
+        options = Options(
+            period=make_period(every, batch=batch, tick=tick, retry_after=retry_after),
+            name=name,
+            timeout=timeout,
+            concurrency=concurrency,
+            rate=rate,
+            priority=priority,
+            max_lost=max_lost,
+            window=window,
+            breaker=breaker,
+        )
+
+        def declare(function: Callable[P, R]) -> Rolling[P, R]:
+            kind = make_kind(function, options)
+            self.registry.add(kind)
+            return Rolling(self, kind)
 
         return declare
 
@@ -223,7 +283,95 @@ class App:
         """End a task that has not ended."""
         return task.cancel(self._db(), self.clock, self.registry, task_id, reason=reason)
 
+    # Rolling: what a declared rolling kind asks of its app
+
+    def add_items(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+        """Add items to a rolling kind."""
+        self.prepare()
+        return self._items.add(kind, codes, now=now)
+
+    def remove_items(self, kind: Kind, codes: Iterable[str]) -> int:
+        """Remove items from a rolling kind."""
+        self.prepare()
+        return self._items.remove(kind, codes)
+
+    def item_of(self, kind: Kind, code: str) -> Item | None:
+        """One item of a rolling kind."""
+        return rolling.item(self._db(), kind, code)
+
+    def visit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+        """Have one item run now, and wait for it."""
+        self.prepare()
+        return self._visitor.visit(kind, code, fresh=fresh, timeout=timeout)
+
+    async def avisit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+        """`visit_item`, awaited."""
+        await twin(self.prepare)
+        return await self._visitor.avisit(kind, code, fresh=fresh, timeout=timeout)
+
+    def mirror(self, kind: Kind, source: Source, *, dry_run: bool) -> Mirror:
+        """Make the items of a rolling kind equal to the keys of a source."""
+        return mirror(self._db(), self._items, kind, source, dry_run=dry_run)
+
+    def follow(self, kind: Kind, source: Source) -> None:
+        """Install triggers that keep the items equal to the keys of a source."""
+        rolling.follow(self._db(), kind, source)
+
+    def unfollow(self, kind: Kind, source: Source) -> bool:
+        """Remove those triggers."""
+        return rolling.unfollow(self._db(), kind, source)
+
+    def freshness_of(self, kind: Kind) -> Freshness:
+        """How fresh the items of a rolling kind are."""
+        return freshness.look(self._db(), self.clock, kind)
+
     # Operating
+
+    def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
+        """Let nothing of `kind` start until it is resumed. What runs goes on to its end."""
+        name = self.registry.get(kind).name
+        switch.pause(self._db(), self.clock, name, reason=reason, who=who)
+        self._bell.ring_here()
+
+    def resume(self, kind: str) -> None:
+        """Let `kind` run again, and close its breaker if that is open."""
+        switch.resume(self._db(), self.registry.get(kind).name)
+        self._bell.ring_here()
+
+    def set(
+        self,
+        kind: str,
+        *,
+        rate: str | Unset | None = UNSET,
+        window: str | Unset | None = UNSET,
+        concurrency: int | Unset | None = UNSET,
+    ) -> None:
+        """Change what holds for `kind` while it runs, in all workers and until it is set again.
+
+        None goes back to what the kind declares, "none" takes the rate or the window away.
+        """
+        name = self.registry.get(kind).name
+        switch.set_(self._db(), name, rate=rate, window=window, concurrency=concurrency)
+        self._bell.ring_here()
+
+    async def apause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
+        """`pause`, awaited."""
+        await twin(self.pause, kind, reason=reason, who=who)
+
+    async def aresume(self, kind: str) -> None:
+        """`resume`, awaited."""
+        await twin(self.resume, kind)
+
+    async def aset(
+        self,
+        kind: str,
+        *,
+        rate: str | Unset | None = UNSET,
+        window: str | Unset | None = UNSET,
+        concurrency: int | Unset | None = UNSET,
+    ) -> None:
+        """`set`, awaited."""
+        await twin(self.set, kind, rate=rate, window=window, concurrency=concurrency)
 
     def set_grace(self, grace: Duration) -> None:
         """How long a worker that is asked to stop waits for what runs."""
@@ -266,6 +414,19 @@ class App:
         chosen = self.registry.chosen(list(kinds or []))
         return Worker(
             self.database, self.registry, chosen, self.clock, self._numbers, self._bell, settings
+        )
+
+    def _worker_for(self, kind: Kind, task_id: int) -> Worker:
+        """A worker that is there for one row only."""
+        return Worker(
+            self.database,
+            self.registry,
+            {kind.name: kind},
+            self.clock,
+            self._numbers,
+            self._bell,
+            replace(self.settings, concurrency=1, until_idle=True),
+            only=task_id,
         )
 
     def drain(self) -> None:

@@ -26,7 +26,7 @@ def claim_all(url: str, start: Barrier) -> list[tuple[int, int, int]]:
     while lanes := claim.lanes(app.database, ["prey"]):
         for lane in lanes:
             limit = random.randint(1, 20)
-            rows = claim.claim(app.database, lane, hand.stamp(), limit=limit)
+            rows = hand.claim_lane(lane, limit)
             assert len(rows) <= limit
             taken += [(row.id, row.worker, row.batch) for row in rows]
     app.close()

@@ -4,7 +4,7 @@ from windlass import App
 from windlass.clock import SECOND
 from windlass.model.task import Claimed
 from windlass.store import claim, worker
-from windlass.store.dialect.base import Stamp
+from windlass.store.dialect.base import Most, Stamp
 from windlass.store.number import Numbers
 
 LEASE = 30 * SECOND
@@ -38,7 +38,7 @@ class Doomed:
         now = self.app.clock.now()
         for lane in claim.lanes(self.app.database, self.app.registry.kinds):
             stamp = Stamp(self.numbers.take()[0], self.number, now, now + LEASE)
-            self.held += claim.claim(self.app.database, lane, stamp, limit=limit)
+            self.held += claim.claim(self.app.database, lane, stamp, Most(limit, stamp.now))
         return self.held
 
     def die(self) -> int | None:

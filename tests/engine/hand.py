@@ -11,7 +11,7 @@ from windlass.model.outcome import Failed, Outcome, Succeeded, settle
 from windlass.model.task import Claimed, TaskView
 from windlass.store import claim, finish, worker
 from windlass.store.claim import Rescued
-from windlass.store.dialect.base import Count, Stamp
+from windlass.store.dialect.base import Count, Lane, Most, Stamp
 from windlass.store.finish import Batch
 from windlass.store.number import Numbers
 from windlass.store.schema import task
@@ -52,11 +52,11 @@ class Hand:
     def claim(self, limit: int = 1) -> list[Claimed]:
         """Claim up to `limit` due rows of each lane."""
         lanes = claim.lanes(self.database, self.app.registry.kinds)
-        return [
-            taken
-            for lane in lanes
-            for taken in claim.claim(self.database, lane, self.stamp(), limit=limit)
-        ]
+        return [taken for lane in lanes for taken in self.claim_lane(lane, limit)]
+
+    def claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
+        stamp = self.stamp()
+        return claim.claim(self.database, lane, stamp, Most(limit, stamp.now))
 
     def rescue(self, *, alone: bool = False, limit: int = 100) -> Rescued:
         """Take over up to `limit` rows that fell."""
@@ -88,10 +88,12 @@ class Hand:
     ) -> set[int] | None:
         """Finish what is in `batch`, counting what was accepted."""
 
-        def counts(accepted: set[int]) -> list[Count]:
-            return [Count(0, "any", self.id, done=len(accepted))] if accepted else []
+        def note(connection: Connection, accepted: set[int]) -> None:
+            if accepted:
+                count = Count(0, "any", self.id, done=len(accepted))
+                self.database.dialect.count(connection, [count])
 
-        return finish.finish(self.database, batch, counts, on_accepted=on_accepted)
+        return finish.finish(self.database, batch, note, on_accepted=on_accepted)
 
     def finish(self, tasks: Iterable[Claimed], outcome: Outcome | None = None) -> set[int] | None:
         return self.write(self.batch(tasks, outcome or Succeeded()))

@@ -176,12 +176,14 @@ def test_a_dead_worker_changes_nothing_any_more(app, work, seen):
     )
 
     written = finish.finish(
-        app.database, Batch(worker=doomed.number, changes=[done]), lambda accepted: []
+        app.database,
+        Batch(worker=doomed.number, changes=[done]),
+        lambda _connection, _accepted: None,
     )
     removed = finish.finish(
         app.database,
         Batch(worker=doomed.number, removals={held.id: held.batch}),
-        lambda accepted: [],
+        lambda _connection, _accepted: None,
     )
 
     assert (written, removed) == (None, None)
@@ -201,7 +203,7 @@ def test_a_stale_batch_changes_nothing_though_its_worker_lives(app, work):
     accepted = finish.finish(
         app.database,
         Batch(worker=living.number, removals={held.id: held.batch}),
-        lambda accepted: [],
+        lambda _connection, _accepted: None,
     )
 
     assert accepted == set()

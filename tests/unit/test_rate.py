@@ -1,9 +1,13 @@
-"""Rates and the allowance that spends them."""
+"""Rates, and how all workers share one."""
+
+from bisect import bisect_left
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from windlass import BadRate
-from windlass.model.rate import Allowance, parse_rate
+from windlass.model.rate import CAUTION, Grant, Pace, next_grant, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -28,45 +32,119 @@ def test_a_rate_of_nothing_is_refused():
         parse_rate("0/s")
 
 
-def test_one_may_start_at_once_and_the_next_when_its_time_has_come():
-    allowance = Allowance(10, now=0.0)
-
-    assert allowance.available(0.0) == 1
-    allowance.spend(1)
-    assert allowance.available(0.05) == 0
-    assert allowance.seconds_until_one() == pytest.approx(0.05)
-    assert allowance.available(0.1001) == 1
+def grant(begin=0, starts=10, interval=100_000.0):
+    return Grant(begin, starts, interval)
 
 
-def test_a_pause_is_not_followed_by_a_burst():
-    allowance = Allowance(100, now=0.0)
+def test_the_first_stretch_begins_now_and_the_next_where_it_ends():
+    first = next_grant(0, per_second=100, now=5_000_000)
 
-    assert allowance.available(3600.0) == 10
+    second = next_grant(first.end, per_second=100, now=5_000_000)
+
+    assert first.begin == 5_000_000
+    assert second.begin == first.end
 
 
-def test_over_time_exactly_the_rate_goes_through():
-    allowance = Allowance(50, now=0.0)
-    started = 0
+def test_nobody_reserves_more_than_a_second_ahead():
+    assert next_grant(2_500_000, per_second=100, now=1_000_000) is None
+    assert next_grant(1_900_000, per_second=100, now=1_000_000) is not None
 
-    for tick in range(1, 1001):
-        now = tick / 100
-        count = allowance.available(now)
-        allowance.spend(count)
+
+def test_a_slow_rate_is_reserved_one_start_at_a_time():
+    found = next_grant(0, per_second=0.5, now=0)
+
+    assert found.starts == 1
+    assert found.end == pytest.approx(2_000_000 / CAUTION)
+
+
+def test_starts_come_one_by_one_as_their_moments_come():
+    pace = Pace()
+    pace.add(grant(begin=1_000_000))
+
+    assert pace.available(999_999) == 0
+    assert pace.available(1_000_000) == 1
+    pace.spend(1)
+    assert pace.available(1_099_999) == 0
+    assert pace.next_at() == 1_100_000
+    assert pace.available(1_100_000) == 1
+
+
+def test_what_is_not_used_in_time_is_lost():
+    pace = Pace()
+    pace.add(grant(starts=100, interval=10_000.0))
+
+    assert pace.available(500_000) == 8
+
+
+def test_a_slow_start_may_be_late_by_half_of_the_interval():
+    pace = Pace()
+    pace.add(grant(starts=1, interval=2_000_000.0))
+
+    assert pace.available(999_999) == 1
+    assert pace.available(1_000_001) == 0
+
+
+def test_spending_more_than_there_was_is_made_up_for():
+    pace = Pace()
+    pace.add(grant(starts=5))
+    pace.spend(7)
+
+    pace.add(grant(begin=500_000, starts=5))
+
+    assert pace.available(600_000) == 0
+    assert pace.available(700_000) == 1
+
+
+def test_a_pace_asks_for_more_before_it_runs_out():
+    pace = Pace()
+    assert pace.is_running_out(0)
+
+    pace.add(grant(starts=5, interval=50_000.0))
+
+    assert not pace.is_running_out(0)
+    assert pace.is_running_out(200_000)
+
+
+@given(
+    per_second=st.floats(0.2, 5_000),
+    workers=st.integers(1, 4),
+    looks=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 60_000)), min_size=50, max_size=300),
+)
+def test_all_workers_together_stay_below_the_rate_over_any_two_seconds(per_second, workers, looks):
+    now, next_at = 1_000_000, 0
+    paces = [Pace() for _ in range(workers)]
+    starts = []
+
+    for who, pause in looks:
+        now += pause
+        pace = paces[who % workers]
+        if pace.is_running_out(now):
+            reserved = next_grant(next_at, per_second=per_second, now=now)
+            if reserved is not None:
+                pace.add(reserved)
+                next_at = reserved.end
+        count = pace.available(now)
+        pace.spend(count)
+        starts += [now] * count
+
+    most = max(2 * per_second, 1) + 1
+    for index, moment in enumerate(starts):
+        within = bisect_left(starts, moment + 2_000_000, lo=index) - index
+        assert within <= most
+
+
+def test_a_worker_that_looks_often_uses_nearly_all_of_the_rate():
+    now, next_at, started = 0, 0, 0
+    pace = Pace()
+
+    for _ in range(500):
+        now += 20_000
+        if pace.is_running_out(now):
+            reserved = next_grant(next_at, per_second=700, now=now)
+            pace.add(reserved)
+            next_at = reserved.end
+        count = pace.available(now)
+        pace.spend(count)
         started += count
 
-    assert 500 <= started <= 502
-
-
-def test_a_share_of_the_rate_is_a_slower_rate():
-    allowance = Allowance(100, now=0.0)
-    allowance.spend(1)
-
-    assert allowance.available(0.02, share=0.25) == 0
-    assert allowance.seconds_until_one(share=0.25) == pytest.approx(0.02)
-    assert allowance.available(0.0401, share=0.25) == 1
-
-
-def test_a_clock_that_goes_back_takes_nothing_away():
-    allowance = Allowance(10, now=5.0)
-
-    assert allowance.available(4.0) == 1
+    assert started >= 0.93 * 700 * 10

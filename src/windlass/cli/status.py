@@ -11,7 +11,12 @@ from windlass.operate import status as operate
 from windlass.operate.status import AppStatus, KindStatus
 from windlass.store.task import COUNTED_EXACTLY
 
-WHY_STYLE = {"running": "blue", "starting": "cyan", "nothing due": "bright_black"}
+WHY_STYLE = {
+    "running": "blue",
+    "starting": "cyan",
+    "nothing": "bright_black",
+    "breaker": "bold red",
+}
 
 
 def register(cli: typer.Typer) -> None:
@@ -60,12 +65,12 @@ def alerts(app: AppOption = None, as_json: JsonOption = False) -> None:
 
 def _print_kinds(found: AppStatus) -> None:
     numbers = ("waiting", "due", "running", "failed", "done 1h", "average")
-    shown = table("kind", "why", *numbers, "next", right=numbers, wrap=("next",))
+    shown = table("kind", "why", *numbers, "next", right=numbers, wrap=("why", "next"))
     for kind in found.kinds:
         average = kind.average_milliseconds
         shown.add_row(
             Text(kind.kind, style="bold"),
-            Text(kind.why, style=WHY_STYLE.get(kind.why, "yellow")),
+            Text(kind.why, style=WHY_STYLE.get(kind.why.split()[0], "yellow")),
             _count(kind.waiting),
             _count(kind.due),
             _count(kind.running),
@@ -112,6 +117,8 @@ def _print_failures(found: AppStatus) -> None:
 
 
 def _next(kind: KindStatus, now: int) -> str:
+    if kind.every is not None:
+        return f"every {kind.every}"
     return "" if kind.cron is None else f"{when(kind.next_due_at, now=now)}  ({kind.cron})"
 
 

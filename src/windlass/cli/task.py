@@ -139,6 +139,9 @@ def enqueue(
     """Enqueue a task by hand."""
     loaded = _load(app)
     declared = loaded.registry.get(kind)
+    if declared.period is not None:
+        complain(f"kind {kind!r} is rolling: its items are not enqueued; use windlass rolling add")
+        raise typer.Exit(1)
     values = parse_json(arguments, "the argument")
     if not isinstance(values, dict):
         complain(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')

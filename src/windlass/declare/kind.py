@@ -7,14 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.errors import BadDeclaration, DuplicateKind, UnknownKind
+from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, UnknownKind
+from windlass.model.breaker import Terms as BreakerTerms
+from windlass.model.breaker import parse_breaker
 from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import KEEP_FAILED, Terms
 from windlass.model.payload import Arguments, result_decoder
 from windlass.model.rate import parse_rate
 from windlass.model.retry import Backoff, Retries, retry_policy
-from windlass.model.task import check_priority
+from windlass.model.rolling import Period, parse_tick
+from windlass.model.task import Claimed, check_priority
+from windlass.model.window import Window, parse_window
 
 LONGEST_NAME = 100
 CRON_KEY = "windlass:cron"
@@ -35,22 +39,36 @@ class Kind:
     rate: float | None
     priority: int
     max_lost: int
+    window: Window | None = None
+    breaker: BreakerTerms | None = None
 
-    def call(self, payload: str, *, turns: bool) -> Any:
-        """Call the handler with its stored arguments; a turn of a schedule has none."""
+    def call(self, task: Claimed, *, turns: bool) -> Any:
+        """Call the handler with its stored arguments; an item with its code, a cron with none."""
         if turns:
-            return self.function()
-        args, kwargs = self.arguments.decode(payload)
+            return self.function() if self.period is None else self.function(task.task_key)
+        args, kwargs = self.arguments.decode(task.payload)
         return self.function(*args, **kwargs)
+
+    def due_until(self, now: int) -> int:
+        """What is due by then may be taken now."""
+        return now if self.terms.period is None else self.terms.period.due_until(now)
+
+    def taken_at(self, due_at: int) -> int:
+        """The first moment at which a row that is due then may be taken."""
+        return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
 
     @property
     def schedule(self) -> Schedule | None:
         return self.terms.schedule
 
+    @property
+    def period(self) -> Period | None:
+        return self.terms.period
+
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `@app.task` and `@app.cron`, as the user wrote them."""
+    """The options of a declaration, as the user wrote them."""
 
     name: str | None = None
     retries: Retries | None = None
@@ -62,7 +80,10 @@ class Options:
     keep: Duration | None = None
     keep_failed: Duration | None = None
     max_lost: int = 3
+    window: str | None = None
+    breaker: str | None = None
     schedule: Schedule | None = None
+    period: Period | None = None
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
@@ -75,6 +96,8 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     arguments = Arguments(name, function)
     if options.schedule is not None:
         _check_no_required_arguments(name, arguments)
+    if options.period is not None:
+        _check_takes_a_code(name, arguments)
     keep = _duration(options.keep, f"{what}: keep", zero=True)
     keep_failed = _duration(options.keep_failed, f"{what}: keep_failed")
     terms = Terms(
@@ -82,6 +105,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         keep=keep,
         keep_failed=keep_failed or max(KEEP_FAILED, keep or 0),
         schedule=options.schedule,
+        period=options.period,
     )
     return Kind(
         name=name,
@@ -95,6 +119,24 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         rate=None if options.rate is None else parse_rate(options.rate, what=f"{what}: rate"),
         priority=check_priority(name, options.priority),
         max_lost=_positive(options.max_lost, f"{what}: max_lost") or 1,
+        window=None
+        if options.window is None
+        else parse_window(options.window, what=f"{what}: window"),
+        breaker=None
+        if options.breaker is None
+        else parse_breaker(options.breaker, what=f"{what}: breaker"),
+    )
+
+
+def make_period(
+    every: Duration, *, batch: int, tick: Duration | None, retry_after: Duration | None
+) -> Period:
+    """How often items are visited, or an error that names the option that is wrong."""
+    return Period(
+        every=parse_duration(every, what="rolling: every"),
+        retry_after=_duration(retry_after, "rolling: retry_after", zero=True),
+        tick=None if tick is None else parse_tick(tick, what="rolling: tick"),
+        batch=_positive(batch, "rolling: batch") or 1,
     )
 
 
@@ -139,6 +181,16 @@ def _check_no_required_arguments(name: str, arguments: Arguments) -> None:
                 f"cron {name!r}: parameter {parameter.name!r} has no default, and a cron is called "
                 "without arguments"
             )
+
+
+def _check_takes_a_code(name: str, arguments: Arguments) -> None:
+    try:
+        arguments.encode(("code",), {}, largest=1_000)
+    except BadArgument as problem:
+        raise BadDeclaration(
+            f"rolling {name!r}: its handler is called with one argument, the code of an item as "
+            f"text; write def {name}(code: str)"
+        ) from problem
 
 
 def _duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:

@@ -8,6 +8,7 @@ and what comes back is everything that run and finish need.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,11 +18,12 @@ from sqlalchemy import Connection
 
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
+from windlass.engine.gate import Gate
 from windlass.engine.hold import Room
 from windlass.model.task import Claimed
 from windlass.store import claim as store
 from windlass.store.database import Database
-from windlass.store.dialect.base import Lane, Stamp
+from windlass.store.dialect.base import ENDLESS, Lane, Most, Stamp
 from windlass.store.finish import Batch
 from windlass.store.number import Numbers
 
@@ -42,6 +44,8 @@ class Taken:
     next_due_in: float | None = None
     some_wait_to_run_alone: bool = False
     some_could_not_be_had: bool = False
+    # How long until a kind may go on that only its rate holds back.
+    held_for: float | None = None
 
 
 class Claims(Protocol):
@@ -53,10 +57,6 @@ class Claims(Protocol):
 
     def look_again(self) -> None:
         """Something new was enqueued: look before taking what was known."""
-        ...
-
-    def due(self) -> set[str]:
-        """The kinds that have due rows now."""
         ...
 
     def take_fallen(self, *, alone: bool) -> Taken:
@@ -77,6 +77,7 @@ class WrittenClaim:
         worker: Callable[[], int],
         lease: int,
         bury: Callable[[list[Claimed], Connection], Batch],
+        gate: Gate,
     ) -> None:
         self._database = database
         self._kinds = kinds
@@ -85,6 +86,8 @@ class WrittenClaim:
         self._worker = worker
         self._lease = lease
         self._bury = bury
+        self._gate = gate
+        self._refused: set[str] = set()
         self._lanes: list[Lane] = []
         self._looked_at = 0.0
 
@@ -93,29 +96,32 @@ class WrittenClaim:
             return Taken([], [])
         if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
             tasks = self._claim(room)
-            if tasks:
-                return Taken(tasks, [])
+            if tasks or self._refused:
+                return Taken(tasks, [], held_for=self._gate.seconds_until(self._refused))
         lanes = self._look()
         tasks = self._claim(room)
+        held_for = self._gate.seconds_until(self._refused)
         if tasks:
-            return Taken(tasks, [])
+            return Taken(tasks, [], held_for=held_for)
         now = self._clock.now()
         mine = [lane for lane in lanes if lane.kind in room.kinds]
-        due = [lane for lane in mine if lane.due_at <= now]
-        later = [lane.due_at - now for lane in mine if lane.due_at > now]
+        due = [lane for lane in mine if self._is_due(lane, now) and lane.kind not in self._refused]
+        later = [self._seconds_until(lane, now) for lane in mine if not self._is_due(lane, now)]
         return Taken(
             [],
             [],
-            next_due_in=min(later) / 1e6 if later else None,
+            next_due_in=min(later, default=None),
             some_could_not_be_had=bool(due),
             some_wait_to_run_alone=bool(due)
             and store.some_wait_to_run_alone(self._database, due, self._lives, now=now),
+            held_for=held_for,
         )
 
-    def due(self) -> set[str]:
-        """The kinds that have due rows now."""
-        now = self._clock.now()
-        return {lane.kind for lane in self._look() if lane.due_at <= now}
+    def _is_due(self, lane: Lane, now: int) -> bool:
+        return lane.due_at <= self._kinds[lane.kind].due_until(now)
+
+    def _seconds_until(self, lane: Lane, now: int) -> float:
+        return max(0, self._kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
 
     def _look(self) -> list[Lane]:
         self._lanes = store.lanes(self._database, self._kinds)
@@ -127,9 +133,11 @@ class WrittenClaim:
         self._looked_at = 0.0
 
     def take_fallen(self, *, alone: bool) -> Taken:
-        if not self._kinds:
+        max_lost = {
+            name: kind.max_lost for name, kind in self._kinds.items() if self._gate.is_open(name)
+        }
+        if not max_lost:
             return Taken([], [])
-        max_lost = {name: kind.max_lost for name, kind in self._kinds.items()}
         rescued = store.rescue(
             self._database,
             max_lost,
@@ -141,14 +149,17 @@ class WrittenClaim:
         tasks = rescued.again
         if alone and not tasks:
             tasks = self._claim_alone()
+        for kind, count in Counter(task.kind for task in tasks).items():
+            self._gate.took(kind, count)
         return Taken(tasks, rescued.poison, some_wait_to_run_alone=rescued.some_wait_to_run_alone)
 
     def _claim(self, room: Room) -> list[Claimed]:
+        self._refused = set()
         now = self._clock.now()
         left = dict(room.kinds)
         budget = min(CLAIM_AT_MOST, room.total)
         tasks: list[Claimed] = []
-        due = [lane for lane in self._lanes if lane.due_at <= now and lane.kind in left]
+        due = [lane for lane in self._lanes if lane.kind in left and self._is_due(lane, now)]
         for equals in _by_priority(due):
             # Kinds of one priority share alike; a lower one gets what a higher one leaves.
             share = max(1, budget // len(equals))
@@ -156,15 +167,26 @@ class WrittenClaim:
                 limit = min(share, left[lane.kind], budget)
                 if limit < 1:
                     continue
-                taken = self._claim_lane(lane, limit)
+                taken = self._claim_through_gate(lane, limit)
                 left[lane.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
         return tasks
 
+    def _claim_through_gate(self, lane: Lane, limit: int) -> list[Claimed]:
+        allowed = self._gate.allow(lane.kind, limit)
+        if allowed < 1:
+            self._refused.add(lane.kind)
+            return []
+        taken = self._claim_lane(lane, allowed)
+        self._gate.took(lane.kind, len(taken))
+        return taken
+
     def _claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
-        lost = range(self._lives(lane.kind))
-        taken = store.claim(self._database, lane, self._stamp(), limit=limit, lost=lost)
+        period = self._kinds[lane.kind].period
+        limit = limit if period is None else min(limit, period.batch)
+        stamp = self._stamp()
+        taken = store.claim(self._database, lane, stamp, self._most(lane, limit, stamp.now))
         self._lanes.remove(lane)
         if len(taken) == limit:
             # On from here: what lies before is claimed, and stepping over it costs. A row that
@@ -175,12 +197,17 @@ class WrittenClaim:
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
         for lane in store.lanes(self._database, self._kinds):
-            if lane.due_at <= now:
-                lost = range(self._lives(lane.kind), store.ENDLESS)
-                taken = store.claim(self._database, lane, self._stamp(), limit=1, lost=lost)
+            if self._is_due(lane, now) and self._gate.is_open(lane.kind):
+                lost = range(self._lives(lane.kind), ENDLESS)
+                most = Most(1, self._kinds[lane.kind].due_until(now), lost)
+                taken = store.claim(self._database, lane, self._stamp(), most)
                 if taken:
                     return taken
         return []
+
+    def _most(self, lane: Lane, limit: int, now: int) -> Most:
+        due_until = self._kinds[lane.kind].due_until(now)
+        return Most(limit, due_until, range(self._lives(lane.kind)))
 
     def _lives(self, kind: str) -> int:
         """Rows that were lost at least this often run alone."""

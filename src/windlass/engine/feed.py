@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.alone import Alone
 from windlass.engine.claim import Claims, Taken
-from windlass.engine.hold import Hold, Room
+from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
 LOOK_FOR_FALLEN_AFTER = 1.0
 OVERLOOK_AFTER = 2.0
+PACE_SECONDS = 0.02
 
 
 class Feed(Loop):
@@ -23,15 +23,13 @@ class Feed(Loop):
 
     name = "feed"
 
-    def __init__(self, claims: Claims, hold: Hold, *, share: Callable[[str], float]) -> None:
+    def __init__(self, claims: Claims, hold: Hold) -> None:
         super().__init__()
         self._claims = claims
         self._hold = hold
-        self._share = share
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
         self._alone = Alone()
-        self._held_back: set[str] = set()
         self._overlooked_since: float | None = None
         self.idle = threading.Event()
         hold.on_hungry = self._fed_up
@@ -47,11 +45,11 @@ class Feed(Loop):
         rescued = self._rescue()
         # Said before looking: what ends from now on wakes the feed, so no room is ever missed.
         self._hold.is_hungry = True
-        room = self._room()
+        room = self._hold.room()
         if not room.kinds:
-            if was_empty and not rescued and not self._is_holding_back():
+            if was_empty and not rescued:
                 self.idle.set()
-            return self._pause_for_rate() if self._held_back else LONGEST_PAUSE
+            return LONGEST_PAUSE
         self._hold.is_hungry = False
         self._hold.is_claiming = True
         try:
@@ -59,25 +57,22 @@ class Feed(Loop):
             self._add(taken)
         finally:
             self._hold.is_claiming = False
+        held_for = taken.held_for
         if taken.tasks:
             self._pause = SHORTEST_PAUSE
-            return 0.0
+            return 0.0 if held_for is None else PACE_SECONDS
         if taken.some_wait_to_run_alone and self._alone.want():
             return 0.0 if was_empty else SHORTEST_PAUSE
-        if was_empty and not (rescued or self._is_overlooking(taken) or self._is_holding_back()):
+        if was_empty and not (rescued or self._is_overlooking(taken) or held_for is not None):
             self.idle.set()
         pause = self._rest(taken)
-        return min(pause, self._pause_for_rate()) if self._held_back else pause
+        return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
 
     def look_now(self) -> None:
         """Something was enqueued: ask at once, and often for a while."""
         self._claims.look_again()
         self._pause = SHORTEST_PAUSE
         self.wake()
-
-    def _is_holding_back(self) -> bool:
-        """Whether a rate keeps rows waiting that are due."""
-        return bool(self._held_back and self._held_back & self._claims.due())
 
     def _is_overlooking(self, taken: Taken) -> bool:
         """Whether a due row is there that was skipped because somebody locks it for a moment."""
@@ -133,32 +128,6 @@ class Feed(Loop):
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
             self._hold.add(taken.tasks)
-            for task in taken.tasks:
-                allowance = self._hold.loads[task.kind].allowance
-                if allowance is not None:
-                    allowance.spend(1)
-
-    def _room(self) -> Room:
-        """What the hold has room for, less what rates hold back."""
-        room = self._hold.room()
-        now = time.monotonic()
-        kinds = dict(room.kinds)
-        for name in room.kinds:
-            allowance = self._hold.loads[name].allowance
-            if allowance is not None:
-                kinds[name] = min(kinds[name], allowance.available(now, share=self._share(name)))
-                if kinds[name] < 1:
-                    del kinds[name]
-        self._held_back = room.kinds.keys() - kinds.keys()
-        return Room(room.total, kinds)
-
-    def _pause_for_rate(self) -> float:
-        waits = [
-            load.allowance.seconds_until_one(share=self._share(name))
-            for name, load in self._hold.loads.items()
-            if load.allowance is not None
-        ]
-        return max(0.001, min([*waits, LONGEST_PAUSE]))
 
     def _fed_up(self) -> None:
         self._hold.is_hungry = False

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from windlass import telemetry
 from windlass.clock import Clock
+from windlass.engine.breaker import Breakers, Move
 from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
@@ -46,12 +47,21 @@ class Finish(Loop):
 
     name = "finish"
 
-    def __init__(self, database: Database, hold: Hold, clock: Clock, numbers: Numbers) -> None:
+    def __init__(
+        self,
+        database: Database,
+        hold: Hold,
+        clock: Clock,
+        numbers: Numbers,
+        *,
+        breakers: Breakers,
+    ) -> None:
         super().__init__()
         self._database = database
         self._hold = hold
         self._clock = clock
         self._numbers = numbers
+        self._breakers = breakers
         self.done = 0
         self.failed = 0
         hold.on_ended = self.wake
@@ -158,13 +168,16 @@ class Finish(Loop):
     ) -> None:
         now = self._clock.now()
         batch = self._batch(runs, now)
-        accepted = store.finish(
-            self._database,
-            batch,
-            lambda accepted: _counts(runs, accepted, now),
-            on_accepted=on_accepted,
-            tries=2,
-        )
+        moves: list[Move] = []
+
+        def note(connection: Connection, accepted: set[int]) -> None:
+            statistics = _counts(runs, accepted, now)
+            if statistics:
+                self._database.dialect.count(connection, statistics)
+            moves[:] = self._breakers.note(connection, runs, accepted, now=now)
+
+        accepted = store.finish(self._database, batch, note, on_accepted=on_accepted, tries=2)
+        self._breakers.tell(moves)
         for run in runs:
             outcome, run.outcome = run.outcome, None
             assert outcome is not None

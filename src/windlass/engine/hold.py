@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 
 from windlass.declare.kind import CRON_KEY, Kind
 from windlass.model.outcome import Outcome
-from windlass.model.rate import Allowance
 from windlass.model.task import Claimed
 
 AHEAD_SECONDS = 0.2
@@ -43,21 +42,33 @@ class KindLoad:
         self.kind = kind
         self.timeout = None if kind.timeout is None else kind.timeout / 1e6
         self.is_scheduled = kind.schedule is not None
-        self.limit = min(kind.concurrency or concurrency, concurrency)
+        self.is_rolling = kind.period is not None
+        self.is_open = True
+        self.is_rated = kind.rate is not None
+        self.is_probing = False
+        self.limits(kind.concurrency, concurrency)
         self.queued = 0
         self.running = 0
         self.ended = 0
         self.per_second = 0.0
         self.ended_before = 0
-        now = time.monotonic()
-        self.allowance = None if kind.rate is None else Allowance(kind.rate, now)
+
+    def limits(self, own: int | None, concurrency: int) -> None:
+        """Run at most `own` at once, if that is given, of the `concurrency` of the worker."""
+        self.has_own_limit = own is not None
+        self.limit = min(own or concurrency, concurrency)
 
     def room(self, total: int) -> int:
         """How many more of this kind could start soon, if `total` could of all kinds."""
-        if self.kind.concurrency is None:
+        if not self.is_open:
+            return 0
+        free = self.limit - self.running - self.queued
+        if self.is_rated:
+            # What starts later than it was counted would start beside others.
+            return min(total, free)
+        if not self.has_own_limit:
             return total
-        ahead = int(self.per_second * AHEAD_SECONDS)
-        return min(total, self.limit - self.running + ahead - self.queued)
+        return min(total, free + int(self.per_second * AHEAD_SECONDS))
 
 
 class Room(NamedTuple):
@@ -84,6 +95,7 @@ class Run:
         "callback_tries",
         "deadline",
         "is_poison",
+        "is_probe",
         "kind",
         "load",
         "milliseconds",
@@ -108,8 +120,10 @@ class Run:
         self.callback_tries = 0
         self.runner: Stopper | None = None
         self.is_poison = False
-        # Whether this is the standing row of a schedule.
-        self.turns = load.is_scheduled and task.task_key == CRON_KEY
+        # Whether an open breaker waits for how this run ends.
+        self.is_probe = False
+        # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
+        self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
 
 
 class Shelf:
@@ -134,7 +148,7 @@ class Shelf:
         for lane in self.order:
             queue = self.queues[lane]
             load = queue[0].load
-            if load.running >= load.limit:
+            if load.running >= load.limit or not load.is_open:
                 continue
             run = queue.popleft()
             self.queued -= 1
@@ -143,6 +157,14 @@ class Shelf:
                 self.order.remove(lane)
             return run
         return None
+
+    def clear(self, kind: str) -> list[Claimed]:
+        """Take out all runs of a kind."""
+        lanes = [lane for lane in self.order if lane[1] == kind]
+        runs = [run for lane in lanes for run in self.queues.pop(lane)]
+        self.order = [lane for lane in self.order if lane[1] != kind]
+        self.queued -= len(runs)
+        return [run.task for run in runs]
 
 
 class Hold:
@@ -179,6 +201,7 @@ class Hold:
                 load = self.loads[task.kind]
                 load.queued += 1
                 run = Run(task, load)
+                run.is_probe, load.is_probing = load.is_probing, False
                 (self.asyncs if load.kind.is_async else self.syncs).put(run)
                 fed.add(load.kind.is_async)
         for is_async in fed:
@@ -261,6 +284,14 @@ class Hold:
                 run.runner.stop(run)
         self._made_room()
         return dropped
+
+    def take_back(self, kind: str) -> list[Claimed]:
+        """Forget what is queued of a kind; the database still knows it as ours."""
+        with self._lock:
+            load = self.loads[kind]
+            load.queued = 0
+            shelf = self.asyncs if load.kind.is_async else self.syncs
+            return shelf.clear(kind)
 
     def drop_queued(self) -> int:
         """Forget everything that has not begun; the database knows it as ours until we leave."""

@@ -23,7 +23,6 @@ import os
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from sqlalchemy import Connection
@@ -72,14 +71,9 @@ class Life(Loop):
         self._steady_since = 0.0
         self._swept_at = 0.0
         self.id = 0
-        self._serving: Counter[str] = Counter()
         # After an outage it must be back before anyone may think that it is dead.
         self._beat_seconds = min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
         self.longest_pause = self._beat_seconds
-
-    def share(self, kind: str) -> float:
-        """This worker's part of what all living workers of a kind may do together."""
-        return 1.0 / max(1, self._serving[kind])
 
     def join_ring(self) -> None:
         """Be there under a new id, holding nothing."""
@@ -206,11 +200,10 @@ class Life(Loop):
 
     def _care_for_the_dead(self, now: int) -> None:
         workers = self._database.read(worker.listing, tries=1)
-        living = [view for view in workers if view.lease_until >= now or view.id == self.id]
-        self._serving = Counter(kind for view in living for kind in view.kinds)
+        silent = [view.id for view in workers if view.lease_until < now and view.id != self.id]
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
-        for number in {view.id for view in workers} - {view.id for view in living}:
+        for number in silent:
             fallen = worker.mark_dead(
                 self._database, number=number, now=now, why="it gave no sign of life"
             )

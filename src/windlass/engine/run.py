@@ -102,7 +102,7 @@ class Coroutines:
             runner.current = run
             current.set(run)
             try:
-                result = await run.kind.call(run.task.payload, turns=run.turns)
+                result = await run.kind.call(run.task, turns=run.turns)
                 outcome = SUCCESS if result is None else success(result)
             except asyncio.CancelledError as error:
                 outcome = runner.cancelled(run, error)
@@ -241,7 +241,7 @@ class Threads:
     def _call(run: Run) -> Outcome:
         current.set(run)
         try:
-            return success(run.kind.call(run.task.payload, turns=run.turns))
+            return success(run.kind.call(run.task, turns=run.turns))
         except BaseException as error:
             return failure(run, error)
         finally:

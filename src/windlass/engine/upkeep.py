@@ -7,12 +7,13 @@ import random
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.loop import Loop
-from windlass.store import history, task, worker
+from windlass.store import history, rolling, task, worker
 from windlass.store.database import Database
 
 PAUSE_SECONDS = 10.0
 SHORT_PAUSE_SECONDS = 0.05
 PRUNE_AT_ONCE = 1_000
+ADD_UP_AT_ONCE = 10_000
 HISTORY_EVERY = 30
 
 
@@ -39,5 +40,8 @@ class Upkeep(Loop):
         if self._ticks % HISTORY_EVERY == 0:
             self._database.write(lambda connection: history.prune(connection, now=now), tries=2)
             self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
+        self._database.write(
+            lambda connection: rolling.add_up(connection, limit=ADD_UP_AT_ONCE), tries=2
+        )
         self._ticks += 1
         return PAUSE_SECONDS * random.uniform(0.8, 1.2)

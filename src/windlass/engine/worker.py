@@ -11,14 +11,19 @@ from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind, Registry
 from windlass.engine import cron
-from windlass.engine.claim import WrittenClaim
+from windlass.engine.breaker import Breakers
+from windlass.engine.claim import Claims, WrittenClaim
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
+from windlass.engine.gate import SwitchGate
 from windlass.engine.hold import Hold
 from windlass.engine.life import Life
 from windlass.engine.loop import Loop
+from windlass.engine.rate import Rates
 from windlass.engine.run import Coroutines, Threads, Watch
+from windlass.engine.switch import Switchboard
 from windlass.engine.upkeep import Upkeep
+from windlass.engine.visit import OneClaim
 from windlass.engine.wake import Bell, Listener
 from windlass.store.database import Database
 from windlass.store.number import Numbers
@@ -61,6 +66,8 @@ class Worker:
         numbers: Numbers,
         bell: Bell,
         settings: WorkerSettings,
+        *,
+        only: int | None = None,
     ) -> None:
         self._database = database
         self._registry = registry
@@ -69,32 +76,30 @@ class Worker:
         self._numbers = numbers
         self._bell = bell
         self._settings = settings
+        # The one row that it is there for, if it is no worker for everybody.
+        self._only = only
         self._stop_asked = 0
         self.left_cleanly = False
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.hold = Hold(kinds, settings.concurrency)
-        self.finish = Finish(database, self.hold, clock, numbers)
+        self.breakers = Breakers(database, clock, numbers, worker=lambda: self.life.id)
+        self.finish = Finish(database, self.hold, clock, numbers, breakers=self.breakers)
         self.life = Life(
             database,
             self.hold,
             clock,
             numbers,
-            kinds=Kinds(serves=list(kinds), declares=list(registry.kinds)),
+            kinds=Kinds(serves=list(kinds) if only is None else [], declares=list(registry.kinds)),
             lease=settings.lease,
             dead_after=settings.dead_after,
             flush=self._flush,
         )
-        claims = WrittenClaim(
-            database,
-            kinds,
-            clock,
-            numbers,
-            worker=lambda: self.life.id,
-            lease=settings.lease,
-            bury=self.finish.bury,
+        rates = Rates(database)
+        self.feed = Feed(self._claims(rates), self.hold)
+        self.switchboard = Switchboard(
+            database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
-        self.feed = Feed(claims, self.hold, share=self.life.share)
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
@@ -140,8 +145,31 @@ class Worker:
             abandoned=hold.abandoned,
         )
 
+    def _claims(self, rates: Rates) -> Claims:
+        if self._only is not None:
+            return OneClaim(
+                self._database,
+                self._clock,
+                self._numbers,
+                self._only,
+                worker=lambda: self.life.id,
+                lease=self._settings.lease,
+            )
+        return WrittenClaim(
+            self._database,
+            self._kinds,
+            self._clock,
+            self._numbers,
+            worker=lambda: self.life.id,
+            lease=self._settings.lease,
+            bury=self.finish.bury,
+            gate=SwitchGate(self.hold, rates, self.breakers),
+        )
+
     def _begin(self) -> None:
-        cron.discover(self._database, self._registry.kinds, self._clock, self._numbers)
+        if self._only is None:
+            cron.discover(self._database, self._registry.kinds, self._clock, self._numbers)
+            self.switchboard.obey()
         self.life.join_ring()
 
     def _loops(self) -> list[Loop]:
@@ -151,6 +179,8 @@ class Worker:
             Watch(self.hold, despair=self.life.despair),
             self.feed,
         ]
+        if self._only is None:
+            loops.append(self.switchboard)
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:

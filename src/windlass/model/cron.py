@@ -17,6 +17,8 @@ from cronsim import CronSim, CronSimError
 from windlass.clock import from_datetime, to_datetime
 from windlass.errors import BadSchedule
 
+MINUTE = 60_000_000
+
 
 class Standing(msgspec.Struct, frozen=True):
     """The payload of a standing row."""
@@ -71,6 +73,19 @@ class Schedule:
         """The first turn later than `moment`, both in microseconds since the epoch."""
         local = to_datetime(moment).astimezone(ZoneInfo(self.zone))
         return from_datetime(next(CronSim(self.expression, local)).astimezone(UTC))
+
+    def around(self, moment: int) -> tuple[int, int]:
+        """The latest turn that is not after `moment`, and the first one after it."""
+        local = to_datetime(moment + MINUTE).astimezone(ZoneInfo(self.zone))
+        before = CronSim(self.expression, local, reverse=True)
+        last = from_datetime(next(before).astimezone(UTC))
+        while last > moment:
+            last = from_datetime(next(before).astimezone(UTC))
+        # Going back and going forward may differ where the clocks change: forward is the rule.
+        following = self.next_after(last)
+        while following <= moment:
+            last, following = following, self.next_after(following)
+        return last, following
 
     def as_payload(self, *, turn: int) -> str:
         """What the standing row of this schedule carries: the schedule, and its next turn."""

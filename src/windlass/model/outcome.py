@@ -17,6 +17,7 @@ from windlass.errors import Cancel, Retry, Snooze
 from windlass.model.cron import Schedule, read_turn
 from windlass.model.duration import parse_duration
 from windlass.model.retry import RetryPolicy
+from windlass.model.rolling import Period, remark_of
 from windlass.model.status import Status
 from windlass.model.task import Claimed
 
@@ -78,6 +79,7 @@ class Terms:
     keep: int | None = None
     keep_failed: int = KEEP_FAILED
     schedule: Schedule | None = None
+    period: Period | None = None
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -140,8 +142,8 @@ def settle(
 ) -> Change | None:
     """The change of `task` that `outcome` makes at `now`; None deletes the row.
 
-    `turns` says that the row is the standing row of a schedule: it waits for its next turn instead
-    of ending.
+    `turns` says that the row is the standing row of a schedule or an item of a rolling kind: it
+    waits for its next turn instead of ending.
     """
     match outcome:
         case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
@@ -159,6 +161,8 @@ def settle(
         case Succeeded() | Failed() | Cancelled():
             if turns and terms.schedule is not None:
                 return _next_turn(task, outcome, terms.schedule, now=now)
+            if turns and terms.period is not None:
+                return _next_visit(task, outcome, terms.period, now=now)
             return _ended(task, outcome, terms, now=now)
     assert_never(outcome)
 
@@ -200,6 +204,27 @@ def _next_turn(
         last_status=_status_of(outcome),
         result=outcome.result if isinstance(outcome, Succeeded) else None,
         remark=_remark_of(outcome),
+    )
+
+
+def _next_visit(
+    task: Claimed, outcome: Succeeded | Failed | Cancelled, period: Period, *, now: int
+) -> Change:
+    remark = _remark_of(outcome)
+    if isinstance(outcome, Succeeded):
+        remark = (remark_of(outcome.result) or "")[:LONGEST_REMARK] or None
+    return Change(
+        id=task.id,
+        batch=task.batch,
+        status=Status.WAITING,
+        due_at=period.next_due(now, failed=isinstance(outcome, Failed)),
+        attempt=0,
+        lost=0,
+        finished_at=now,
+        prune_at=None,
+        last_status=_status_of(outcome),
+        result=None,
+        remark=None if remark is None else storable(remark),
     )
 
 

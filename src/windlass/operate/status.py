@@ -6,24 +6,31 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from windlass.clock import Clock
-from windlass.declare.kind import CRON_KEY, Registry
-from windlass.store import cron, history, migrate, task, worker
+from windlass.clock import SECOND, Clock, to_datetime
+from windlass.declare.kind import CRON_KEY, Kind, Registry
+from windlass.engine.switch import Setting, setting_of
+from windlass.model.breaker import State
+from windlass.model.duration import format_duration
+from windlass.model.rate import PER
+from windlass.store import cron, history, migrate, switch, task, worker
 from windlass.store.database import Database
 from windlass.store.history import MINUTE, FailureView, Work
+from windlass.store.switch import Switch
 from windlass.store.task import COUNTED_EXACTLY
 from windlass.store.worker import WorkerView
 
 RECENT_MINUTES = 60
+NEAR_ITS_RATE = 0.7
 
 
 @dataclass(frozen=True)
 class KindStatus:
-    """How one kind is doing. Counts are exact up to 10,000."""
+    """How one kind is doing, and what holds for it. Counts are exact up to 10,000."""
 
     kind: str
     is_declared: bool
     cron: str | None
+    every: str | None
     next_due_at: int | None
     waiting: int
     due: int
@@ -32,6 +39,11 @@ class KindStatus:
     done_last_hour: int
     failed_last_hour: int
     average_milliseconds: float | None
+    paused: bool
+    rate: float | None
+    window: str | None
+    concurrency: int | None
+    breaker: str
     why: str
 
 
@@ -57,13 +69,22 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
             work.kind: work
             for work in history.work_since(connection, minute=now // MINUTE - RECENT_MINUTES)
         }
+        switches = switch.listing(connection)
         names = set(registry.kinds) | set(cron.kinds_waiting(connection)) | set(done)
         return AppStatus(
             database=database.name,
             schema=migrate.VERSION,
             now=now,
             kinds=[
-                _kind(connection, name, registry, done.get(name), workers, now)
+                _kind(
+                    connection,
+                    name,
+                    registry.kinds.get(name),
+                    switches.get(name, Switch(name)),
+                    done.get(name),
+                    workers,
+                    now,
+                )
                 for name in sorted(names)
             ],
             workers=workers,
@@ -78,7 +99,10 @@ def due_text(database: Database, clock: Clock, registry: Registry) -> str:
     now = clock.now()
 
     def read(connection: Connection) -> int:
-        return sum(task.counts(connection, name, now=now)["due"] for name in registry.kinds)
+        return sum(
+            task.counts(connection, name, until=kind.due_until(now))["due"]
+            for name, kind in registry.kinds.items()
+        )
 
     due = database.read(read, tries=1)
     return f"{COUNTED_EXACTLY:,}+" if due > COUNTED_EXACTLY else f"{due:,}"
@@ -87,34 +111,92 @@ def due_text(database: Database, clock: Clock, registry: Registry) -> str:
 def _kind(
     connection: Connection,
     name: str,
-    registry: Registry,
+    kind: Kind | None,
+    found: Switch,
     work: Work | None,
     workers: list[WorkerView],
     now: int,
 ) -> KindStatus:
-    counts = task.counts(connection, name, now=now)
-    kind = registry.kinds.get(name)
-    schedule = None if kind is None or kind.schedule is None else kind.schedule
+    until = now if kind is None else kind.due_until(now)
+    counts = task.counts(connection, name, until=until)
+    schedule = None if kind is None else kind.schedule
     standing = None if schedule is None else task.find(connection, name, CRON_KEY)
     ended = 0 if work is None else work.done + work.failed + work.retried
-    is_served = any(name in view.kinds for view in workers)
+    is_served = any(name in view.kinds and view.lease_until >= now for view in workers)
+    setting = None if kind is None else setting_of(kind, found)
     return KindStatus(
         kind=name,
         is_declared=kind is not None,
         cron=None if schedule is None else f"{schedule.expression} {schedule.zone}",
+        every=None if kind is None or kind.period is None else format_duration(kind.period.every),
         next_due_at=None if standing is None else standing.due_at,
         **counts,
         done_last_hour=0 if work is None else work.done,
         failed_last_hour=0 if work is None else work.failed,
         average_milliseconds=None if work is None or not ended else work.milliseconds / ended,
-        why=_why(counts, is_served=is_served, is_declared=kind is not None),
+        paused=found.off,
+        rate=None if setting is None else setting.rate,
+        window=None if setting is None or setting.window is None else setting.window.text,
+        concurrency=None if setting is None else setting.concurrency,
+        breaker=str(found.breaker.state),
+        why=held_back(kind, found, now=now)
+        or _why(connection, name, counts, setting, now, is_served=is_served),
     )
 
 
-def _why(counts: dict[str, int], *, is_served: bool, is_declared: bool) -> str:
+def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
+    """Why a kind may not run, in a few words; None if it may."""
+    if found.off:
+        who = f" by {found.who}" if found.who else ""
+        since = f" {_away(now - found.since)} ago" if found.since else ""
+        return f"paused{who}{since}" + (f": {found.reason}" if found.reason else "")
+    breaker = found.breaker
+    if kind is not None and kind.breaker is not None and breaker.is_open:
+        probe_at = breaker.probe_at or now
+        when = f"probed in {_away(probe_at - now)}" if probe_at > now else "about to be probed"
+        if breaker.state is State.PROBING:
+            when = "being probed"
+        return f"breaker open after {breaker.errors_in_a_row} errors in a row, {when}"
+    window = None if kind is None else setting_of(kind, found).window
+    if window is not None and not window.is_open(now):
+        opens_at = window.opens_at(now)
+        shown = to_datetime(opens_at).strftime("%a %H:%M UTC")
+        return f"window closed, opens {shown} (in {_away(opens_at - now)})"
+    return None
+
+
+def _why(
+    connection: Connection,
+    name: str,
+    counts: dict[str, int],
+    setting: Setting | None,
+    now: int,
+    *,
+    is_served: bool,
+) -> str:
     """Why it does or does not run, in a few words."""
+    rate = None if setting is None else setting.rate
+    if counts["due"] and rate is not None and is_served:
+        recent = history.minutes_of(connection, name, since=now // MINUTE - 1).values()
+        done = sum(work.done + work.failed + work.retried for work in recent)
+        if done >= rate * (SECOND * 60 + now % MINUTE) / SECOND * NEAR_ITS_RATE:
+            return f"running at its rate of {rate_text(rate)}"
     if counts["running"]:
         return "running"
     if not is_served:
-        return "no worker" if is_declared else "no worker declares it"
-    return "starting" if counts["due"] else "nothing due"
+        return "no worker" if setting is not None else "no worker declares it"
+    if counts["due"]:
+        return "starting" if rate is None else f"waiting for its rate of {rate_text(rate)}"
+    return "nothing due"
+
+
+def rate_text(per_second: float) -> str:
+    """A rate for people."""
+    for unit, seconds in PER.items():
+        if per_second * seconds >= 1:
+            return f"{per_second * seconds:,.3g}/{unit}"
+    return f"{per_second * 86_400:,.3g}/d"
+
+
+def _away(microseconds: int) -> str:
+    return format_duration(max(SECOND, microseconds // SECOND * SECOND))

@@ -88,6 +88,11 @@ def cancel(
         if found is None:
             return False
         kind = registry.kinds.get(found.kind)
+        if kind is not None and kind.period is not None:
+            raise BadInput(
+                f"task {number} is the item {found.key!r} of rolling {found.kind!r}, which never "
+                f"ends; remove it instead"
+            )
         keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
         return task.cancel(connection, number, reason=text, now=clock.now(), keep=keep)
 

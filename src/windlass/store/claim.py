@@ -6,20 +6,31 @@ marks it dead has to wait, or has been there already and nothing is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Select, select, true, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, select, true, update
 
+from windlass.model.rolling import GOES
 from windlass.model.status import Status
 from windlass.model.task import Claimed
 from windlass.store import finish
 from windlass.store.database import Database
-from windlass.store.dialect.base import Lane, Stamp, stamped
+from windlass.store.dialect.base import Lane, Most, Stamp, stamped
 from windlass.store.finish import Batch
 from windlass.store.schema import task
 
-ENDLESS = 1 << 15
+PICKED = (
+    task.c.id,
+    task.c.kind,
+    task.c.task_key,
+    task.c.priority,
+    task.c.due_at,
+    task.c.payload,
+    task.c.attempt,
+    task.c.lost,
+    task.c.started_at,
+)
 
 
 def lanes(database: Database, kinds: Collection[str]) -> list[Lane]:
@@ -27,13 +38,40 @@ def lanes(database: Database, kinds: Collection[str]) -> list[Lane]:
     return database.read(lambda connection: database.dialect.lanes(connection, kinds))
 
 
-def claim(
-    database: Database, lane: Lane, stamp: Stamp, *, limit: int, lost: range = range(ENDLESS)
-) -> list[Claimed]:
-    """Take up to `limit` due rows of `lane`, oldest first, whose `lost` is in the range."""
-    return database.single(
-        lambda connection: database.dialect.claim(connection, lane, stamp, limit=limit, lost=lost),
-    )
+def claim(database: Database, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
+    """Take due rows of `lane`, oldest first."""
+    return database.single(lambda connection: database.dialect.claim(connection, lane, stamp, most))
+
+
+def claim_one(database: Database, number: int, stamp: Stamp) -> list[Claimed]:
+    """Take one waiting row, due or not; nothing if somebody has it or it is gone."""
+
+    def work(connection: Connection) -> list[Claimed]:
+        if not database.dialect.alive(connection, stamp.worker):
+            return []
+        row = connection.execute(
+            select(*PICKED)
+            .where(task.c.id == number, task.c.status == Status.WAITING, task.c.batch.is_(None))
+            .with_for_update()
+        ).first()
+        if row is None:
+            return []
+        taken = stamped(row, stamp)
+        connection.execute(
+            update(task)
+            .where(task.c.id == number)
+            .values(
+                status=Status.RUNNING,
+                batch=stamp.batch,
+                worker=stamp.worker,
+                due_at=stamp.lease_end,
+                attempt=taken.attempt,
+                started_at=taken.started_at,
+            )
+        )
+        return [taken]
+
+    return database.write(work)
 
 
 @dataclass
@@ -133,18 +171,51 @@ def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
     return {number for number, batch in rows if held[number] == batch}
 
 
-def claimed_by(worker: int) -> Select[int]:
+def claimed_by(worker: int) -> Select[int, int | None]:
     """The rows that `worker` holds by a claim, by way of the index that has all that runs.
 
     It takes no locks, which would wait for rows of other workers on the way. Call it when nothing
     else can act for `worker`, or lock what it finds by id and look again.
     """
     return (
-        select(task.c.id)
+        select(task.c.id, task.c.prune_at)
         .where(task.c.status == Status.RUNNING, task.c.due_at.is_not(None))
         .where(task.c.worker == worker)
         .with_hint(task, "force index (windlass_task_due)", "mysql")
         .with_hint(task, "force index (windlass_task_due)", "mariadb")
+    )
+
+
+def let_go(connection: Connection, rows: Sequence[Row[int, int | None]]) -> list[int]:
+    """Delete the items among `rows`, ids with `prune_at`, that only waited for their run to end.
+
+    Returns the ids of the others.
+    """
+    going = [number for number, prune_at in rows if prune_at == GOES]
+    if going:
+        connection.execute(delete(task).where(task.c.id.in_(going), task.c.prune_at == GOES))
+    return [number for number, prune_at in rows if prune_at != GOES]
+
+
+def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
+    """Make claimed rows that have not begun waiting again, as if they had never been taken."""
+    connection.execute(
+        update(task)
+        .where(task.c.id == bindparam("number"), task.c.status == Status.RUNNING)
+        .where(task.c.batch == bindparam("claim"))
+        .values(
+            status=Status.WAITING,
+            batch=None,
+            worker=None,
+            due_at=bindparam("due"),
+            attempt=task.c.attempt - 1,
+        ),
+        [{"number": row.id, "claim": row.batch, "due": row.due_at} for row in rows],
+    )
+    connection.execute(
+        delete(task)
+        .where(task.c.id.in_([row.id for row in rows]), task.c.status == Status.WAITING)
+        .where(task.c.prune_at == GOES)
     )
 
 
@@ -159,7 +230,8 @@ def hand_back(
     query = claimed_by(worker)
     if unless is not None:
         query = query.where(task.c.due_at <= now)
-    ids = [number for number in connection.scalars(query) if unless is None or not unless(number)]
+    rows = [row for row in connection.execute(query).all() if unless is None or not unless(row[0])]
+    ids = let_go(connection, rows)
     if ids:
         connection.execute(
             update(task)

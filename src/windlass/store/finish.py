@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, delete, insert
 
 from windlass.model.outcome import Change
+from windlass.model.rolling import GOES
 from windlass.store.database import Database
-from windlass.store.dialect.base import Count, Dialect
-from windlass.store.schema import alert, failure
+from windlass.store.dialect.base import Dialect
+from windlass.store.schema import alert, failure, task
 
 
 @dataclass(frozen=True)
@@ -53,24 +54,23 @@ class Batch:
 def finish(
     database: Database,
     batch: Batch,
-    counts: Callable[[set[int]], Sequence[Count]],
+    note: Callable[[Connection, set[int]], None],
     *,
     on_accepted: Callable[[Connection], None] | None = None,
     tries: int = 1,
 ) -> set[int] | None:
     """Write `batch`; the ids of the outcomes that were accepted, None if the worker is left.
 
-    `counts` makes the statistics of what was accepted. `on_accepted` runs in the same transaction
-    if all was accepted, and undoes everything by raising. Repeating a batch changes nothing.
+    `note` writes beside them what follows from those that were accepted. `on_accepted` runs in the
+    same transaction if all was accepted, and undoes everything by raising. Repeating a batch
+    changes nothing.
     """
 
     def work(connection: Connection) -> set[int] | None:
         if not database.dialect.alive(connection, batch.worker):
             return None
         accepted = apply(connection, database.dialect, batch)
-        statistics = counts(accepted)
-        if statistics:
-            database.dialect.count(connection, statistics)
+        note(connection, accepted)
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
         return accepted
@@ -87,7 +87,11 @@ def apply(connection: Connection, dialect: Dialect, batch: Batch) -> set[int]:
     if batch.removals:
         accepted |= dialect.remove(connection, batch.removals)
     if batch.changes:
-        accepted |= dialect.change(connection, batch.changes)
+        changed = dialect.change(connection, batch.changes)
+        gone = [number for number, prune_at in changed.items() if prune_at == GOES]
+        if gone:
+            connection.execute(delete(task).where(task.c.id.in_(gone)))
+        accepted |= changed.keys()
     _remember(connection, batch, accepted)
     return accepted
 

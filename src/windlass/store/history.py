@@ -93,6 +93,22 @@ def work_since(connection: Connection, *, minute: int) -> list[Work]:
     return [Work(row[0], *(int(value) for value in row[1:])) for row in rows]
 
 
+def minutes_of(connection: Connection, kind: str, *, since: int) -> dict[int, Work]:
+    """What was done of one kind in each minute since `since`, in which something was."""
+    rows = connection.execute(
+        select(
+            stat.c.minute,
+            func.sum(stat.c.done),
+            func.sum(stat.c.failed),
+            func.sum(stat.c.retried),
+            func.sum(stat.c.milliseconds),
+        )
+        .where(stat.c.minute >= since, stat.c.kind == kind)
+        .group_by(stat.c.minute)
+    )
+    return {int(row[0]): Work(kind, *(int(value) for value in row[1:])) for row in rows}
+
+
 def prune(connection: Connection, *, now: int) -> None:
     """Forget what is older than its bound."""
     for kind in connection.scalars(select(failure.c.kind).distinct()).all():

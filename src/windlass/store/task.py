@@ -189,8 +189,11 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     return result.rowcount
 
 
-def counts(connection: Connection, kind: str, *, now: int) -> dict[str, int]:
-    """How many rows of `kind` there are in each state; exact up to COUNTED_EXACTLY."""
+def counts(connection: Connection, kind: str, *, until: int) -> dict[str, int]:
+    """How many rows of `kind` there are in each state, and how many of them are due by `until`.
+
+    Exact up to COUNTED_EXACTLY.
+    """
 
     def count(*where: ColumnElement[bool]) -> Any:
         few = select(task.c.id).where(task.c.kind == kind, *where).limit(COUNTED_EXACTLY + 1)
@@ -200,7 +203,7 @@ def counts(connection: Connection, kind: str, *, now: int) -> dict[str, int]:
     row = connection.execute(
         select(
             count(waiting),
-            count(waiting, task.c.due_at <= now),
+            count(waiting, task.c.due_at <= until),
             count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
             count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)),
         )

@@ -92,7 +92,7 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
         if lease_until is None or lease_until >= now:
             return None
         _leave(connection, number, now=now, why=why)
-        ids = connection.scalars(claim.claimed_by(number)).all()
+        ids = claim.let_go(connection, connection.execute(claim.claimed_by(number)).all())
         if ids:
             connection.execute(
                 update(task)

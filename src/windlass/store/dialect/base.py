@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, TextClause, text
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
 from windlass.model.outcome import Change
 from windlass.model.task import Claimed, NewTask
 
 BLOCK = 64
+ENDLESS = 1 << 15
 
 encode = msgspec.json.Encoder().encode
 
@@ -41,6 +42,23 @@ class Stamp(NamedTuple):
     lease_end: int
 
 
+class Most(NamedTuple):
+    """What a claim takes at most: so many, due by then, lost that often."""
+
+    limit: int
+    due_until: int
+    lost: range = range(ENDLESS)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {
+            "limit": self.limit,
+            "due_until": self.due_until,
+            "lost_from": self.lost.start,
+            "lost_to": self.lost.stop - 1,
+        }
+
+
 class Count(msgspec.Struct, gc=False):
     """What one worker did of one kind in one minute."""
 
@@ -51,6 +69,24 @@ class Count(msgspec.Struct, gc=False):
     failed: int = 0
     retried: int = 0
     milliseconds: int = 0
+
+
+class NewItem(NamedTuple):
+    """An item that is about to be written."""
+
+    id: int
+    code: str
+    bucket: int
+    due_at: int
+
+
+class NewItems(NamedTuple):
+    """Items of one rolling kind that are about to be written."""
+
+    kind: str
+    priority: int
+    created_at: int
+    rows: Sequence[NewItem]
 
 
 class Executor(Protocol):
@@ -89,7 +125,7 @@ PICK = """
 select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
 from windlass_task {hint}
 where status = 0 and kind = :kind and priority = :priority
-  and due_at between :due_from and :now
+  and due_at between :due_from and :due_until
   and batch is null and lost between :lost_from and :lost_to
 order by due_at limit :limit {lock}
 """
@@ -159,6 +195,10 @@ class Dialect(ABC):
         """Whether the server is away, or is going away."""
 
     @abstractmethod
+    def is_duplicate(self, problem: Exception) -> bool:
+        """Whether a row with that key is there already."""
+
+    @abstractmethod
     def measure(self, connection: Connection) -> int: ...
 
     @abstractmethod
@@ -177,6 +217,29 @@ class Dialect(ABC):
         """Write many new rows without keys the fastest way; False where there is none."""
         return False
 
+    # Whether `copy_items` is there.
+    copies_items = False
+
+    def copy_items(self, connection: Connection, new: NewItems) -> None:
+        """Write items of which none is there, the fastest way."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def insert_items(self, connection: Connection, new: NewItems) -> int:
+        """Write the items that are not there yet; how many that were."""
+
+    @abstractmethod
+    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
+        """Write a row unless one with its key is there."""
+
+    @abstractmethod
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
+        """SQL for "is one of these texts", and its parameters."""
+
+    @abstractmethod
+    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
+        """About how many rows wait that are due by `until`, without counting millions."""
+
     @abstractmethod
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]: ...
 
@@ -189,10 +252,8 @@ class Dialect(ABC):
         """As `alive`, but alone: for its funeral or its exit."""
 
     @abstractmethod
-    def claim(
-        self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
-    ) -> list[Claimed]:
-        """Take up to `limit` due rows of `lane` that no worker holds, from its `due_at` on."""
+    def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
+        """Take due rows of `lane` that no worker holds, from its `due_at` on."""
 
     @abstractmethod
     def fallen(
@@ -207,8 +268,11 @@ class Dialect(ABC):
         """Take over rows that `fallen` locked."""
 
     @abstractmethod
-    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
-        """Write the outcomes of rows that are still as they were taken."""
+    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
+        """Write the outcomes of rows that are still as they were taken: id to `prune_at`.
+
+        The `prune_at` of an item that is about to go stays as it is.
+        """
 
     @abstractmethod
     def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
@@ -241,13 +305,7 @@ class PickAndStamp(Dialect):
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
         """SQL for "is one of these ids", and its parameters."""
 
-    @abstractmethod
-    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
-        """SQL for "is one of these texts", and its parameters."""
-
-    def claim(
-        self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
-    ) -> list[Claimed]:
+    def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         if not self.alive(connection, stamp.worker):
             return []
         rows = connection.execute(
@@ -256,10 +314,7 @@ class PickAndStamp(Dialect):
                 "kind": lane.kind,
                 "priority": lane.priority,
                 "due_from": lane.due_at,
-                "now": stamp.now,
-                "limit": limit,
-                "lost_from": lost.start,
-                "lost_to": lost.stop - 1,
+                **most.parameters,
             },
         ).fetchall()
         if not rows:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, event, text
+from sqlalchemy import URL, Connection, Engine, Table, event, insert, text
 
 from windlass.model.outcome import Change
+from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
@@ -15,6 +16,7 @@ from windlass.store.dialect.base import (
     Count,
     Executor,
     Lane,
+    NewItems,
     PickAndStamp,
     encode,
     original,
@@ -59,7 +61,26 @@ from json_table(:rows, '$[*]' columns (
 on duplicate key update id = windlass_task.id
 """)
 
-CHANGE = text("""
+INSERT_ITEMS = text(f"""
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+select id, :kind, code, bucket, 0, :priority, due_at, '{PAYLOAD}', :created_at
+from json_table(:rows, '$[*]' columns (
+    id bigint path '$[0]', code varchar(255) path '$[1]', bucket smallint path '$[2]',
+    due_at bigint path '$[3]')) as r
+on duplicate key update id = windlass_task.id
+""")
+
+COUNT_MADE = text("""
+select count(*) from windlass_task where id between :first and :last and kind = :kind
+""")
+
+ESTIMATE_DUE = text("""
+explain select 1 from windlass_task force index (windlass_task_due)
+where status = 0 and kind = :kind and due_at <= :until
+""")
+
+CHANGE = text(f"""
 update windlass_task as t
 join json_table(:changes, '$[*]' columns (
     id bigint path '$.id', status smallint path '$.status', due_at bigint path '$.due_at',
@@ -69,7 +90,8 @@ join json_table(:changes, '$[*]' columns (
     remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c on c.id = t.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
     t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
-    t.prune_at = c.prune_at, t.last_status = coalesce(c.last_status, t.last_status),
+    t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
+    t.last_status = coalesce(c.last_status, t.last_status),
     t.result = c.result, t.remark = c.remark, t.payload = coalesce(c.payload, t.payload)
 """)
 
@@ -134,6 +156,9 @@ class MySQL(PickAndStamp):
     def is_outage(self, problem: Exception) -> bool:
         return _number_of(problem) in OUTAGES
 
+    def is_duplicate(self, problem: Exception) -> bool:
+        return _number_of(problem) == 1062
+
     def measure(self, connection: Connection) -> int:
         now = text("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))")
         return int(connection.execute(now).scalar_one())
@@ -151,6 +176,27 @@ class MySQL(PickAndStamp):
         found = executor.execute(text(f"select id from windlass_task where id {ids}"), parameters)
         return {row[0] for row in found.fetchall()}
 
+    def insert_items(self, connection: Connection, new: NewItems) -> int:
+        parameters = {
+            "kind": new.kind,
+            "priority": new.priority,
+            "created_at": new.created_at,
+            "rows": encode(new.rows).decode(),
+        }
+        connection.execute(INSERT_ITEMS, parameters)
+        made = 0
+        for numbers in _stretches([row.id for row in new.rows]):
+            between = {"first": numbers[0], "last": numbers[-1], "kind": new.kind}
+            made += int(connection.execute(COUNT_MADE, between).scalar_one())
+        return made
+
+    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
+        connection.execute(insert(table).prefix_with("ignore").values(**values))
+
+    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
+        plan = connection.execute(ESTIMATE_DUE, {"kind": kind, "until": until}).mappings().one()
+        return int(plan["rows"] or 0)
+
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
         rows = connection.execute(self._lanes, {"kinds": encode(list(kinds)).decode()})
         return [Lane(*row) for row in rows.fetchall()]
@@ -161,7 +207,7 @@ class MySQL(PickAndStamp):
     def lock_worker(self, connection: Connection, worker: int) -> bool:
         return connection.execute(self._lock_worker, {"worker": worker}).first() is not None
 
-    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
         held = self._hold(connection, {change.id: change.batch for change in changes})
         ours = [change for change in changes if change.id in held]
         if ours:
@@ -173,19 +219,19 @@ class MySQL(PickAndStamp):
         if held:
             ids, parameters = self.ids(held)
             connection.execute(text(f"delete from windlass_task where id {ids}"), parameters)
-        return held
+        return set(held)
 
-    def _hold(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
-        """Lock the rows that are still as they were taken, in the order of their ids."""
+    def _hold(self, connection: Connection, fences: Mapping[int, int]) -> dict[int, int | None]:
+        """Lock the rows that are still as they were taken, by id: id to `prune_at`."""
         ids, parameters = self.ids(sorted(fences))
         rows = connection.execute(
             text(
-                f"select id, batch from windlass_task where id {ids} and status = 1 "
+                f"select id, batch, prune_at from windlass_task where id {ids} and status = 1 "
                 "order by id for update"
             ),
             parameters,
         )
-        return {row[0] for row in rows.fetchall() if fences[row[0]] == row[1]}
+        return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(COUNT, {"counts": encode(counts).decode()})
@@ -202,6 +248,15 @@ class MySQL(PickAndStamp):
         from pymysql.cursors import Cursor
 
         return raw.cursor(Cursor) if type(raw).__module__.startswith("pymysql") else raw.cursor()
+
+
+def _stretches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Numbers that follow each other, together."""
+    begin = 0
+    for index in range(1, len(numbers) + 1):
+        if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
+            yield numbers[begin:index]
+            begin = index
 
 
 def _number_of(problem: Exception) -> int | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, event, text
+import msgspec
+from sqlalchemy import URL, Connection, Engine, Table, event, text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
 from windlass.model.outcome import Change
+from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import Claimed, NewTask
 from windlass.store.dialect.base import (
     BLOCK,
@@ -20,6 +23,9 @@ from windlass.store.dialect.base import (
     Dialect,
     Executor,
     Lane,
+    Most,
+    NewItem,
+    NewItems,
     Stamp,
     encode,
     original,
@@ -55,6 +61,28 @@ copy windlass_task (id, kind, bucket, status, priority, due_at, payload, created
 """
 COPY_ROWS = 1_000
 
+COPY_ITEMS = """
+copy windlass_task
+    (id, kind, task_key, bucket, due_at, status, priority, payload, created_at) from stdin
+"""
+
+INSERT_ITEMS = text(f"""
+with made as (
+    insert into windlass_task
+        (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+    select id, :kind, code, bucket, 0, :priority, due_at, cast('{PAYLOAD}' as json), :created_at
+    from unnest(cast(:ids as bigint[]), cast(:codes as text[]), cast(:buckets as smallint[]),
+        cast(:due_at as bigint[])) as r (id, code, bucket, due_at)
+    on conflict do nothing returning 1
+)
+select count(*) from made
+""")
+
+ESTIMATE_DUE = text("""
+explain (format json) select 1 from windlass_task
+where status = 0 and kind = :kind and due_at <= :until
+""")
+
 ONE_ROW = """
 insert into windlass_task
     (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
@@ -83,7 +111,7 @@ with alive as materialized (
     select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
     from windlass_task
     where status = 0 and kind = :kind and priority = :priority
-      and due_at between :due_from and :now
+      and due_at between :due_from and :due_until
       and batch is null and lost between :lost_from and :lost_to
       and exists (select from alive)
     order by due_at limit :limit for update skip locked
@@ -99,7 +127,8 @@ select * from picked
 CHANGE = text(f"""
 update windlass_task as t
 set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, lost = c.lost,
-    finished_at = coalesce(c.finished_at, t.finished_at), prune_at = c.prune_at,
+    finished_at = coalesce(c.finished_at, t.finished_at),
+    prune_at = case when t.prune_at = {GOES} then t.prune_at else c.prune_at end,
     last_status = coalesce(c.last_status, t.last_status),
     result = cast(c.result as json), remark = c.remark,
     payload = coalesce(cast(c.payload as json), t.payload)
@@ -109,7 +138,7 @@ from json_to_recordset(cast(:changes as json)) as c (
     payload text)
 where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
   and t.id = c.id and t.status = 1 and t.batch = c.batch
-returning t.id
+returning t.id, t.prune_at
 """)
 
 REMOVE = text(f"""
@@ -192,6 +221,9 @@ class PostgreSQL(Dialect):
             return type(cause).__name__ == "OperationalError"
         return state in OUTAGES or state.startswith("08")
 
+    def is_duplicate(self, problem: Exception) -> bool:
+        return getattr(original(problem), "sqlstate", None) == "23505"
+
     def measure(self, connection: Connection) -> int:
         now = text("select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)")
         return int(connection.execute(now).scalar_one())
@@ -228,6 +260,42 @@ class PostgreSQL(Dialect):
                 copy.write("".join(map(_line, rows[begin : begin + COPY_ROWS])))
         return True
 
+    copies_items = True
+
+    def copy_items(self, connection: Connection, new: NewItems) -> None:
+        raw = _driver(connection)
+        assert raw is not None
+        kind = _escaped(new.kind)
+        end = f"\t0\t{new.priority}\t{PAYLOAD}\t{new.created_at}\n"
+        with _told(connection, raw), raw.cursor() as cursor, cursor.copy(COPY_ITEMS) as copy:
+            for begin in range(0, len(new.rows), COPY_ROWS):
+                part = new.rows[begin : begin + COPY_ROWS]
+                copy.write("".join([_item_line(row, kind, end) for row in part]))
+
+    def insert_items(self, connection: Connection, new: NewItems) -> int:
+        numbers, codes, buckets, due_at = zip(*new.rows, strict=True)
+        parameters = {
+            "kind": new.kind,
+            "priority": new.priority,
+            "created_at": new.created_at,
+            "ids": list(numbers),
+            "codes": list(codes),
+            "buckets": list(buckets),
+            "due_at": list(due_at),
+        }
+        return int(connection.execute(INSERT_ITEMS, parameters).scalar_one())
+
+    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
+        connection.execute(insert(table).values(**values).on_conflict_do_nothing())
+
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
+        return "= any(cast(:texts as text[]))", {"texts": list(texts)}
+
+    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
+        plan = connection.execute(ESTIMATE_DUE, {"kind": kind, "until": until}).scalar_one()
+        found = plan if isinstance(plan, list) else msgspec.json.decode(plan)
+        return int(found[0]["Plan"]["Plan Rows"])
+
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
         rows = connection.execute(self._lanes, {"kinds": list(kinds)})
         return [Lane(*row) for row in rows.fetchall()]
@@ -240,9 +308,7 @@ class PostgreSQL(Dialect):
         parameters = {"worker": worker, "idle": str(self.idle_milliseconds)}
         return connection.execute(LOCK_WORKER, parameters).first() is not None
 
-    def claim(
-        self, connection: Connection, lane: Lane, stamp: Stamp, *, limit: int, lost: range
-    ) -> list[Claimed]:
+    def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         rows = connection.execute(
             CLAIM,
             {
@@ -250,9 +316,7 @@ class PostgreSQL(Dialect):
                 "kind": lane.kind,
                 "priority": lane.priority,
                 "due_from": lane.due_at,
-                "limit": limit,
-                "lost_from": lost.start,
-                "lost_to": lost.stop - 1,
+                **most.parameters,
             },
         )
         return [stamped(row, stamp) for row in rows.fetchall()]
@@ -268,12 +332,12 @@ class PostgreSQL(Dialect):
     ) -> None:
         connection.execute(self._rescue, {**stamp._asdict(), "ids": list(ids), "attempt": attempt})
 
-    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
         rows = connection.execute(
             CHANGE,
             {"changes": encode(changes).decode(), "ids": [change.id for change in changes]},
         )
-        return {row[0] for row in rows.fetchall()}
+        return dict(map(tuple, rows.fetchall()))
 
     def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
         rows = connection.execute(REMOVE, {"ids": list(fences), "fences": encode(fences).decode()})
@@ -310,6 +374,18 @@ def _told(connection: Connection, raw: Any) -> Iterator[None]:
         if raw.closed:
             connection.invalidate(problem)
         raise OperationalError("insert into windlass_task", {}, problem) from problem
+
+
+def _escaped(text: str) -> str:
+    """Text for COPY."""
+    if "\\" not in text and text.isprintable():
+        return text
+    text = text.replace("\\", "\\\\").replace("\t", "\\t")
+    return text.replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _item_line(row: NewItem, kind: str, end: str) -> str:
+    return f"{row.id}\t{kind}\t{_escaped(row.code)}\t{row.bucket}\t{row.due_at}{end}"
 
 
 def _line(row: NewTask) -> str:

@@ -8,11 +8,13 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, event, text
+from sqlalchemy import URL, Connection, Engine, Table, event, text
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.pool import QueuePool
 
 from windlass.errors import BadDatabase
 from windlass.model.outcome import Change
+from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
@@ -20,6 +22,7 @@ from windlass.store.dialect.base import (
     Count,
     Executor,
     Lane,
+    NewItems,
     PickAndStamp,
     encode,
     original,
@@ -42,19 +45,34 @@ from json_each(:rows) where true
 on conflict do nothing returning id
 """)
 
-CHANGE = text("""
+INSERT_ITEMS = """
+insert into windlass_task
+    (id, task_key, bucket, due_at, kind, priority, payload, created_at, status)
+values (?, ?, ?, ?, ?, ?, ?, ?, 0) on conflict do nothing
+"""
+
+# The database is in this process, and steps through a million entries in a blink.
+COUNTED_AT_MOST = 1_000_000
+COUNT_DUE = text("""
+select count(*) from (
+    select 1 from windlass_task indexed by windlass_task_due
+    where status = 0 and kind = :kind and due_at <= :until limit :limit
+)
+""")
+
+CHANGE = text(f"""
 update windlass_task
 set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     attempt = c.value ->> 'attempt', lost = c.value ->> 'lost',
     finished_at = coalesce(c.value ->> 'finished_at', finished_at),
-    prune_at = c.value ->> 'prune_at',
+    prune_at = case when prune_at = {GOES} then prune_at else c.value ->> 'prune_at' end,
     last_status = coalesce(c.value ->> 'last_status', last_status),
     result = c.value ->> 'result', remark = c.value ->> 'remark',
     payload = coalesce(c.value ->> 'payload', payload)
 from json_each(:changes) as c
 where windlass_task.id = (c.value ->> 'id') and windlass_task.status = 1
   and windlass_task.batch = (c.value ->> 'batch')
-returning windlass_task.id
+returning windlass_task.id, windlass_task.prune_at
 """)
 
 REMOVE = text("""
@@ -167,6 +185,9 @@ class SQLite(PickAndStamp):
     def is_outage(self, problem: Exception) -> bool:
         return False
 
+    def is_duplicate(self, problem: Exception) -> bool:
+        return isinstance(original(problem), sqlite3.IntegrityError)
+
     def measure(self, connection: Connection) -> int:
         # The database is a file on this machine: its clock is this machine's.
         return time.time_ns() // 1_000
@@ -179,6 +200,18 @@ class SQLite(PickAndStamp):
         inserted = executor.execute(INSERT, {"rows": encode(rows).decode()})
         return {row[0] for row in inserted.fetchall()}
 
+    def insert_items(self, connection: Connection, new: NewItems) -> int:
+        shared = (new.kind, new.priority, PAYLOAD, new.created_at)
+        rows = [(*row, *shared) for row in new.rows]
+        return connection.exec_driver_sql(INSERT_ITEMS, rows).rowcount
+
+    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
+        connection.execute(insert(table).values(**values).on_conflict_do_nothing())
+
+    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
+        parameters = {"kind": kind, "until": until, "limit": COUNTED_AT_MOST}
+        return int(connection.execute(COUNT_DUE, parameters).scalar_one())
+
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
         rows = connection.execute(self._lanes, {"kinds": encode(list(kinds)).decode()})
         return [Lane(*row) for row in rows.fetchall()]
@@ -190,9 +223,9 @@ class SQLite(PickAndStamp):
     def lock_worker(self, connection: Connection, worker: int) -> bool:
         return self.alive(connection, worker)
 
-    def change(self, connection: Connection, changes: Sequence[Change]) -> set[int]:
+    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
         rows = connection.execute(CHANGE, {"changes": encode(changes).decode()})
-        return {row[0] for row in rows.fetchall()}
+        return dict(map(tuple, rows.fetchall()))
 
     def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
         rows = connection.execute(REMOVE, {"fences": encode(list(fences.items())).decode()})

@@ -1,0 +1,315 @@
+"""`windlass rolling list|show|add|remove|visit|mirror|follow|unfollow`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from windlass.app import App
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    complain,
+    console,
+    done,
+    print_json,
+    say,
+    status_text,
+    table,
+    timestamp,
+    when,
+)
+from windlass.clock import from_datetime
+from windlass.declare.kind import Kind
+from windlass.declare.rolling import Rolling
+from windlass.errors import ItemNotFound
+from windlass.model.duration import format_duration
+from windlass.model.rolling import Freshness, Item
+from windlass.model.status import Status
+from windlass.store.source import Table
+
+cli = typer.Typer(help="Look at rolling kinds and their items, and act on them.")
+
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The rolling kind.")]
+CodesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="CODE...", help="The codes of the items.")
+]
+FileOption = Annotated[
+    str | None, typer.Option("--file", help="Read codes from a file, one a line; - for stdin.")
+]
+TableOption = Annotated[
+    str, typer.Option("--table", metavar="TABLE", help="The table, or schema.table.")
+]
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="COLUMN", help="The column with the codes.")
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option("--source", metavar="URL", help="Its database; default: that of the app."),
+]
+
+
+@cli.command("list")
+def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
+    """List rolling kinds and how fresh their items are."""
+    loaded = load_app(app)
+    found = {
+        kind.name: (kind, loaded.freshness_of(kind))
+        for kind in loaded.registry.kinds.values()
+        if kind.period is not None
+    }
+    if as_json:
+        print_json([_for_programs(kind, freshness) for kind, freshness in found.values()])
+        return
+    if not found:
+        say("No rolling kind is declared; declare one with @app.rolling.")
+        return
+    numbers = ("items", "never visited", "due", "overdue", "oldest", "needed/s", "actual/s")
+    shown = table("kind", "every", *numbers, "forecast", right=numbers, wrap=("forecast",))
+    for kind, freshness in found.values():
+        shown.add_row(Text(kind.name, style="bold"), _every(kind), *_cells(freshness))
+    console.print(shown)
+
+
+@cli.command()
+def show(
+    kind: KindArgument,
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="One item instead of the kind.")
+    ] = None,
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how fresh a rolling kind is, or one of its items."""
+    loaded, rolling = _load(app, kind)
+    if code is not None:
+        item = rolling.item(code)
+        if item is None:
+            raise ItemNotFound(kind, code)
+        _show_item(loaded, item, as_json=as_json)
+        return
+    declared, freshness = loaded.registry.get(kind), rolling.freshness()
+    if as_json:
+        print_json(_for_programs(declared, freshness))
+        return
+    shown = table("rolling", kind, wrap=(kind,))
+    names = ("every", "items", "never visited", "due", "overdue", "oldest", "needed/s", "actual/s")
+    cells = [Text(_every(declared)), *_cells(freshness)]
+    for name, cell in zip((*names, "forecast"), cells, strict=True):
+        shown.add_row(name, cell)
+    console.print(shown)
+
+
+@cli.command()
+def add(
+    kind: KindArgument,
+    codes: CodesArgument = None,
+    app: AppOption = None,
+    now: Annotated[bool, typer.Option("--now", help="Visit them at once.")] = False,
+    file: FileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add items."""
+    _loaded, rolling = _load(app, kind)
+    added = rolling.add(_codes(codes, file), now=now)
+    _report(as_json, {"added": added}, f"added {_items(added)} to {kind}")
+
+
+@cli.command()
+def remove(
+    kind: KindArgument,
+    codes: CodesArgument = None,
+    app: AppOption = None,
+    file: FileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove items; one that is being visited goes when its visit ends."""
+    _loaded, rolling = _load(app, kind)
+    removed = rolling.remove(_codes(codes, file))
+    _report(as_json, {"removed": removed}, f"removed {_items(removed)} from {kind}")
+
+
+@cli.command()
+def visit(
+    kind: KindArgument,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="The code of the item.")],
+    app: AppOption = None,
+    fresh: Annotated[
+        str | None, typer.Option("--fresh", help="Do nothing if visited so recently, as 10m.")
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="Wait so long at most.")] = "30s",
+    as_json: JsonOption = False,
+) -> None:
+    """Have one item visited now, and wait for it. Exits with 1 if the visit failed."""
+    loaded, rolling = _load(app, kind)
+    item = rolling.visit(code, fresh=fresh, timeout=timeout)
+    _show_item(loaded, item, as_json=as_json)
+    if item.status is Status.FAILED:
+        raise typer.Exit(1)
+
+
+@cli.command()
+def mirror(
+    kind: KindArgument,
+    table: TableOption,
+    key: KeyOption,
+    source: SourceOption = None,
+    app: AppOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the items equal to the keys of a table."""
+    loaded, rolling = _load(app, kind)
+    result = rolling.mirror(_table(loaded, source, table, key), dry_run=dry_run)
+    words = ("would add", "would remove") if dry_run else ("added", "removed")
+    text = f"{words[0]} {result.added:,}, {words[1]} {result.removed:,}"
+    _report(as_json, {**vars(result)}, f"{kind}: {text}")
+
+
+@cli.command()
+def follow(
+    kind: KindArgument,
+    table: TableOption,
+    key: KeyOption,
+    source: SourceOption = None,
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Install triggers that add and remove items as rows of a table come and go."""
+    loaded, rolling = _load(app, kind)
+    rolling.follow(_table(loaded, source, table, key))
+    _report(as_json, {"following": table}, f"{kind} follows {table}; now mirror it once")
+
+
+@cli.command()
+def unfollow(
+    kind: KindArgument,
+    table: TableOption,
+    key: KeyOption,
+    source: SourceOption = None,
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove the triggers of `follow`."""
+    loaded, rolling = _load(app, kind)
+    if not rolling.unfollow(_table(loaded, source, table, key)):
+        complain(f"{kind} does not follow {table}")
+        raise typer.Exit(1)
+    _report(as_json, {"following": None}, f"{kind} no longer follows {table}")
+
+
+def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
+    loaded = load_app(app)
+    kind = loaded.registry.get(name)
+    if kind.period is None:
+        complain(f"kind {name!r} is not rolling; rolling kinds: {_rolling_names(loaded)}")
+        raise typer.Exit(1)
+    loaded.prepare()
+    return loaded, Rolling(loaded, kind)
+
+
+def _rolling_names(loaded: App) -> str:
+    kinds = loaded.registry.kinds.values()
+    return ", ".join(sorted(kind.name for kind in kinds if kind.period is not None)) or "none"
+
+
+def _codes(codes: list[str] | None, file: str | None) -> Iterator[str]:
+    if bool(codes) == (file is not None):
+        complain("give codes, or --file with one code a line")
+        raise typer.Exit(2)
+    if file is None:
+        return iter(codes or [])
+    return _lines(file)
+
+
+def _lines(file: str) -> Iterator[str]:
+    try:
+        with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8") as lines:
+            yield from (line.rstrip("\r\n") for line in lines if line.strip("\r\n"))
+    except OSError as problem:
+        complain(f"--file {file}: {problem.strerror}")
+        raise typer.Exit(1) from None
+
+
+def _table(loaded: App, source: str | None, name: str, key: str) -> Table:
+    return Table(loaded.database.url if source is None else source, name, key=key)
+
+
+def _every(kind: Kind) -> str:
+    return "-" if kind.period is None else format_duration(kind.period.every)
+
+
+def _cells(freshness: Freshness) -> list[Text]:
+    is_well = freshness.head_room is not None
+    return [
+        Text(f"{freshness.total:,}"),
+        Text(f"{freshness.never_visited:,}"),
+        Text(f"{freshness.due:,}"),
+        Text(f"{freshness.overdue:,}", style="red" if freshness.overdue else ""),
+        Text(format_duration(freshness.oldest_age.total_seconds() * 1e6)),
+        Text(f"{freshness.needed_rate:,.3g}"),
+        Text(f"{freshness.actual_rate:,.3g}"),
+        Text(freshness.forecast, style="green" if is_well else "yellow"),
+    ]
+
+
+def _show_item(loaded: App, item: Item, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_item_for_programs(item))
+        return
+    now = loaded.clock.now()
+    shown = table("item", item.code, wrap=(item.code,))
+    shown.add_row("status", status_text(item.status))
+    for name in ("started_at", "finished_at", "due_at"):
+        moment = getattr(item, name)
+        if moment is not None:
+            shown.add_row(name.removesuffix("_at"), _moment(moment, now))
+    if item.remark is not None:
+        shown.add_row("remark", Text(item.remark))
+    console.print(shown)
+
+
+def _item_for_programs(item: Item) -> dict[str, object]:
+    def iso(moment: datetime | None) -> str | None:
+        return None if moment is None else moment.isoformat()
+
+    return {
+        "key": item.code,
+        "status": str(item.status),
+        "started_at": iso(item.started_at),
+        "finished_at": iso(item.finished_at),
+        "due_at": iso(item.due_at),
+        "remark": item.remark,
+    }
+
+
+def _moment(moment: datetime, now: int) -> str:
+    microseconds = from_datetime(moment)
+    return f"{timestamp(microseconds)} ({when(microseconds, now=now)})"
+
+
+def _for_programs(kind: Kind, freshness: Freshness) -> dict[str, object]:
+    breaks_at = freshness.breaks_at
+    return {
+        "kind": kind.name,
+        "every": _every(kind),
+        **vars(freshness),
+        "oldest_age": freshness.oldest_age.total_seconds(),
+        "breaks_at": None if breaks_at is None else breaks_at.isoformat(),
+    }
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count:,} items"
+
+
+def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)

@@ -1,0 +1,117 @@
+"""`windlass pause|resume|set KIND`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from windlass.app import App
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import complain, done, iso, print_json
+from windlass.operate import switch as operate
+from windlass.operate.status import held_back
+from windlass.operate.switch import UNSET, Unset
+from windlass.store.switch import Switch
+
+DEFAULT = "default"
+
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The kind.")]
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands."""
+    cli.command()(pause)
+    cli.command()(resume)
+    cli.command("set")(set_)
+
+
+def pause(
+    kind: KindArgument,
+    app: AppOption = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for those who look.")] = "",
+    who: Annotated[str | None, typer.Option("--who", help="Who; default: user@host.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
+    loaded = load_app(app)
+    loaded.pause(kind, reason=reason, who=who)
+    _report(loaded, kind, f"{kind} is paused", as_json=as_json)
+
+
+def resume(kind: KindArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Let a kind run again, and close its breaker if that is open."""
+    loaded = load_app(app)
+    loaded.resume(kind)
+    _report(loaded, kind, f"{kind} is resumed", as_json=as_json)
+
+
+def set_(
+    kind: KindArgument,
+    app: AppOption = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help='As "300/s"; "none", or "default" as declared.')
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", help='As "01:00-07:00"; "none", or "default" as declared.'),
+    ] = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option("--concurrency", help='At once in each worker; "default" as declared.'),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change the rate, window or concurrency of a kind while it runs."""
+    loaded = load_app(app)
+    loaded.set(
+        kind,
+        rate=_given(rate),
+        window=_given(window),
+        concurrency=_number(_given(concurrency)),
+    )
+    _report(loaded, kind, f"{kind} is set", as_json=as_json)
+
+
+def _given(option: str | None) -> str | Unset | None:
+    if option is None:
+        return UNSET
+    return None if option == DEFAULT else option
+
+
+def _number(option: str | Unset | None) -> int | Unset | None:
+    if not isinstance(option, str):
+        return option
+    try:
+        return int(option)
+    except ValueError:
+        complain(f'--concurrency {option!r} is neither a number nor "default"')
+        raise typer.Exit(2) from None
+
+
+def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:
+    found = operate.listing(loaded.database).get(kind, Switch(kind))
+    if as_json:
+        print_json(for_programs(found))
+        return
+    held = held_back(loaded.registry.get(kind), found, now=loaded.clock.now())
+    done(message if held is None or found.off else f"{message}; {held}")
+
+
+def for_programs(found: Switch) -> dict[str, object]:
+    """A switch as --json shows it."""
+    breaker = found.breaker
+    return {
+        "kind": found.kind,
+        "off": found.off,
+        "reason": found.reason,
+        "who": found.who,
+        "since": iso(found.since),
+        "window": found.window,
+        "rate": found.rate,
+        "concurrency": found.concurrency,
+        "breaker": str(breaker.state),
+        "errors_in_a_row": breaker.errors_in_a_row,
+        "opened_at": iso(breaker.opened_at),
+        "probe_at": iso(breaker.probe_at),
+    }

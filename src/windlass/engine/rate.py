@@ -1,0 +1,72 @@
+"""Rates of kinds: moments to start at, reserved a quarter of a second at a time."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from windlass.clock import SECOND, DatabaseClock
+from windlass.model.rate import Grant, Pace
+from windlass.store import rate
+from windlass.store.database import Database
+
+ASK_AGAIN_AFTER = SECOND // 20
+
+
+class Rates:
+    """What this worker may start of each kind that has a rate."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # A rate is a promise in real time, whatever clock the tasks go by.
+        self._clock = DatabaseClock(database.measure)
+        self._per_second: dict[str, float] = {}
+        self._paces: dict[str, Pace] = {}
+        self._ask_at: dict[str, int] = {}
+
+    def set(self, kind: str, per_second: float | None) -> None:
+        """Let so many through a second, or all of them."""
+        if per_second == self._per_second.get(kind):
+            return
+        if per_second is None:
+            self._per_second.pop(kind, None)
+            return
+        self._paces[kind] = Pace()
+        self._ask_at[kind] = 0
+        self._per_second[kind] = per_second
+
+    def has(self, kind: str) -> bool:
+        """Whether the kind has a rate."""
+        return kind in self._per_second
+
+    def available(self, kind: str) -> int:
+        """How many may start now. Asks for more in good time."""
+        pace, now = self._paces[kind], self._clock.now()
+        if pace.is_running_out(now) and now >= self._ask_at[kind]:
+            grant = self._reserve(kind, now)
+            if grant is None:
+                self._ask_at[kind] = now + ASK_AGAIN_AFTER
+            else:
+                pace.add(grant)
+        return pace.available(now)
+
+    def spend(self, kind: str, count: int) -> None:
+        """Note that `count` start."""
+        if kind in self._per_second:
+            self._paces[kind].spend(count)
+
+    def seconds_until_one(self, kind: str) -> float:
+        """How long until the next may start."""
+        next_at = self._paces[kind].next_at()
+        at = self._ask_at[kind] if next_at is None else next_at
+        return max(0.0, (at - self._clock.now()) / SECOND)
+
+    def _reserve(self, kind: str, now: int) -> Grant | None:
+        per_second = self._per_second.get(kind)
+        if per_second is None:
+            return None
+        dialect = self._database.dialect
+
+        def work(connection: Connection) -> Grant | None:
+            return rate.reserve(connection, dialect, kind, per_second=per_second, now=now)
+
+        return self._database.write(work, tries=2)

@@ -1,0 +1,119 @@
+"""Items of rolling kinds: adding and removing millions of them, a part at a time.
+
+Each part is a transaction of its own. A call that breaks off half-way has done whole parts, and
+doing it again does the rest: items that are there stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import count
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from windlass.clock import Clock
+from windlass.declare.kind import Kind
+from windlass.engine.wake import Bell
+from windlass.model.bucket import bucket_of
+from windlass.model.task import check_key
+from windlass.store import rolling as store
+from windlass.store.database import Database
+from windlass.store.dialect.base import NewItem, NewItems
+from windlass.store.number import Numbers
+
+ADD_AT_ONCE = 20_000
+CHANGE_AT_ONCE = 1_000
+
+
+class Items:
+    """Writes items into one database."""
+
+    def __init__(self, database: Database, clock: Clock, numbers: Numbers, bell: Bell) -> None:
+        self._database = database
+        self._clock = clock
+        self._numbers = numbers
+        self._bell = bell
+
+    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+        """Add what is not there yet; how many that were. `now` has all of them run at once."""
+        added = 0
+        # Without a look whether items are there it is faster, as long as none is.
+        fast = self._database.dialect.copies_items
+        for part in parts(kind.name, codes, size=ADD_AT_ONCE):
+            new, fast = self._add_part(kind, part, now=now, fast=fast)
+            added += new
+            if now:
+                self.hurry(kind, part)
+        if added:
+            self._bell.ring_here()
+        return added
+
+    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
+        """Remove items; how many were there. One that runs now goes when its run ends."""
+        dialect, removed = self._database.dialect, 0
+        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+            removed += self._database.write(
+                partial(store.remove, dialect=dialect, kind=kind.name, codes=part)
+            )
+        return removed
+
+    def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
+        """Have waiting items run next, before all others of their kind."""
+        dialect = self._database.dialect
+        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+
+            def work(connection: Connection, part: list[str] = part) -> None:
+                until = kind.due_until(self._clock.now())
+                due_at = store.front(connection, dialect, kind.name, until=until)
+                store.hurry(connection, dialect, kind.name, part, due_at=due_at)
+                self._bell.ring_inside(connection, is_ours=True)
+
+            self._database.write(work)
+        self._bell.ring_here()
+
+    def _add_part(self, kind: Kind, codes: list[str], *, now: bool, fast: bool) -> tuple[int, bool]:
+        """How many were new, and whether none of the next part is likely to be there either."""
+        if fast:
+            try:
+                return self._write(kind, codes, now=now, fast=True), True
+            except DBAPIError as problem:
+                if not self._database.dialect.is_duplicate(problem):
+                    raise
+        new = self._write(kind, codes, now=now, fast=False)
+        return new, self._database.dialect.copies_items and new == len(codes)
+
+    def _write(self, kind: Kind, codes: list[str], *, now: bool, fast: bool) -> int:
+        dialect, tries = self._database.dialect, count()
+        numbers = None if dialect.numbers_join else self._numbers.take(len(codes))
+        created_at = self._clock.reserve(len(codes))
+
+        def work(connection: Connection) -> int:
+            ids = numbers or self._numbers.take(len(codes), inside=connection)
+            new = NewItems(
+                kind.name,
+                kind.priority,
+                created_at,
+                [
+                    NewItem(number, code, bucket_of(code), created_at + index)
+                    for index, (number, code) in enumerate(zip(ids, codes, strict=True))
+                ],
+            )
+            if not now:
+                self._bell.ring_inside(connection, is_ours=True)
+            return store.add(connection, dialect, new, again=next(tries) > 0, fast=fast)
+
+        return self._database.write(work)
+
+
+def parts(kind: str, codes: Iterable[str], *, size: int) -> Iterator[list[str]]:
+    """The codes, checked, in parts, each code once in its part."""
+    part: dict[str, None] = {}
+    for code in codes:
+        part[check_key(kind, code)] = None
+        if len(part) == size:
+            yield list(part)
+            part = {}
+    if part:
+        yield list(part)

@@ -1,0 +1,136 @@
+"""One item, now: by a live worker if there is one, else by the caller itself.
+
+The caller never just calls the handler. It joins as a worker that takes this one row by a written
+claim, so nobody else can run it at the same time and what comes of it is recorded as a visit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from windlass.clock import Clock, from_datetime
+from windlass.declare.kind import Kind
+from windlass.engine.claim import Taken
+from windlass.engine.hold import Room
+from windlass.engine.switch import setting_of
+from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
+from windlass.model.rolling import Item
+from windlass.model.status import Status
+from windlass.store import claim, rolling, switch, worker
+from windlass.store.database import Database
+from windlass.store.dialect.base import Stamp
+from windlass.store.number import Numbers
+
+FIRST_LOOK = 0.005
+LAST_LOOK = 0.25
+
+
+class Visit:
+    """The wish that one item be visited."""
+
+    def __init__(self, database: Database, clock: Clock, kind: Kind, code: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._kind = kind
+        self._code = code
+        self.asked_at = clock.now()
+
+    def is_fresh(self, item: Item, fresh: int | None) -> bool:
+        """Whether its last visit is recent enough."""
+        if fresh is None or item.finished_at is None or item.status is Status.RUNNING:
+            return False
+        return self.asked_at - from_datetime(item.finished_at) <= fresh
+
+    def item(self) -> Item:
+        """The item as it is now."""
+        found = self._database.read(
+            lambda connection: rolling.item(connection, self._kind.name, self._code)
+        )
+        if found is None:
+            raise ItemNotFound(self._kind.name, self._code)
+        return found
+
+    def has_worker(self) -> bool:
+        """Whether a live worker may run the kind now; raises if nobody may."""
+
+        def look(connection: Connection) -> tuple[switch.Switch, list[worker.WorkerView]]:
+            return switch.get(connection, self._kind.name), worker.listing(connection)
+
+        found, workers = self._database.read(look)
+        now = self._clock.now()
+        if found.off:
+            raise HeldBack(self._kind.name, f"it is paused: {found.reason or 'no reason given'}")
+        if self._kind.breaker is not None and found.breaker.is_open:
+            raise HeldBack(self._kind.name, "its breaker is open after too many errors in a row")
+        is_served = any(
+            view.lease_until >= now and self._kind.name in view.kinds for view in workers
+        )
+        # A closed window holds back the round, not somebody who asks for one item.
+        return is_served and setting_of(self._kind, found).is_open(now)
+
+    def wait(self, deadline: float) -> Item:
+        """The item, once a visit of it has ended that was not over when this one was asked for."""
+        pause = FIRST_LOOK
+        while True:
+            item = self.item()
+            if self.is_done(item):
+                return item
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self.too_late()
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, LAST_LOOK)
+
+    def is_done(self, item: Item) -> bool:
+        """Whether a visit has ended since this one was asked for."""
+        return (
+            item.status is not Status.RUNNING
+            and item.finished_at is not None
+            and from_datetime(item.finished_at) > self.asked_at
+        )
+
+    def too_late(self) -> ResultTimeout:
+        """The error for a visit that did not end in time."""
+        return ResultTimeout(
+            f"{self._kind.name!r}: the visit of {self._code!r} did not end in time; "
+            "it is still asked for, and runs as soon as it can"
+        )
+
+
+class OneClaim:
+    """Takes one row, once, by a written claim."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        numbers: Numbers,
+        number: int,
+        *,
+        worker: Callable[[], int],
+        lease: int,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._numbers = numbers
+        self._number = number
+        self._worker = worker
+        self._lease = lease
+        self._has_tried = False
+
+    def take(self, room: Room) -> Taken:
+        if self._has_tried:
+            return Taken([], [])
+        self._has_tried = True
+        now = self._clock.now()
+        stamp = Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
+        return Taken(claim.claim_one(self._database, self._number, stamp), [])
+
+    def look_again(self) -> None:
+        """Nothing that is enqueued concerns it."""
+
+    def take_fallen(self, *, alone: bool) -> Taken:
+        return Taken([], [])

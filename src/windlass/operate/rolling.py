@@ -1,0 +1,40 @@
+"""Rolling kinds: look at their items, and follow a table."""
+
+from __future__ import annotations
+
+from windlass.declare.kind import Kind
+from windlass.errors import BadSource
+from windlass.model.rolling import Item
+from windlass.model.source import Source
+from windlass.store import rolling, trigger
+from windlass.store.database import Database
+from windlass.store.source import Table
+
+
+def item(database: Database, kind: Kind, code: str) -> Item | None:
+    """One item; None if there is none of that code."""
+    return database.read(lambda connection: rolling.item(connection, kind.name, code))
+
+
+def follow(database: Database, kind: Kind, source: Source) -> None:
+    """Have triggers add and remove items as rows of `source` come and go."""
+    trigger.install(database, _table(source), kind=kind.name, priority=kind.priority)
+
+
+def unfollow(database: Database, kind: Kind, source: Source) -> bool:
+    """Remove those triggers; whether there were any."""
+    return trigger.uninstall(database, _table(source), kind=kind.name)
+
+
+def is_followed(database: Database, kind: Kind, source: Source) -> bool:
+    """Whether `source` has those triggers."""
+    return trigger.is_installed(database, _table(source), kind=kind.name)
+
+
+def _table(source: Source) -> Table:
+    if not isinstance(source, Table):
+        raise BadSource(
+            f"{source!r} cannot be followed: only a windlass.Table can have triggers; "
+            "call add and remove from your own code, or mirror now and then"
+        )
+    return source

@@ -1,0 +1,116 @@
+"""Switches: pause and resume a kind, and set its rate, window and concurrency while it runs."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from windlass.clock import Clock
+from windlass.engine.switch import NONE
+from windlass.errors import BadInput
+from windlass.model.breaker import Breaker
+from windlass.model.outcome import LONGEST_REMARK, storable
+from windlass.model.rate import parse_rate
+from windlass.model.window import parse_window
+from windlass.store import switch
+from windlass.store.database import Database
+from windlass.store.switch import Switch
+
+MOST_AT_ONCE = 100_000
+
+
+class Unset:
+    """The value of an option that was not given."""
+
+    def __repr__(self) -> str:
+        return "unchanged"
+
+
+UNSET: Final = Unset()
+
+
+def pause(database: Database, clock: Clock, kind: str, *, reason: str, who: str | None) -> Switch:
+    """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
+    since = clock.now()
+    name = (who or _whoami())[:255]
+    text = storable(str(reason))[:LONGEST_REMARK]
+
+    def decide(found: Switch) -> Switch:
+        return replace(found, off=True, reason=text or None, who=name, since=since)
+
+    return _change(database, kind, decide)
+
+
+def resume(database: Database, kind: str) -> Switch:
+    """Let a kind run again; a breaker that is open closes."""
+
+    def decide(found: Switch) -> Switch:
+        return replace(found, off=False, reason=None, who=None, since=None, breaker=Breaker())
+
+    return _change(database, kind, decide)
+
+
+def set_(
+    database: Database,
+    kind: str,
+    *,
+    rate: str | Unset | None = UNSET,
+    window: str | Unset | None = UNSET,
+    concurrency: int | Unset | None = UNSET,
+) -> Switch:
+    """Change what holds for a kind. None goes back to what it declares, "none" takes it away."""
+    changes: dict[str, Any] = {}
+    what = f"kind {kind!r}"
+    if not isinstance(rate, Unset):
+        if rate not in (None, NONE):
+            parse_rate(rate, what=f"{what}: rate")
+        changes["rate"] = rate
+    if not isinstance(window, Unset):
+        if window not in (None, NONE):
+            window = parse_window(window, what=f"{what}: window").text
+        changes["window"] = window
+    if not isinstance(concurrency, Unset):
+        changes["concurrency"] = _checked(concurrency, what)
+    if not changes:
+        raise BadInput(f"{what}: nothing to set; give rate=, window= or concurrency=")
+
+    def decide(found: Switch) -> Switch:
+        return replace(found, **changes)
+
+    return _change(database, kind, decide)
+
+
+def listing(database: Database) -> dict[str, Switch]:
+    """All switches, by kind."""
+    return database.read(switch.listing)
+
+
+def _change(database: Database, kind: str, decide: Callable[[Switch], Switch]) -> Switch:
+    def work(connection: Connection) -> Switch:
+        return switch.change(connection, database.dialect, kind, decide)
+
+    return database.write(work)
+
+
+def _checked(concurrency: object, what: str) -> int | None:
+    if concurrency is None:
+        return None
+    if (
+        isinstance(concurrency, bool)
+        or not isinstance(concurrency, int)
+        or not 1 <= concurrency <= MOST_AT_ONCE
+    ):
+        raise BadInput(f"{what}: concurrency={concurrency!r} is not a number from 1 on")
+    return concurrency
+
+
+def _whoami() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()

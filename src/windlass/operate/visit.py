@@ -1,0 +1,97 @@
+"""Visits: have one item run now, and wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from windlass.clock import SECOND, Clock
+from windlass.declare.kind import Kind
+from windlass.declare.twin import twin
+from windlass.engine.rolling import Items
+from windlass.engine.visit import Visit
+from windlass.engine.worker import Worker
+from windlass.errors import ItemNotFound
+from windlass.model.rolling import Item
+from windlass.store import rolling
+from windlass.store.database import Database
+
+LET_GO_SECONDS = 5.0
+
+
+class Visitor:
+    """Has single items of one app visited."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        items: Items,
+        *,
+        worker_for: Callable[[Kind, int], Worker],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._items = items
+        self._worker_for = worker_for
+
+    def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+        """The item after a visit, or as it is if its last visit is that fresh."""
+        deadline = time.monotonic() + timeout / SECOND
+        wish = Visit(self._database, self._clock, kind, code)
+        item = wish.item()
+        if wish.is_fresh(item, fresh):
+            return item
+        if not self._ask(wish, kind, code):
+            self._run_in_thread(self._worker(kind, code), deadline)
+        return wish.wait(deadline)
+
+    async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+        """`visit`, awaited; if the caller runs it, then on this event loop."""
+        deadline = time.monotonic() + timeout / SECOND
+        wish = Visit(self._database, self._clock, kind, code)
+        item = await twin(wish.item)
+        if wish.is_fresh(item, fresh):
+            return item
+        if not await twin(self._ask, wish, kind, code):
+            await self._run_here(await twin(self._worker, kind, code), deadline)
+        return await twin(wish.wait, deadline)
+
+    def _ask(self, wish: Visit, kind: Kind, code: str) -> bool:
+        """Have a live worker run it next; False if there is none."""
+        if not wish.has_worker():
+            return False
+        self._items.hurry(kind, [code])
+        return True
+
+    def _worker(self, kind: Kind, code: str) -> Worker:
+        number = self._database.read(lambda connection: rolling.find(connection, kind.name, code))
+        if number is None:
+            raise ItemNotFound(kind.name, code)
+        return self._worker_for(kind, number)
+
+    @staticmethod
+    def _run_in_thread(worker: Worker, deadline: float) -> None:
+        # Not in the caller's thread: an event loop may run there already.
+        pool = ThreadPoolExecutor(1, thread_name_prefix="windlass-visit")
+        running = pool.submit(asyncio.run, worker.run())
+        pool.shutdown(wait=False)
+        try:
+            running.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            worker.stop()
+            worker.stop()
+            running.result(LET_GO_SECONDS)
+
+    @staticmethod
+    async def _run_here(worker: Worker, deadline: float) -> None:
+        running = asyncio.ensure_future(worker.run())
+        try:
+            await asyncio.wait({running}, timeout=max(0.0, deadline - time.monotonic()))
+        finally:
+            if not running.done():
+                worker.stop()
+                worker.stop()
+            await running

@@ -1,0 +1,234 @@
+"""Items of rolling kinds: rows that are visited again and again, and never end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import Connection, case, delete, func, insert, select, text, update
+
+from windlass.clock import to_datetime
+from windlass.model.rolling import GOES, Item
+from windlass.model.status import Status
+from windlass.store.dialect.base import Dialect, NewItems
+from windlass.store.schema import tally, task
+
+SAMPLED = 10_000
+
+
+def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool, fast: bool) -> int:
+    """Write items that are not there yet; how many that were.
+
+    `again` says that they may have been written before, by a transaction whose answer was lost.
+    `fast` writes them without looking whether they are there, and raises if one of them is.
+    """
+    revived = _revive(connection, dialect, new)
+    if fast and not revived:
+        dialect.copy_items(connection, new)
+        added = len(new.rows)
+    else:
+        added = dialect.insert_items(connection, new)
+    if added or revived:
+        count(connection, new.kind, added + revived)
+    if again:
+        added = _written(connection, new)
+    return added + revived
+
+
+def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collection[str]) -> int:
+    """Delete items; one that runs now goes when its run ends. How many went or will go."""
+    listed, parameters = dialect.texts(codes)
+    lock = "" if dialect.is_embedded else "for update"
+    rows = connection.execute(
+        text(
+            "select id, status, prune_at from windlass_task "
+            f"where kind = :kind and task_key {listed} order by id {lock}"
+        ),
+        {"kind": kind, **parameters},
+    ).fetchall()
+    running = [row.id for row in rows if row.status == Status.RUNNING and row.prune_at != GOES]
+    resting = [row.id for row in rows if row.status != Status.RUNNING]
+    if running:
+        connection.execute(update(task).where(task.c.id.in_(running)).values(prune_at=GOES))
+    if resting:
+        connection.execute(delete(task).where(task.c.id.in_(resting)))
+    if running or resting:
+        count(connection, kind, -len(running) - len(resting))
+    return len(running) + len(resting)
+
+
+def hurry(
+    connection: Connection, dialect: Dialect, kind: str, codes: Collection[str], *, due_at: int
+) -> int:
+    """Make waiting items due at `due_at` if they are due later; how many that were."""
+    listed, parameters = dialect.texts(codes)
+    result = connection.execute(
+        text(
+            "update windlass_task set due_at = :due_at "
+            f"where kind = :kind and task_key {listed} and status = 0 and due_at > :due_at"
+        ),
+        {"kind": kind, "due_at": due_at, **parameters},
+    )
+    return result.rowcount
+
+
+def front(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:
+    """A due time before that of every waiting item, and not after `until`."""
+    first = [lane.due_at for lane in dialect.lanes(connection, [kind])]
+    return min([until, *(due_at - 1 for due_at in first)])
+
+
+def item(connection: Connection, kind: str, code: str) -> Item | None:
+    """One item; None if it was never added, or was removed."""
+    row = connection.execute(
+        select(
+            task.c.status,
+            task.c.last_status,
+            task.c.started_at,
+            task.c.finished_at,
+            task.c.due_at,
+            task.c.remark,
+            task.c.prune_at,
+        ).where(task.c.kind == kind, task.c.task_key == code)
+    ).first()
+    if row is None or row.prune_at == GOES:
+        return None
+    is_running = row.status == Status.RUNNING
+    status = row.status if is_running or row.last_status is None else row.last_status
+    started, finished, due = (
+        None if moment is None else to_datetime(moment)
+        for moment in (row.started_at, row.finished_at, None if is_running else row.due_at)
+    )
+    return Item(code, Status(status), started, finished, due, row.remark)
+
+
+def find(connection: Connection, kind: str, code: str) -> int | None:
+    """The id of an item's row."""
+    return connection.scalar(select(task.c.id).where(task.c.kind == kind, task.c.task_key == code))
+
+
+class Page(NamedTuple):
+    """Some codes in order, and where to go on; None at the end."""
+
+    codes: list[str]
+    last: str | None
+
+
+def codes_after(connection: Connection, kind: str, after: str, *, limit: int) -> Page:
+    """The codes of items that are not about to go, in byte order, after `after`."""
+    rows = connection.execute(
+        select(task.c.task_key, task.c.prune_at)
+        .where(task.c.kind == kind, task.c.task_key > after)
+        .order_by(task.c.task_key)
+        .limit(limit)
+    ).all()
+    codes = [code for code, prune_at in rows if code is not None and prune_at != GOES]
+    return Page(codes, rows[-1].task_key if len(rows) == limit else None)
+
+
+def count(connection: Connection, kind: str, delta: int) -> None:
+    """Note that there are `delta` more items."""
+    connection.execute(insert(tally).values(kind=kind, delta=delta))
+
+
+def total(connection: Connection, kind: str) -> int:
+    """How many items there are: counted if they are few, else as the tally has it."""
+    few = select(task.c.id).where(task.c.kind == kind, task.c.task_key.is_not(None))
+    few = few.where(func.coalesce(task.c.prune_at, 0) != GOES).limit(SAMPLED + 1)
+    counted = connection.execute(select(func.count()).select_from(few.subquery())).scalar_one()
+    if counted <= SAMPLED:
+        return counted
+    summed = connection.scalar(select(func.sum(tally.c.delta)).where(tally.c.kind == kind))
+    return max(counted, int(summed or 0))
+
+
+def add_up(connection: Connection, *, limit: int) -> None:
+    """Replace the changes of the tally by their sums."""
+    many = connection.scalars(
+        select(tally.c.kind).group_by(tally.c.kind).having(func.count() > 1).limit(100)
+    ).all()
+    for kind in many:
+        rows = connection.execute(
+            select(tally.c.id, tally.c.delta)
+            .where(tally.c.kind == kind)
+            .order_by(tally.c.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        ).all()
+        if len(rows) > 1:
+            connection.execute(delete(tally).where(tally.c.id.in_([row.id for row in rows])))
+            count(connection, kind, sum(row.delta for row in rows))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The waiting items that are due first, up to SAMPLED of them.
+
+    `seen_first` is the earliest last visit among them, or adding of one that had none;
+    `never_first` is the earliest adding of those that had none.
+    """
+
+    looked_at: int
+    due: int
+    never_visited: int
+    late: int
+    seen_first: int | None
+    never_first: int | None
+
+
+def sample(connection: Connection, kind: str, *, until: int, late_before: int) -> Sample:
+    """Look at the first items: due by `until`, and late if last seen before `late_before`."""
+    first = (
+        select(
+            task.c.due_at,
+            task.c.finished_at,
+            func.coalesce(task.c.finished_at, task.c.created_at).label("seen_at"),
+        )
+        .where(task.c.kind == kind, task.c.status == Status.WAITING, task.c.due_at.is_not(None))
+        .order_by(task.c.priority, task.c.due_at)
+        .limit(SAMPLED)
+        .subquery()
+    )
+    seen_at, is_new = first.c.seen_at, first.c.finished_at.is_(None)
+    row = connection.execute(
+        select(
+            func.count(),
+            func.sum(case((first.c.due_at <= until, 1), else_=0)),
+            func.sum(case((is_new, 1), else_=0)),
+            func.sum(case((seen_at <= late_before, 1), else_=0)),
+            func.min(seen_at),
+            func.min(case((is_new, seen_at))),
+        ).select_from(first)
+    ).one()
+    counts = (int(value or 0) for value in row[:4])
+    return Sample(*counts, *(None if value is None else int(value) for value in row[4:]))
+
+
+def _revive(connection: Connection, dialect: Dialect, new: NewItems) -> int:
+    """Items that were about to go stay, as they are added again."""
+    some_go = select(task.c.id).where(task.c.prune_at == GOES).limit(1)
+    if connection.scalar(some_go) is None:
+        return 0
+    revived = 0
+    codes = [row.code for row in new.rows]
+    for begin in range(0, len(codes), 1_000):
+        listed, parameters = dialect.texts(codes[begin : begin + 1_000])
+        revived += connection.execute(
+            text(
+                "update windlass_task set prune_at = null "
+                f"where kind = :kind and task_key {listed} and prune_at = :goes"
+            ),
+            {"kind": new.kind, "goes": GOES, **parameters},
+        ).rowcount
+    return revived
+
+
+def _written(connection: Connection, new: NewItems) -> int:
+    numbers: Sequence[int] = [row.id for row in new.rows]
+    return sum(
+        connection.execute(
+            select(func.count()).where(task.c.id.in_(numbers[begin : begin + 1_000]))
+        ).scalar_one()
+        for begin in range(0, len(numbers), 1_000)
+    )

@@ -1,0 +1,367 @@
+"""Where keys come from: what a source is, and `Table`, a table or view of any of the databases."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    Enum,
+    Inspector,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    bindparam,
+    cast,
+    collate,
+    column,
+    create_engine,
+    func,
+    inspect,
+    select,
+    table,
+)
+from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.engine.interfaces import ReflectedIndex
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.types import NullType, TypeEngine
+
+from windlass.errors import BadDatabase, BadKey, BadSource, DatabaseUnavailable
+from windlass.model.task import check_key
+from windlass.store.database import normalise
+from windlass.store.dialect import dialect_of
+from windlass.store.dialect.base import original
+from windlass.store.dialect.sqlite import BUSY_SECONDS
+
+PART = 10_000
+# Short enough for the limits of every database on the length of a statement.
+ASKED_AT_ONCE = 500
+# The server sorts all keys before the first one comes, and a mirror may be slow to take them.
+SORT_SECONDS = 900
+TAKE_SECONDS = 3_600
+
+WHOLE = re.compile(r"-?[0-9]{1,20}")
+
+
+class Source(Protocol):
+    """Keys that somebody else keeps. Whatever has these four members can be mirrored."""
+
+    @property
+    def name(self) -> str:
+        """What people know it by, without a password."""
+        ...
+
+    def check(self) -> None:
+        """Raise `BadSource` if it cannot be used, with the reason and the cure."""
+        ...
+
+    def keys(self) -> Iterator[list[str]]:
+        """All keys as they are at one moment, each once, in the byte order of UTF-8.
+
+        They come in lists, so that millions need little memory. An end that is not the end must
+        raise: whatever does not come is taken for gone.
+        """
+        ...
+
+    def present(self, keys: Collection[str]) -> set[str]:
+        """Those of up to 10,000 keys that are there now."""
+        ...
+
+
+class Table:
+    """A table whose key column holds text or whole numbers; a number's key is its decimal text.
+
+    Making one reads nothing. It may be shared between threads, and only ever reads.
+    """
+
+    def __init__(self, url: str | URL, table: str, *, key: str) -> None:
+        self.url = normalise(url)
+        self.schema, self.table = _names(table)
+        self.key = key
+        if not isinstance(key, str) or not key.strip():
+            raise BadSource(f"table {table!r}: key={key!r} is not a column; give the column's name")
+        self._dialect = dialect_of(self.url)
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._is_whole: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """The table and its database, for people."""
+        place = self.url.set(query={}).render_as_string(hide_password=True)
+        return f"{self._full_name} in {place}"
+
+    def check(self) -> None:
+        """Raise `BadSource` unless every row has a key of its own."""
+        with self.connect() as connection:
+            inspector = inspect(connection)
+            self._is_whole = self._inspect_key(inspector)
+            null = select(self._text).select_from(self._from).where(column(self.key).is_(None))
+            if connection.execute(null.limit(1)).first() is not None:
+                raise BadSource(
+                    f"{self.name}: column {self.key!r} is null in some row; give every row a key, "
+                    "or use a view without those rows"
+                )
+            if not self._is_unique(inspector):
+                self._look_for_duplicate(connection)
+
+    def keys(self) -> Iterator[list[str]]:
+        """All keys as they are at one moment, in the byte order of UTF-8, up to 10,000 a list."""
+        statement = select(self._text).select_from(self._from).order_by(self._bytes)
+        with self.connect() as connection:
+            rows = connection.execution_options(yield_per=PART).execute(statement).scalars()
+            raw, is_complete = connection.connection.driver_connection, False
+            try:
+                last = ""
+                for part in rows.partitions():
+                    last = self._checked(part, after=last)
+                    yield list(part)
+                is_complete = True
+            finally:
+                if not is_complete:
+                    _forget_rest(raw)
+                    connection.invalidate()
+
+    def present(self, keys: Collection[str]) -> set[str]:
+        """Those of `keys` that the table has now, byte by byte, found by the column's index."""
+        asked: list[Any] = list(keys)
+        found: set[str] = set()
+        # A value without a type takes the column's own, which is what the index is made of.
+        values = bindparam("values", expanding=True, type_=NullType())
+        statement = select(self._text).select_from(self._from).where(column(self.key).in_(values))
+        with self.connect() as connection:
+            if self._is_whole is None:
+                self._is_whole = self._inspect_key(inspect(connection))
+            # SQLite itself compares text with numbers by the type of the column.
+            if self._is_whole and self._dialect.name != "sqlite":
+                asked = [int(key) for key in asked if WHOLE.fullmatch(key)]
+            for begin in range(0, len(asked), ASKED_AT_ONCE):
+                some = asked[begin : begin + ASKED_AT_ONCE]
+                found.update(connection.execute(statement, {"values": some}).scalars())
+        return found.intersection(keys)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """A connection that reads; what goes wrong on it is told as an error of Windlass."""
+        try:
+            with self._made_engine().connect() as connection:
+                yield connection
+        except (DBAPIError, PoolTimeout) as problem:
+            raise self._told(problem) from problem
+
+    def close(self) -> None:
+        """Give back all connections. Using the table again makes new ones."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose()
+
+    def __repr__(self) -> str:
+        place = self.url.set(query={}).render_as_string(hide_password=True)
+        return f"Table({place!r}, {self._full_name!r}, key={self.key!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    @property
+    def _value(self) -> tuple[URL, str | None, str, str]:
+        return self.url, self.schema, self.table, self.key
+
+    @property
+    def _full_name(self) -> str:
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+    @property
+    def _from(self) -> Any:
+        return table(self.table, column(self.key), schema=self.schema)
+
+    @property
+    def _text(self) -> ColumnElement[str]:
+        return cast(column(self.key), Text())
+
+    @property
+    def _bytes(self) -> ColumnElement[Any]:
+        """The key for comparing byte by byte, whatever the collation of its column."""
+        match self._dialect.name:
+            case "postgresql":
+                return collate(self._text, "C")
+            case "sqlite":
+                return collate(self._text, "binary")
+        return cast(self._text, LargeBinary())
+
+    def _made_engine(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = _engine(self.url, self.name)
+            return self._engine
+
+    def _told(self, problem: DBAPIError | PoolTimeout) -> Exception:
+        lines = str(original(problem)).strip().splitlines()
+        line = lines[0][:300] if lines else type(problem).__name__
+        if self.url.password:
+            line = line.replace(str(self.url.password), "***")
+        message = f"{self.name}: {line}"
+        is_away = (
+            isinstance(problem, PoolTimeout)
+            or problem.connection_invalidated
+            or self._dialect.is_conflict(problem)
+            or self._dialect.is_outage(problem)
+        )
+        return DatabaseUnavailable(message) if is_away else BadSource(message)
+
+    def _inspect_key(self, inspector: Inspector) -> bool:
+        """Whether the keys are whole numbers rather than text."""
+        if not inspector.has_table(self.table, self.schema):
+            raise BadSource(f"{self.name}: there is no such table; {self._similar(inspector)}")
+        columns = inspector.get_columns(self.table, self.schema)
+        types: dict[str, TypeEngine[Any]] = {found["name"]: found["type"] for found in columns}
+        if self.key not in types:
+            raise BadSource(
+                f"{self.name} has no column {self.key!r}; its columns: {', '.join(types)}"
+            )
+        kind = types[self.key]
+        while isinstance(kind, DOMAIN):
+            kind = kind.data_type
+        if isinstance(kind, Integer):
+            return True
+        if isinstance(kind, String) and not isinstance(kind, Enum):
+            return False
+        said = "no type" if isinstance(kind, NullType) else f"type {kind}"
+        raise BadSource(
+            f"{self.name}: column {self.key!r} has {said}, and a key must be text or a whole "
+            "number; use another column, or a view that casts it to text"
+        )
+
+    def _similar(self, inspector: Inspector) -> str:
+        there = inspector.get_table_names(self.schema) + inspector.get_view_names(self.schema)
+        similar = get_close_matches(self.table, there)
+        return f"similar: {', '.join(similar)}" if similar else "check the name and the database"
+
+    def _is_unique(self, inspector: Inspector) -> bool:
+        """Whether the database itself promises that no key comes twice."""
+        primary = inspector.get_pk_constraint(self.table, self.schema)
+        if primary["constrained_columns"] == [self.key]:
+            return True
+        constraints = inspector.get_unique_constraints(self.table, self.schema)
+        if any(constraint["column_names"] == [self.key] for constraint in constraints):
+            return True
+        return any(
+            index["unique"] and index["column_names"] == [self.key] and not _is_partial(index)
+            for index in inspector.get_indexes(self.table, self.schema)
+        )
+
+    def _look_for_duplicate(self, connection: Connection) -> None:
+        twice = select(func.min(self._text)).select_from(self._from).group_by(self._bytes)
+        found = connection.execute(twice.having(func.count() > 1).limit(1)).scalar()
+        if found is not None:
+            raise self._duplicate(found)
+
+    def _duplicate(self, key: str) -> BadSource:
+        return BadSource(
+            f"{self.name}: column {self.key!r} is not unique, {key!r} comes more than once; "
+            "use a unique column, or a view that shows each key once"
+        )
+
+    def _checked(self, part: Sequence[str], *, after: str) -> str:
+        """The last of `part`, if all of it can be keys and is in order."""
+        for key in part:
+            try:
+                check_key(self.table, key)
+            except BadKey as problem:
+                raise BadSource(
+                    f"{self.name}: column {self.key!r} has a value that cannot be a key: {problem}"
+                ) from problem
+            # Python compares text by code point, which is the order of its UTF-8.
+            if key <= after:
+                if key == after:
+                    raise self._duplicate(key)
+                raise BadSource(
+                    f"{self.name}: {key!r} came after {after!r}, which is not the order of UTF-8; "
+                    "use a database whose encoding is UTF-8"
+                )
+            after = key
+        return after
+
+
+def file_of(url: URL) -> Path | None:
+    """The file of a SQLite database; None if it is in memory."""
+    name = url.database or ""
+    if name.startswith("file:"):
+        if "mode=memory" in name or url.query.get("mode") == "memory":
+            return None
+        name = unquote(urlsplit(name).path)
+    return None if name in ("", ":memory:") else Path(name).resolve()
+
+
+def _forget_rest(raw: object) -> None:
+    """Keep PyMySQL from reading all the rest first, even if its connection is no more."""
+    result = getattr(raw, "_result", None)
+    if result is not None and hasattr(result, "unbuffered_active"):
+        result.unbuffered_active = False
+
+
+def _is_partial(index: ReflectedIndex) -> bool:
+    return any(option.endswith("_where") for option in index.get("dialect_options", {}))
+
+
+def _names(given: str) -> tuple[str | None, str]:
+    """Schema and table of "schema.table" or "table"."""
+    parts = given.split(".") if isinstance(given, str) else []
+    if not 1 <= len(parts) <= 2 or not all(part.strip() for part in parts):
+        raise BadSource(
+            f"table={given!r} is not the name of a table; "
+            'write it as "product", or with its schema as "shop.product"'
+        )
+    return (parts[0] if len(parts) == 2 else None), parts[-1]
+
+
+def _engine(url: URL, name: str) -> Engine:
+    dialect = dialect_of(url)
+    options: dict[str, Any] = {**dialect.engine_options(url), "pool_size": 2, "pool_pre_ping": True}
+    if dialect.name == "sqlite":
+        return create_engine("sqlite://", creator=lambda: _open(url, name), **options)
+    if dialect.name == "mysql":
+        options["connect_args"] |= {
+            "read_timeout": SORT_SECONDS,
+            "init_command": f"set session net_write_timeout = {TAKE_SECONDS}",
+        }
+    try:
+        return create_engine(url, **options)
+    except (ImportError, NoSuchModuleError) as problem:
+        raise BadDatabase(
+            f"{name} needs a driver that is not installed; run: pip install 'windlass[all]'"
+        ) from problem
+
+
+def _open(url: URL, name: str) -> sqlite3.Connection:
+    """The file as it is: not made, not written to, its journal left alone."""
+    file = file_of(url)
+    if file is None:
+        raise BadSource(
+            f"{name}: a database in memory cannot be read from outside; use one in a file"
+        )
+    if not file.is_file():
+        raise BadSource(f"{name}: no such file: {file}; check the path")
+    return sqlite3.connect(
+        f"{file.as_uri()}?mode=ro",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        check_same_thread=False,
+        isolation_level=None,
+    )

@@ -1,0 +1,125 @@
+"""Switches: one row a kind for what an operator has set and what its breaker says.
+
+Whoever changes a row locks it first, so that two who act at once both have their effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
+
+from windlass.model.breaker import Breaker, State
+from windlass.store.dialect.base import Dialect
+from windlass.store.schema import switch
+
+CLOSED = Breaker()
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What is set for a kind; None means as the kind declares it. Times are microseconds."""
+
+    kind: str
+    off: bool = False
+    reason: str | None = None
+    who: str | None = None
+    since: int | None = None
+    window: str | None = None
+    rate: str | None = None
+    concurrency: int | None = None
+    breaker: Breaker = CLOSED
+
+
+def listing(connection: Connection) -> dict[str, Switch]:
+    """All switches, by kind."""
+    rows = connection.execute(select(switch))
+    return {row.kind: _read(row) for row in rows}
+
+
+def get(connection: Connection, kind: str) -> Switch:
+    """The switch of a kind, also if nothing was ever set."""
+    row = connection.execute(select(switch).where(switch.c.kind == kind)).first()
+    return Switch(kind) if row is None else _read(row)
+
+
+def change(
+    connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Switch], Switch]
+) -> Switch:
+    """Make the switch of `kind` what `decide` makes of it; nobody else changes it meanwhile."""
+    query = select(switch).where(switch.c.kind == kind).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        dialect.ensure(connection, switch, kind=kind)
+        row = connection.execute(query).one()
+    before = _read(row)
+    after = decide(before)
+    if after != before:
+        connection.execute(update(switch).where(switch.c.kind == kind).values(_columns(after)))
+    return after
+
+
+def change_breaker(
+    connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Breaker], Breaker]
+) -> tuple[Breaker, Breaker]:
+    """Move the breaker of `kind`; how it was before, and how it is now."""
+    seen: list[Breaker] = []
+
+    def move(found: Switch) -> Switch:
+        seen.append(found.breaker)
+        return replace(found, breaker=decide(found.breaker))
+
+    after = change(connection, dialect, kind, move)
+    return seen[0], after.breaker
+
+
+def forget_errors(connection: Connection, kind: str) -> None:
+    """A run succeeded: errors before it were not in a row. Writes only if there were any."""
+    connection.execute(
+        update(switch)
+        .where(switch.c.kind == kind, switch.c.errors_in_a_row > 0)
+        .where(switch.c.breaker == State.CLOSED.value)
+        .values(errors_in_a_row=0)
+    )
+
+
+def _read(row: Row[Any]) -> Switch:
+    return Switch(
+        kind=row.kind,
+        off=bool(row.off),
+        reason=row.reason,
+        who=row.who,
+        since=row.since,
+        window=row.time_window,
+        rate=row.rate,
+        concurrency=row.concurrency,
+        breaker=Breaker(
+            state=State(row.breaker),
+            errors_in_a_row=row.errors_in_a_row,
+            opened_at=row.opened_at,
+            probe_at=row.probe_at,
+            pause=row.pause,
+            probe_worker=row.probe_worker,
+        ),
+    )
+
+
+def _columns(found: Switch) -> dict[str, object]:
+    breaker = found.breaker
+    return {
+        "off": int(found.off),
+        "reason": found.reason,
+        "who": found.who,
+        "since": found.since,
+        "time_window": found.window,
+        "rate": found.rate,
+        "concurrency": found.concurrency,
+        "breaker": breaker.state.value,
+        "errors_in_a_row": breaker.errors_in_a_row,
+        "opened_at": breaker.opened_at,
+        "probe_at": breaker.probe_at,
+        "pause": breaker.pause,
+        "probe_worker": breaker.probe_worker,
+    }
