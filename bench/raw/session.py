@@ -57,6 +57,13 @@ class Session:
         self._cursor.execute(statement, values)
         return self._cursor.fetchall()
 
+    def alone(self, statement: str) -> None:
+        """Execute what PostgreSQL allows in no transaction."""
+        self._connection.commit()
+        self._connection.autocommit = True
+        self._cursor.execute(statement)
+        self._connection.autocommit = False
+
     def ids(self, ids: Sequence[int]) -> object:
         """The ids as this database takes a list."""
         return json.dumps(ids) if self.scheme == "sqlite" else list(ids)

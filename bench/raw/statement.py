@@ -21,6 +21,8 @@ class Statements:
     read: str
     delete: str
     update: str
+    roll: str
+    """Ends the run of a row that is due again later, as a rolling item is."""
     stamp: str | None = None
     """Written after `claim` in its transaction, where an update cannot return rows."""
     is_empty: str = "select 1 from raw_task where status < 2 limit 1"
@@ -82,6 +84,11 @@ POSTGRESQL = Statements(
         update raw_task set status = 2, due_at = null, batch = null, finished_at = %(now)s
         where id = any(%(ids)s)
     """,
+    roll="""
+        update raw_task
+        set status = 0, due_at = %(later)s, batch = null, finished_at = %(now)s, last_status = 2
+        where id = any(%(ids)s)
+    """,
 )
 
 MARIADB = Statements(
@@ -139,6 +146,11 @@ MARIADB = Statements(
         update raw_task set status = 2, due_at = null, batch = null, finished_at = %(now)s
         where id in %(ids)s
     """,
+    roll="""
+        update raw_task
+        set status = 0, due_at = %(later)s, batch = null, finished_at = %(now)s, last_status = 2
+        where id in %(ids)s
+    """,
 )
 
 SQLITE = Statements(
@@ -193,6 +205,11 @@ SQLITE = Statements(
     delete="delete from raw_task where id in (select value from json_each(:ids))",
     update="""
         update raw_task set status = 2, due_at = null, batch = null, finished_at = :now
+        where id in (select value from json_each(:ids))
+    """,
+    roll="""
+        update raw_task
+        set status = 0, due_at = :later, batch = null, finished_at = :now, last_status = 2
         where id in (select value from json_each(:ids))
     """,
 )

@@ -88,7 +88,13 @@ class App:
             self.database, self.clock, self._numbers, self._bell, max_payload=max_payload
         )
         self._items = Items(self.database, self.clock, self._numbers, self._bell)
-        self._visitor = Visitor(self.database, self.clock, self._items, worker_for=self._worker_for)
+        self._visitor = Visitor(
+            self.database,
+            self.clock,
+            self._items,
+            worker_for=self._worker_for,
+            dead_after=self.settings.dead_after,
+        )
         self._ready = False
         self._ready_lock = threading.Lock()
 

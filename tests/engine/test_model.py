@@ -32,6 +32,7 @@ from windlass.model.outcome import (
 from windlass.model.task import Claimed
 from windlass.store import claim as claim_store
 from windlass.store import task as task_store
+from windlass.store.dialect.base import Most
 from windlass.store.schema import metadata, task
 from windlass.store.schema import number as number_table
 
@@ -184,7 +185,7 @@ class Store(RuleBasedStateMachine):
                 for row in self._in(Status.WAITING)
                 if (row.kind, row.priority) == lane[:2] and row.due_at <= stamp.now
             )
-            taken = claim_store.claim(self.app.database, lane, stamp, limit=limit)
+            taken = claim_store.claim(self.app.database, lane, stamp, Most(limit, stamp.now))
             expected = [] if worker.is_left else due[:limit]
             assert [row.due_at for row in taken] == expected
             for got in taken:

@@ -187,13 +187,14 @@ def test_a_source_in_another_database_of_the_server_is_followed(mariadb_url):
 def test_users_who_write_different_keys_do_not_wait_for_each_other(request, url_fixture, way):
     with closing(FollowedShop(request.getfixturevalue(url_fixture))) as shop:
         shop.make()
-        shop.follow()
+        # A kind of its own: InnoDB also locks the gaps around keys that are gone but not purged.
+        shop.follow(kind=way)
         shop.insert(*(f"old-{number}" for number in range(10)))
         waits = "innodb_lock_wait_timeout = 1" if shop.backend == "mysql" else "lock_timeout = '1s'"
+        rows = "seq_1_to_9" if shop.backend == "mysql" else "generate_series(1, 9) as seq"
         new = {
             "one row": "insert into product (code) values ('{}-0'), ('{}-1')",
-            "many rows": "insert into product (code) "
-            "select concat('{}', code) from (select code from product order by code limit 9) as p",
+            "many rows": f"insert into product (code) select concat('{{}}', seq) from {rows}",
         }[way]
 
         with shop.engine.connect() as one, shop.engine.connect() as other:
@@ -209,7 +210,7 @@ def test_users_who_write_different_keys_do_not_wait_for_each_other(request, url_
 
         with shop.engine.connect() as connection:
             codes = connection.exec_driver_sql("select code from product").scalars().all()
-        assert shop.items() == set(codes)
+        assert shop.items(kind=way) == set(codes)
 
 
 def test_a_source_in_another_place_is_refused(shop, second_database_url):

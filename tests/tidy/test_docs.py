@@ -39,7 +39,19 @@ def test_every_option_of_a_command_is_told(docs):
 
 @pytest.mark.parametrize(
     ("owner", "method"),
-    [("App", "__init__"), ("App", "task"), ("App", "cron"), ("Task", "using")],
+    [
+        ("App", "__init__"),
+        ("App", "task"),
+        ("App", "cron"),
+        ("App", "rolling"),
+        ("App", "pause"),
+        ("App", "set"),
+        ("Task", "using"),
+        ("Rolling", "add"),
+        ("Rolling", "visit"),
+        ("Rolling", "mirror"),
+        ("Table", "__init__"),
+    ],
 )
 def test_every_keyword_is_told(owner, method, docs):
     function = getattr(getattr(windlass, owner), method)

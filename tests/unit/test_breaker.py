@@ -160,6 +160,23 @@ def test_a_probe_is_taken_when_the_pause_is_over_and_not_before():
     )
 
 
+def test_a_probe_has_at_least_a_minute_to_answer_however_short_the_pause():
+    hasty = Terms(errors=3, pause=SECOND, longest=SECOND)
+    taken = opened(hasty).take_probe(7, NOW + SECOND)
+
+    assert taken is not None
+    assert taken.probe_at == NOW + SECOND + MINUTE
+    assert taken.take_probe(8, NOW + SECOND + MINUTE - 1) is None
+
+
+def test_a_probe_has_as_long_to_answer_as_the_pause_if_that_is_longer():
+    patient = Terms(errors=3, pause=HOUR, longest=HOUR)
+    taken = opened(patient).take_probe(7, NOW + HOUR)
+
+    assert taken is not None
+    assert taken.probe_at == NOW + 2 * HOUR
+
+
 def test_a_probe_is_taken_over_when_its_worker_did_not_answer_for_a_pause():
     breaker = probing(7, at=NOW + MINUTE)
 
@@ -217,10 +234,20 @@ def test_a_worker_that_found_nothing_to_run_lets_the_next_one_probe_at_once():
 
 
 @pytest.mark.parametrize("breaker", [Breaker(), opened(), probing(8)], ids=lambda it: str(it.state))
-def test_who_does_not_have_the_probe_changes_nothing(breaker):
-    assert breaker.answer(TERMS, 7, ok=True, now=NOW + HOUR) == breaker
+def test_who_does_not_have_the_probe_any_more_cannot_fail_it_or_give_it_back(breaker):
     assert breaker.answer(TERMS, 7, ok=False, now=NOW + HOUR) == breaker
     assert breaker.give_back_probe(7, NOW + HOUR) == breaker
+
+
+@pytest.mark.parametrize("breaker", [opened(), probing(8)], ids=lambda it: str(it.state))
+def test_a_probe_that_was_taken_over_and_succeeds_closes_it_all_the_same(breaker):
+    assert breaker.answer(TERMS, 7, ok=True, now=NOW + HOUR) == Breaker()
+
+
+def test_a_probe_that_succeeds_late_forgets_no_errors_that_came_after_it_was_closed():
+    closed = Breaker(errors_in_a_row=2)
+
+    assert closed.answer(TERMS, 7, ok=True, now=NOW + HOUR) == closed
 
 
 def test_a_late_answer_still_counts_if_nobody_took_the_probe_over():
@@ -273,27 +300,33 @@ class Workers(RuleBasedStateMachine):
             return
         assert self.prober is None or self.now >= self.free_at
         self.breaker, self.prober = taken, worker
-        self.free_at = self.now + (taken.pause or 0)
+        self.free_at = self.now + max(taken.pause or 0, MINUTE)
 
     @rule(worker=st.integers(1, 4))
     def probe_is_given_back(self, worker):
         before, self.breaker = self.breaker, self.breaker.give_back_probe(worker, self.now)
         self.expect_change(before, worker)
 
-    @rule(worker=st.integers(1, 4), ok=st.booleans())
-    def probe_ends(self, worker, ok):
+    @rule(worker=st.integers(1, 4))
+    def probe_fails(self, worker):
         before = self.breaker
-        self.breaker = before.answer(TERMS, worker, ok=ok, now=self.now)
+        self.breaker = before.answer(TERMS, worker, ok=False, now=self.now)
         self.expect_change(before, worker)
-        if before != self.breaker:
-            assert self.breaker.is_open != ok
+        assert self.breaker.is_open == before.is_open
+
+    @rule(worker=st.integers(1, 4))
+    def probe_succeeds(self, worker):
+        before = self.breaker
+        self.breaker = before.answer(TERMS, worker, ok=True, now=self.now)
+        assert self.breaker == (Breaker() if before.is_open else before)
+        self.prober = None
 
     @rule()
     def operator_resumes(self):
         self.breaker, self.prober = self.breaker.closed(), None
 
     def expect_change(self, before, worker):
-        """Only the one prober changes the breaker, and with that stops being it."""
+        """Only the one prober gives back or fails the probe, and with that stops being it."""
         assert (before != self.breaker) == (worker == self.prober)
         if worker == self.prober:
             self.prober = None
@@ -313,7 +346,7 @@ class Workers(RuleBasedStateMachine):
     def open_has_a_pause_within_bounds_and_a_probe_to_come(self):
         if self.breaker.is_open:
             assert TERMS.pause <= (self.breaker.pause or 0) <= TERMS.longest
-            assert (self.breaker.probe_at or 0) <= self.now + (self.breaker.pause or 0)
+            assert (self.breaker.probe_at or 0) <= self.now + max(self.breaker.pause or 0, MINUTE)
             assert self.breaker.opened_at is not None
             assert self.breaker.opened_at <= self.now
             assert self.breaker.errors_in_a_row >= TERMS.errors

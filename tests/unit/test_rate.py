@@ -46,8 +46,16 @@ def test_the_first_stretch_begins_now_and_the_next_where_it_ends():
 
 
 def test_nobody_reserves_more_than_a_second_ahead():
-    assert next_grant(2_500_000, per_second=100, now=1_000_000) is None
+    assert next_grant(2_200_000, per_second=100, now=1_000_000) is None
     assert next_grant(1_900_000, per_second=100, now=1_000_000) is not None
+
+
+def test_what_a_slower_rate_reserved_does_not_hold_a_faster_one_back():
+    slow = next_grant(0, per_second=1 / 3600, now=0)
+
+    fast = next_grant(slow.end, per_second=100, now=5_000_000)
+
+    assert fast.begin == 5_000_000
 
 
 def test_a_slow_rate_is_reserved_one_start_at_a_time():

@@ -57,11 +57,9 @@ class Breakers:
         """Whether ordinary runs of the kind are held back."""
         return self._known.get(kind, CLOSED).is_open
 
-    def see(self, kind: str, found: Breaker) -> bool:
-        """Know the breaker as its row has it; whether it has opened since it was last seen."""
-        had_opened = self.is_open(kind)
+    def see(self, kind: str, found: Breaker) -> None:
+        """Know the breaker as its row has it."""
         self._known[kind] = found
-        return found.is_open and not had_opened
 
     def take_probe(self, kind: str) -> bool:
         """Be the one who tries whether the other side is back; False if it is not time."""

@@ -158,13 +158,13 @@ class Shelf:
             return run
         return None
 
-    def clear(self, kind: str) -> list[Claimed]:
+    def clear(self, kind: str) -> list[Run]:
         """Take out all runs of a kind."""
         lanes = [lane for lane in self.order if lane[1] == kind]
         runs = [run for lane in lanes for run in self.queues.pop(lane)]
         self.order = [lane for lane in self.order if lane[1] != kind]
         self.queued -= len(runs)
-        return [run.task for run in runs]
+        return runs
 
 
 class Hold:
@@ -286,12 +286,19 @@ class Hold:
         return dropped
 
     def take_back(self, kind: str) -> list[Claimed]:
-        """Forget what is queued of a kind; the database still knows it as ours."""
+        """Forget what is queued of a kind, but for a probe; the database knows it as ours."""
         with self._lock:
             load = self.loads[kind]
-            load.queued = 0
+            if not load.queued:
+                return []
             shelf = self.asyncs if load.kind.is_async else self.syncs
-            return shelf.clear(kind)
+            runs = shelf.clear(kind)
+            load.queued = 0
+            for run in runs:
+                if run.is_probe:
+                    load.queued += 1
+                    shelf.put(run)
+            return [run.task for run in runs if not run.is_probe]
 
     def drop_queued(self) -> int:
         """Forget everything that has not begun; the database knows it as ours until we leave."""

@@ -52,6 +52,7 @@ class Coroutines:
         self._runners: list[asyncio.Task[None]] = []
         self._resting: list[asyncio.Future[None]] = []
         self._is_waking = False
+        self._is_stopping = False
 
     def start(self) -> None:
         """Begin to run what is queued, on the running event loop."""
@@ -63,6 +64,7 @@ class Coroutines:
 
     async def stop(self) -> None:
         """End the runners; a handler that still runs is cancelled."""
+        self._is_stopping = True
         for runner in self._runners:
             runner.cancel()
         await asyncio.wait(self._runners, timeout=1.0)
@@ -92,7 +94,7 @@ class Coroutines:
         run: Run | None = None
         outcome: Outcome | None = None
         slice_began = time.monotonic()
-        while True:
+        while not self._is_stopping:
             run = hold.advance(run, outcome, is_async=True)
             if run is None:
                 await self._rest()

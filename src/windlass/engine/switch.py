@@ -59,10 +59,14 @@ def setting_of(kind: Kind, found: Switch) -> Setting:
             rate = None if found.rate == NONE else parse_rate(found.rate)
     except BadInput as error:
         problem = str(error)
-    concurrency = found.concurrency
-    if concurrency is not None and concurrency < 1:
-        concurrency, problem = None, f"concurrency: {concurrency} is not a number from 1 on"
-    return Setting(found.off, window, rate, concurrency or kind.concurrency, problem)
+    concurrency: object = found.concurrency
+    if concurrency is None:
+        return Setting(found.off, window, rate, kind.concurrency, problem)
+    # SQLite takes any text for a number.
+    if not isinstance(concurrency, int) or concurrency < 1:
+        problem = f"concurrency: {concurrency!r} is not a number from 1 on"
+        return Setting(found.off, window, rate, kind.concurrency, problem)
+    return Setting(found.off, window, rate, concurrency, problem)
 
 
 class Switchboard(Loop):
@@ -107,11 +111,13 @@ class Switchboard(Loop):
         load.limits(setting.concurrency, self._hold.concurrency)
         self._rates.set(name, setting.rate)
         load.is_rated = setting.rate is not None
-        has_broken = self._breakers.see(name, found.breaker) if load.kind.breaker else False
+        if load.kind.breaker is not None:
+            self._breakers.see(name, found.breaker)
         was_open, load.is_open = load.is_open, setting.is_open(now)
-        if has_broken or (was_open and not load.is_open):
+        if not load.is_open or self._breakers.is_open(name):
+            # Also what a claim brought that was under way when this was first seen.
             self._give_back(name)
-        elif load.is_open and not was_open:
+        if load.is_open and not was_open:
             telemetry.emit("kind.opened", kind=name)
             self._opened()
         if was_open and not load.is_open:

@@ -26,16 +26,20 @@ from windlass.store.number import Numbers
 
 FIRST_LOOK = 0.005
 LAST_LOOK = 0.25
+ASK_AGAIN_AFTER = 1.0
 
 
 class Visit:
     """The wish that one item be visited."""
 
-    def __init__(self, database: Database, clock: Clock, kind: Kind, code: str) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, kind: Kind, code: str, *, dead_after: int
+    ) -> None:
         self._database = database
         self._clock = clock
         self._kind = kind
         self._code = code
+        self._dead_after = dead_after
         self.asked_at = clock.now()
 
     def is_fresh(self, item: Item, fresh: int | None) -> bool:
@@ -68,13 +72,30 @@ class Visit:
         is_served = any(
             view.lease_until >= now and self._kind.name in view.kinds for view in workers
         )
+        if not is_served:
+            self._bury_holder(workers, now)
         # A closed window holds back the round, not somebody who asks for one item.
         return is_served and setting_of(self._kind, found).is_open(now)
 
-    def wait(self, deadline: float) -> Item:
-        """The item, once a visit of it has ended that was not over when this one was asked for."""
-        pause = FIRST_LOOK
-        while True:
+    def _bury_holder(self, workers: list[worker.WorkerView], now: int) -> None:
+        """The item may be held by a worker that died, and nobody else is there to notice."""
+        holder = self._database.read(
+            lambda connection: rolling.holder(connection, self._kind.name, self._code)
+        )
+        # Twice the time, as after an outage all of them come back a moment late.
+        for view in workers:
+            if view.id == holder and view.lease_until < now - self._dead_after:
+                why = "it gave no sign of life"
+                worker.mark_dead(self._database, number=view.id, now=now, why=why)
+
+    def wait(self, deadline: float) -> Item | None:
+        """The item, once a visit of it has ended that was not over when this one was asked for.
+
+        None after a while, to see whether whoever was to run it is still there; ResultTimeout
+        when the time is out.
+        """
+        pause, ask_again = FIRST_LOOK, time.monotonic() + ASK_AGAIN_AFTER
+        while time.monotonic() < ask_again:
             item = self.item()
             if self.is_done(item):
                 return item
@@ -83,6 +104,7 @@ class Visit:
                 raise self.too_late()
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, LAST_LOOK)
+        return None
 
     def is_done(self, item: Item) -> bool:
         """Whether a visit has ended since this one was asked for."""
@@ -112,6 +134,7 @@ class OneClaim:
         *,
         worker: Callable[[], int],
         lease: int,
+        max_lost: int,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -119,6 +142,7 @@ class OneClaim:
         self._number = number
         self._worker = worker
         self._lease = lease
+        self._max_lost = max_lost
         self._has_tried = False
 
     def take(self, room: Room) -> Taken:
@@ -127,7 +151,8 @@ class OneClaim:
         self._has_tried = True
         now = self._clock.now()
         stamp = Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
-        return Taken(claim.claim_one(self._database, self._number, stamp), [])
+        taken = claim.claim_one(self._database, self._number, stamp, max_lost=self._max_lost)
+        return Taken(taken, [])
 
     def look_again(self) -> None:
         """Nothing that is enqueued concerns it."""

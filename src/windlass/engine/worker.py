@@ -154,6 +154,7 @@ class Worker:
                 self._only,
                 worker=lambda: self.life.id,
                 lease=self._settings.lease,
+                max_lost=max(kind.max_lost for kind in self._kinds.values()),
             )
         return WrittenClaim(
             self._database,

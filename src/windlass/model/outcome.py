@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.errors import Cancel, Retry, Snooze
 from windlass.model.cron import Schedule, read_turn
@@ -150,9 +151,12 @@ def settle(
             return None
         case Retried():
             due_at = now + outcome.delay
-            return _waiting(
+            change = _waiting(
                 task, due_at, attempt=task.attempt, lost=task.lost, remark=outcome.error, now=now
             )
+            # To those who look at an item, a visit that failed is one.
+            is_visit = turns and terms.period is not None
+            return replace(change, last_status=Status.FAILED) if is_visit else change
         case Snoozed():
             due_at = now + outcome.delay
             # It ended in good order: workers lost before it was due again no longer tell anything.

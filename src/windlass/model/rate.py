@@ -16,6 +16,7 @@ from windlass.errors import BadRate
 PER = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|m|h|d)")
 LONGEST_TEXT = 50
+SLOWEST = 1 / (10 * 366 * 86_400)
 
 # Starts come up to a moment late, and then two stretches overlap: this leaves room for it.
 CAUTION = 0.95
@@ -30,8 +31,8 @@ def parse_rate(given: str, *, what: str = "rate") -> float:
     if match is None or len(given) > LONGEST_TEXT:
         raise BadRate(f'{what}: cannot read {given!r}; write it as "700/s", "40/m" or "1000/h"')
     per_second = float(match[1]) / PER[match[2]]
-    if per_second <= 0:
-        raise BadRate(f"{what}: {given!r} lets nothing through; give a positive rate")
+    if per_second < SLOWEST:
+        raise BadRate(f"{what}: {given!r} lets nothing through; give at least one in ten years")
     return per_second
 
 
@@ -50,8 +51,10 @@ class Grant(NamedTuple):
 def next_grant(next_at: int, *, per_second: float, now: int) -> Grant | None:
     """The stretch from `next_at` on, the first moment that nobody has; None if that is far off."""
     interval = 1_000_000 / (per_second * CAUTION)
-    begin = max(next_at, now)
-    if begin > now + max(HORIZON, interval):
+    horizon = max(HORIZON, interval)
+    # Further ahead than this rate reaches, it was reserved at a slower one, which holds no more.
+    begin = now if next_at > now + horizon + max(SLICE, interval) else max(next_at, now)
+    if begin > now + horizon:
         return None
     return Grant(begin, max(1, int(SLICE / interval)), interval)
 

@@ -92,10 +92,14 @@ class Period:
     batch: int = 1_000
 
     def next_due(self, finished_at: int, *, failed: bool) -> int:
-        """When an item is due again whose visit ended at `finished_at`."""
+        """When an item is due again whose visit ended at `finished_at`.
+
+        With a tick the period counts from the tick before it: what the tick of last night took is
+        due at the tick of tonight, however long it had to wait for its turn.
+        """
         if failed and self.retry_after is not None:
             return finished_at + self.retry_after
-        return finished_at + self.every
+        return self.due_until(finished_at) + self.every
 
     def due_until(self, now: int) -> int:
         """What is due by then may be taken now."""

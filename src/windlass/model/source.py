@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Source(Protocol):
     """Keys that somebody else keeps. Whatever has these four members can be mirrored."""
 

@@ -24,6 +24,7 @@ from windlass.store.rolling import SAMPLED, Sample
 
 RECENT_MINUTES = 10
 DEFAULT_CONCURRENCY = 100
+DAY = 86_400 * SECOND
 
 
 @dataclass(frozen=True)
@@ -84,24 +85,31 @@ def _facts(
     if due == SAMPLED:
         estimate = dialect.estimate_due(connection, kind.name, until=now)
         due = min(max(estimate, due), total)
-    serving = [view for view in worker.listing(connection) if kind.name in view.kinds]
+    serving = [
+        view
+        for view in worker.listing(connection)
+        if kind.name in view.kinds and view.lease_until >= now
+    ]
+    began_at = min((view.joined_at for view in serving), default=0)
     return _Facts(
         total=total,
         sample=sample,
         due=due,
-        speed=_speed(connection, kind.name, now),
+        speed=_speed(connection, kind.name, began_at, now),
         setting=setting_of(kind, switch.get(connection, kind.name)),
-        workers=sum(view.lease_until >= now for view in serving),
+        workers=len(serving),
     )
 
 
-def _speed(connection: Connection, kind: str, now: int) -> _Speed:
+def _speed(connection: Connection, kind: str, began_at: int, now: int) -> _Speed:
     minute = now // MINUTE
     found = history.minutes_of(connection, kind, since=minute - RECENT_MINUTES)
     if not found:
         return _Speed(0.0, None)
     visits = sum(work.done + work.failed for work in found.values())
-    seconds = max(60.0, (now - min(found) * MINUTE) / SECOND)
+    # A worker that came a moment ago has not worked through the whole of its first minute.
+    since = max(min(found) * MINUTE, began_at)
+    seconds = max(10.0 if began_at else 60.0, (now - since) / SECOND)
     milliseconds = sum(work.milliseconds for work in found.values()) / max(1, visits)
     return _Speed(visits / seconds, milliseconds)
 
@@ -120,7 +128,7 @@ class _Forecast:
 
 
 def _forecast(facts: _Facts, period: Period, *, needed: float, late: int, now: int) -> _Forecast:
-    promise = f"the {format_duration(period.every)} promise"
+    promise = f"the {_named(period.every)} promise"
     if not facts.total:
         return _Forecast("there is nothing to visit")
     speed = _capacity(facts)
@@ -188,6 +196,11 @@ def _is_broken(sample: Sample, period: Period, now: int) -> bool:
 
 def _tolerance(period: Period) -> int:
     return max(MINUTE, period.every // 100)
+
+
+def _named(every: int) -> str:
+    days, rest = divmod(every, DAY)
+    return f"{days}-day" if not rest else format_duration(every)
 
 
 def _overdue(late: int) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from windlass.declare.kind import Kind
 from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, Items
+from windlass.errors import BadSource
 from windlass.model.rolling import Mirror
 from windlass.model.source import Source
 from windlass.store import rolling
@@ -27,6 +28,11 @@ def mirror(
     database: Database, items: Items, kind: Kind, source: Source, *, dry_run: bool
 ) -> Mirror:
     """Add what is new in `source` and remove what is gone; or only count it."""
+    if not isinstance(source, Source):
+        raise BadSource(
+            f"{source!r} is not a source; give a windlass.Table, or an object that has name, "
+            "check, keys and present"
+        )
     source.check()
     ours = _codes(database, kind.name)
     side = _Side(items, kind, source, dry_run=dry_run)

@@ -31,33 +31,44 @@ class Visitor:
         items: Items,
         *,
         worker_for: Callable[[Kind, int], Worker],
+        dead_after: int,
     ) -> None:
         self._database = database
         self._clock = clock
         self._items = items
         self._worker_for = worker_for
+        self._dead_after = dead_after
 
     def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         """The item after a visit, or as it is if its last visit is that fresh."""
         deadline = time.monotonic() + timeout / SECOND
-        wish = Visit(self._database, self._clock, kind, code)
+        wish = self._wish(kind, code)
         item = wish.item()
         if wish.is_fresh(item, fresh):
             return item
-        if not self._ask(wish, kind, code):
-            self._run_in_thread(self._worker(kind, code), deadline)
-        return wish.wait(deadline)
+        while True:
+            if not self._ask(wish, kind, code):
+                self._run_in_thread(self._worker(kind, code), deadline)
+            visited = wish.wait(deadline)
+            if visited is not None:
+                return visited
 
     async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         """`visit`, awaited; if the caller runs it, then on this event loop."""
         deadline = time.monotonic() + timeout / SECOND
-        wish = Visit(self._database, self._clock, kind, code)
+        wish = self._wish(kind, code)
         item = await twin(wish.item)
         if wish.is_fresh(item, fresh):
             return item
-        if not await twin(self._ask, wish, kind, code):
-            await self._run_here(await twin(self._worker, kind, code), deadline)
-        return await twin(wish.wait, deadline)
+        while True:
+            if not await twin(self._ask, wish, kind, code):
+                await self._run_here(await twin(self._worker, kind, code), deadline)
+            visited = await twin(wish.wait, deadline)
+            if visited is not None:
+                return visited
+
+    def _wish(self, kind: Kind, code: str) -> Visit:
+        return Visit(self._database, self._clock, kind, code, dead_after=self._dead_after)
 
     def _ask(self, wish: Visit, kind: Kind, code: str) -> bool:
         """Have a live worker run it next; False if there is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, select, true, update
+from sqlalchemy import Connection, Select, bindparam, delete, select, true, update
 
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
@@ -43,20 +43,26 @@ def claim(database: Database, lane: Lane, stamp: Stamp, most: Most) -> list[Clai
     return database.single(lambda connection: database.dialect.claim(connection, lane, stamp, most))
 
 
-def claim_one(database: Database, number: int, stamp: Stamp) -> list[Claimed]:
-    """Take one waiting row, due or not; nothing if somebody has it or it is gone."""
+def claim_one(database: Database, number: int, stamp: Stamp, *, max_lost: int) -> list[Claimed]:
+    """Take one row, due or not, that waits or fell; nothing if somebody has it or it is gone.
+
+    One that would be poison is left to a worker.
+    """
 
     def work(connection: Connection) -> list[Claimed]:
         if not database.dialect.alive(connection, stamp.worker):
             return []
         row = connection.execute(
-            select(*PICKED)
-            .where(task.c.id == number, task.c.status == Status.WAITING, task.c.batch.is_(None))
+            select(*PICKED, task.c.status)
+            .where(task.c.id == number, task.c.batch.is_(None))
+            .where(task.c.status.in_((Status.WAITING, Status.RUNNING)))
             .with_for_update()
         ).first()
         if row is None:
             return []
-        taken = stamped(row, stamp)
+        taken = stamped(row[:-1], stamp, lost=int(row.status == Status.RUNNING))
+        if taken.lost >= max_lost:
+            return []
         connection.execute(
             update(task)
             .where(task.c.id == number)
@@ -66,6 +72,7 @@ def claim_one(database: Database, number: int, stamp: Stamp) -> list[Claimed]:
                 worker=stamp.worker,
                 due_at=stamp.lease_end,
                 attempt=taken.attempt,
+                lost=taken.lost,
                 started_at=taken.started_at,
             )
         )
@@ -171,14 +178,14 @@ def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
     return {number for number, batch in rows if held[number] == batch}
 
 
-def claimed_by(worker: int) -> Select[int, int | None]:
+def claimed_by(worker: int) -> Select[int]:
     """The rows that `worker` holds by a claim, by way of the index that has all that runs.
 
     It takes no locks, which would wait for rows of other workers on the way. Call it when nothing
     else can act for `worker`, or lock what it finds by id and look again.
     """
     return (
-        select(task.c.id, task.c.prune_at)
+        select(task.c.id)
         .where(task.c.status == Status.RUNNING, task.c.due_at.is_not(None))
         .where(task.c.worker == worker)
         .with_hint(task, "force index (windlass_task_due)", "mysql")
@@ -186,15 +193,13 @@ def claimed_by(worker: int) -> Select[int, int | None]:
     )
 
 
-def let_go(connection: Connection, rows: Sequence[Row[int, int | None]]) -> list[int]:
-    """Delete the items among `rows`, ids with `prune_at`, that only waited for their run to end.
-
-    Returns the ids of the others.
-    """
-    going = [number for number, prune_at in rows if prune_at == GOES]
-    if going:
-        connection.execute(delete(task).where(task.c.id.in_(going), task.c.prune_at == GOES))
-    return [number for number, prune_at in rows if prune_at != GOES]
+def let_go(connection: Connection, ids: Collection[int]) -> None:
+    """Delete the items among rows that were just freed whose run was all that kept them."""
+    connection.execute(
+        delete(task)
+        .where(task.c.id.in_(ids), task.c.batch.is_(None))
+        .where(task.c.prune_at == GOES)
+    )
 
 
 def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
@@ -212,11 +217,7 @@ def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
         ),
         [{"number": row.id, "claim": row.batch, "due": row.due_at} for row in rows],
     )
-    connection.execute(
-        delete(task)
-        .where(task.c.id.in_([row.id for row in rows]), task.c.status == Status.WAITING)
-        .where(task.c.prune_at == GOES)
-    )
+    let_go(connection, [row.id for row in rows])
 
 
 def hand_back(
@@ -230,8 +231,7 @@ def hand_back(
     query = claimed_by(worker)
     if unless is not None:
         query = query.where(task.c.due_at <= now)
-    rows = [row for row in connection.execute(query).all() if unless is None or not unless(row[0])]
-    ids = let_go(connection, rows)
+    ids = [number for number in connection.scalars(query) if unless is None or not unless(number)]
     if ids:
         connection.execute(
             update(task)
@@ -245,4 +245,5 @@ def hand_back(
                 attempt=task.c.attempt - 1,
             )
         )
+        let_go(connection, ids)
     return len(ids)

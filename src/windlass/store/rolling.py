@@ -42,13 +42,15 @@ def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collectio
     lock = "" if dialect.is_embedded else "for update"
     rows = connection.execute(
         text(
-            "select id, status, prune_at from windlass_task "
+            "select id, status, batch, prune_at from windlass_task "
             f"where kind = :kind and task_key {listed} order by id {lock}"
         ),
         {"kind": kind, **parameters},
     ).fetchall()
-    running = [row.id for row in rows if row.status == Status.RUNNING and row.prune_at != GOES]
-    resting = [row.id for row in rows if row.status != Status.RUNNING]
+    # A row that fell with its worker is nobody's.
+    held = {row.id for row in rows if row.status == Status.RUNNING and row.batch is not None}
+    running = [row.id for row in rows if row.id in held and row.prune_at != GOES]
+    resting = [row.id for row in rows if row.id not in held]
     if running:
         connection.execute(update(task).where(task.c.id.in_(running)).values(prune_at=GOES))
     if resting:
@@ -106,6 +108,15 @@ def item(connection: Connection, kind: str, code: str) -> Item | None:
 def find(connection: Connection, kind: str, code: str) -> int | None:
     """The id of an item's row."""
     return connection.scalar(select(task.c.id).where(task.c.kind == kind, task.c.task_key == code))
+
+
+def holder(connection: Connection, kind: str, code: str) -> int | None:
+    """The worker that has an item by a claim."""
+    return connection.scalar(
+        select(task.c.worker)
+        .where(task.c.kind == kind, task.c.task_key == code)
+        .where(task.c.status == Status.RUNNING)
+    )
 
 
 class Page(NamedTuple):

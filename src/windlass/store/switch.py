@@ -16,6 +16,7 @@ from windlass.store.dialect.base import Dialect
 from windlass.store.schema import switch
 
 CLOSED = Breaker()
+STATES = {state.value for state in State}
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,21 @@ def _read(row: Row[Any]) -> Switch:
         window=row.time_window,
         rate=row.rate,
         concurrency=row.concurrency,
-        breaker=Breaker(
-            state=State(row.breaker),
-            errors_in_a_row=row.errors_in_a_row,
-            opened_at=row.opened_at,
-            probe_at=row.probe_at,
-            pause=row.pause,
-            probe_worker=row.probe_worker,
-        ),
+        breaker=_breaker(row),
+    )
+
+
+def _breaker(row: Row[Any]) -> Breaker:
+    if row.breaker not in STATES or (row.breaker and None in (row.probe_at, row.pause)):
+        # Somebody wrote it by hand, and not all of it.
+        return CLOSED
+    return Breaker(
+        state=State(row.breaker),
+        errors_in_a_row=row.errors_in_a_row,
+        opened_at=row.opened_at,
+        probe_at=row.probe_at,
+        pause=row.pause,
+        probe_worker=row.probe_worker,
     )
 
 

@@ -92,13 +92,14 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
         if lease_until is None or lease_until >= now:
             return None
         _leave(connection, number, now=now, why=why)
-        ids = claim.let_go(connection, connection.execute(claim.claimed_by(number)).all())
+        ids = connection.scalars(claim.claimed_by(number)).all()
         if ids:
             connection.execute(
                 update(task)
                 .where(task.c.id.in_(ids), task.c.status == Status.RUNNING)
                 .values(due_at=now, batch=None)
             )
+            claim.let_go(connection, ids)
         return len(ids)
 
     return database.write(work)

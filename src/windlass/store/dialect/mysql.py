@@ -92,7 +92,8 @@ set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.atte
     t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
     t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
     t.last_status = coalesce(c.last_status, t.last_status),
-    t.result = c.result, t.remark = c.remark, t.payload = coalesce(c.payload, t.payload)
+    t.result = c.result, t.remark = if(c.finished_at is null, t.remark, c.remark),
+    t.payload = coalesce(c.payload, t.payload)
 """)
 
 COUNT = text("""

@@ -130,7 +130,8 @@ set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, los
     finished_at = coalesce(c.finished_at, t.finished_at),
     prune_at = case when t.prune_at = {GOES} then t.prune_at else c.prune_at end,
     last_status = coalesce(c.last_status, t.last_status),
-    result = cast(c.result as json), remark = c.remark,
+    result = cast(c.result as json),
+    remark = case when c.finished_at is null then t.remark else c.remark end,
     payload = coalesce(cast(c.payload as json), t.payload)
 from json_to_recordset(cast(:changes as json)) as c (
     id bigint, batch bigint, status smallint, due_at bigint, attempt integer, lost smallint,

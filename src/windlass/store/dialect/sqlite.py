@@ -67,7 +67,8 @@ set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     finished_at = coalesce(c.value ->> 'finished_at', finished_at),
     prune_at = case when prune_at = {GOES} then prune_at else c.value ->> 'prune_at' end,
     last_status = coalesce(c.value ->> 'last_status', last_status),
-    result = c.value ->> 'result', remark = c.value ->> 'remark',
+    result = c.value ->> 'result',
+    remark = case when c.value ->> 'finished_at' is null then remark else c.value ->> 'remark' end,
     payload = coalesce(c.value ->> 'payload', payload)
 from json_each(:changes) as c
 where windlass_task.id = (c.value ->> 'id') and windlass_task.status = 1

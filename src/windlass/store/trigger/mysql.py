@@ -3,7 +3,8 @@
 No trigger touches `windlass_number`: its one row would make the user's transactions wait for each
 other. The row that an item adds to the tally has a number of its own, and the item takes that,
 with a minus. It is found out by INSERT IGNORE whether the item is there: other ways to ask read
-what the user's transaction saw when it began, and not what is.
+what the user's transaction saw when it began, and not what is. Every index is named: a table that
+is scanned because it is small is a table that is locked.
 """
 
 from __future__ import annotations
@@ -48,11 +49,14 @@ ADD = f"""begin
             moment);
         if not exists (select 1 from {{home}}.windlass_task where id = -number) then
             select id, prune_at <=> {GOES} into other, is_going
-            from {{home}}.windlass_task where kind = {{kind}} and task_key = item for update;
+            from {{home}}.windlass_task force index (windlass_task_key)
+            where kind = {{kind}} and task_key = item for update;
             if is_going then
-                update {{home}}.windlass_task set prune_at = null where id = other;
+                update {{home}}.windlass_task force index (primary)
+                set prune_at = null where id = other;
             else
-                delete from {{home}}.windlass_tally where id = number;
+                delete t from {{home}}.windlass_tally as t force index (primary)
+                where t.id = number;
             end if;
         end if;
     end if;
@@ -65,11 +69,13 @@ REMOVE = f"""begin
     declare continue handler for not found begin end;
     if item is not null then
         select id, status = 1, prune_at <=> {GOES} into number, is_running, is_going
-        from {{home}}.windlass_task where kind = {{kind}} and task_key = item for update;
+        from {{home}}.windlass_task force index (windlass_task_key)
+        where kind = {{kind}} and task_key = item for update;
         if is_running then
-            update {{home}}.windlass_task set prune_at = {GOES} where id = number;
+            update {{home}}.windlass_task force index (primary)
+            set prune_at = {GOES} where id = number;
         elseif number is not null then
-            delete from {{home}}.windlass_task where id = number;
+            delete t from {{home}}.windlass_task as t force index (primary) where t.id = number;
         end if;
         if not is_going then
             insert into {{home}}.windlass_tally (kind, delta) values ({{kind}}, -1);

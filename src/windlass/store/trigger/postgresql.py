@@ -31,8 +31,10 @@ BODY = """
 declare
     moment bigint := cast(extract(epoch from clock_timestamp()) * 1000000 as bigint);
     many bigint;
-    changed bigint := 0;
     blocks bigint[];
+    kept bigint;
+    made bigint;
+    gone bigint;
 begin
     {work}
     return null;
@@ -42,7 +44,7 @@ end
 ITEM = 'cast({column} as text) collate "C"'
 
 ITEMS = f"""
-    select distinct item from ({{rows}}) as r (item)
+    select item from ({{rows}}) as r (item)
     where length(item) between 1 and {LONGEST_KEY} and not starts_with(item, '{RESERVED}')
 """
 
@@ -58,31 +60,32 @@ FOUND = """
 ADD = f"""
     select count(*) into many from ({{rows}}) as r;
     if many > 0 then
-        changed := 0;
+        kept := 0;
         if exists (select from {{task}} where prune_at = {GOES}) then
             with held as materialized (
                 select id from {{task}} where id = any(array({{found}})) and prune_at = {GOES}
                 order by id for update
-            ), kept as (
-                update {{task}} set prune_at = null where id = any(array(select id from held))
-                returning id
             )
-            select count(*) into changed from kept;
+            update {{task}} set prune_at = null where id = any(array(select id from held));
+            get diagnostics kept = row_count;
         end if;
-        blocks := array(select nextval({{sequence}}) from generate_series(0, (many - 1) / {BLOCK}));
-        with placed as materialized (
+        blocks := array[nextval({{sequence}})];
+        if many > {BLOCK} then
+            blocks := blocks || array(
+                select nextval({{sequence}}) from generate_series(1, (many - 1) / {BLOCK})
+            );
+        end if;
+        insert into {{task}}
+            (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+        select blocks[place / {BLOCK} + 1] + place % {BLOCK}, {{kind}}, item,
+               floor(random() * 256), 0, {{priority}}, moment, cast('{PAYLOAD}' as json), moment
+        from (
             select item, row_number() over (order by item) - 1 as place from ({{items}}) as i
-        ), made as (
-            insert into {{task}}
-                (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
-            select blocks[place / {BLOCK} + 1] + place % {BLOCK}, {{kind}}, item,
-                   floor(random() * 256), 0, {{priority}}, moment, cast('{PAYLOAD}' as json), moment
-            from placed order by place
-            on conflict do nothing returning id
-        )
-        select changed + count(*) into changed from made;
-        if changed > 0 then
-            insert into {{tally}} (kind, delta) values ({{kind}}, changed);
+        ) as p
+        on conflict do nothing;
+        get diagnostics made = row_count;
+        if made + kept > 0 then
+            insert into {{tally}} (kind, delta) values ({{kind}}, made + kept);
         end if;
     end if;
 """
@@ -97,9 +100,9 @@ REMOVE = f"""
     ), deleted as (
         delete from {{task}} where id = any(array(select id from held where not is_running))
     )
-    select count(*) into changed from held where not held.is_going;
-    if changed > 0 then
-        insert into {{tally}} (kind, delta) values ({{kind}}, -changed);
+    select count(*) into gone from held where not held.is_going;
+    if gone > 0 then
+        insert into {{tally}} (kind, delta) values ({{kind}}, -gone);
     end if;
 """
 

@@ -18,12 +18,11 @@ from windlass.store.trigger.base import Follow, Triggers, quoted
 NOW = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
 
 # The key as an item's, or null if it cannot be one.
-ITEM = f"""(
-    select value from (select cast({{row}}.{{key}} as text) as value)
-    where typeof({{row}}.{{key}}) <> 'blob' and length(value) between 1 and {LONGEST_KEY}
-      and substr(value, 1, {len(RESERVED)}) <> '{RESERVED}' collate binary
-      and instr(value, char(0)) = 0
-)"""
+ITEM = f"""case
+    when typeof({{value}}) <> 'blob' and length({{value}}) between 1 and {LONGEST_KEY}
+        and substr({{value}}, 1, {len(RESERVED)}) <> '{RESERVED}' collate binary
+        and instr({{value}}, char(0)) = 0
+    then cast({{value}} as text) end"""
 
 ADD = f"""
     insert into windlass_tally (kind, delta)
@@ -73,8 +72,8 @@ class SQLiteTriggers(Triggers):
     def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
         key = quoted(connection, follow.key)
         values = {"kind": literal(follow.kind), "priority": follow.priority}
-        add = ADD.format(item=ITEM.format(row="new", key=key), **values)
-        remove = REMOVE.format(item=ITEM.format(row="old", key=key), **values)
+        add = ADD.format(item=ITEM.format(value=f"new.{key}"), **values)
+        remove = REMOVE.format(item=ITEM.format(value=f"old.{key}"), **values)
         bodies = {
             "insert": f"begin {add} end",
             "delete": f"begin {remove} end",

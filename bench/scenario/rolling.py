@@ -1,0 +1,238 @@
+"""Rolling kinds of many items: import, claim, visits, freshness and size.
+
+Ten million items in PostgreSQL, a million elsewhere. The visits are set beside those of the raw
+loop: the same claim and the same update by bare statements, in as many processes.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from bench.contract import Command, end_in_order_when_told, running, url
+from bench.raw.loop import claim, microseconds
+from bench.raw.session import Session
+from bench.scenario.rolling_app import PRODUCT, app, mirrored, visited
+from windlass.engine.claim import CLAIM_AT_MOST
+from windlass.model.outcome import Succeeded, settle
+from windlass.store import claim as store
+from windlass.store import finish, worker
+from windlass.store.dialect.base import Most, Stamp
+from windlass.store.number import Numbers
+
+SMALL = 10_000
+ITEMS = {"postgresql": 10_000_000}
+OTHERS = 1_000_000
+QUICK = 30_000
+CLAIMS = 9
+SECONDS = 10.0
+PROCESSES = (1, 2, 4)
+LATER = 10 * 86_400_000_000
+HOUR = 3_600_000_000
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    end_in_order_when_told()
+    quick = "--quick" in sys.argv
+    session = Session(url())
+    items = QUICK if quick else ITEMS.get(session.scheme, OTHERS)
+    figures: Figures = {"items": items}
+    app.migrate()
+    visited.add(codes(SMALL))
+    settle_down(session)
+    small = median_claim()
+    before = size(session)
+    figures["add_per_second"] = rate(items, lambda: visited.add(codes(items)))
+    settle_down(session)
+    figures["bytes_per_item"] = round((size(session) - before) / (items - SMALL))
+    large = median_claim()
+    figures |= {"claim_small_ms": small, "claim_large_ms": large, "ratio": round(large / small, 2)}
+    figures["freshness_ms"] = median(visited.freshness)
+    for processes in PROCESSES:
+        figures[f"visits_{processes}"] = visits(session, processes, SECONDS / (5 if quick else 1))
+        if items < ITEMS["postgresql"]:
+            make_due(session)
+    empty(session)
+    products(session, items)
+    figures["mirror_per_second"] = rate(items, lambda: mirrored.mirror(PRODUCT))
+    figures["mirror_again_per_second"] = rate(items, lambda: mirrored.mirror(PRODUCT))
+    empty(session)
+    fill_raw(session, items)
+    for processes in PROCESSES:
+        figures[f"raw_visits_{processes}"] = raw(processes, SECONDS / (5 if quick else 1))
+    print(json.dumps(figures))
+
+
+def codes(count: int) -> Iterator[str]:
+    """Codes in no order, as real ones come."""
+    return (f"SKU-{number * 7_368_787 % 1_000_000_007:010d}" for number in range(count))
+
+
+def rate(count: int, work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return round(count / (time.perf_counter() - begin))
+
+
+def median(work: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        work()
+        taken.append((time.perf_counter() - begin) * 1000)
+    return round(statistics.median(taken), 1)
+
+
+def median_claim() -> float:
+    """Milliseconds of a claim of 1,000 items by Windlass's own statements, finished in between."""
+    database, clock, numbers = app.database, app.clock, Numbers(app.database)
+    me, now = numbers.take()[0], clock.now()
+    kinds = worker.Kinds(serves=[], declares=[])
+    database.write(
+        lambda connection: worker.join(
+            connection, number=me, host="bench", pid=1, kinds=kinds, now=now, lease_until=now + HOUR
+        )
+    )
+    taken = []
+    kind = app.registry.get("visited")
+    for _ in range(CLAIMS):
+        (lane,) = store.lanes(database, ["visited"])
+        now = clock.now()
+        stamp = Stamp(numbers.take()[0], me, now, now + HOUR)
+        begin = time.perf_counter()
+        rows = store.claim(database, lane, stamp, Most(CLAIM_AT_MOST, now))
+        taken.append((time.perf_counter() - begin) * 1000)
+        assert len(rows) == CLAIM_AT_MOST, len(rows)
+        changes = [settle(row, Succeeded(), kind.terms, now=now, turns=True) for row in rows]
+        batch = finish.Batch(worker=me, changes=sorted(changes, key=lambda change: change.id))
+        finish.finish(database, batch, lambda _connection, _accepted: None)
+    worker.leave(database, number=me, now=clock.now(), why="done")
+    return round(statistics.median(taken), 2)
+
+
+def visits(session: Session, processes: int, seconds: float) -> float:
+    """Visits a second by so many worker processes."""
+    command = [sys.executable, "-m", "windlass", "worker", "bench.scenario.rolling_app:app"]
+    begin = done(session)
+    with running([Command([*command, "--processes", str(processes)])]):
+        while done(session) == begin:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        first, began = done(session), time.perf_counter()
+        time.sleep(seconds)
+        last, ended = done(session), time.perf_counter()
+    return round((last - first) / (ended - began))
+
+
+def make_due(session: Session) -> None:
+    """Have enough items due for the next measure."""
+    with session.transaction():
+        session.execute("update windlass_task set due_at = created_at where due_at > created_at")
+    settle_down(session)
+
+
+def done(session: Session) -> int:
+    with session.transaction():
+        ((count,),) = session.rows("select coalesce(sum(done), 0) from windlass_stat")
+    return int(count)
+
+
+def products(session: Session, count: int) -> None:
+    """The user's table that is mirrored."""
+    with session.transaction():
+        session.execute("create table product (code varchar(40) primary key, name varchar(40))")
+    rows = list(codes(count))
+    for begin in range(0, count, 5_000):
+        values = ", ".join(f"('{code}', 'a product')" for code in rows[begin : begin + 5_000])
+        with session.transaction():
+            session.execute(f"insert into product values {values}")
+    analyse(session, "product")
+
+
+def fill_raw(session: Session, count: int) -> None:
+    with session.transaction():
+        for statement in session.statements.create:
+            session.execute(statement)
+    now = microseconds() - count
+    rows = enumerate(codes(count))
+    while part := [row for _, row in zip(range(5_000), rows, strict=False)]:
+        values = ", ".join(
+            f"({number}, 'noop', '{code}', {number % 256}, 0, 0, {now + number}, 'null', {now})"
+            for number, code in part
+        )
+        with session.transaction():
+            session.execute(
+                "insert into raw_task (id, kind, task_key, bucket, status, priority, due_at, "
+                f"payload, created_at) values {values}"
+            )
+    analyse(session, "raw_task")
+
+
+def raw(processes: int, seconds: float) -> float:
+    """Visits a second by bare statements in so many processes."""
+    with ProcessPoolExecutor(processes) as pool:
+        counts = pool.map(roll, [seconds] * processes)
+        return round(sum(counts) / seconds)
+
+
+def roll(seconds: float) -> int:
+    session = Session(url())
+    count, end = 0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        ids = session.persist(partial(claim, session))
+        session.persist(partial(finish_raw, session, ids))
+        count += len(ids)
+    return count
+
+
+def finish_raw(session: Session, ids: list[int]) -> None:
+    now = microseconds()
+    with session.transaction():
+        session.execute(session.statements.roll, ids=session.ids(ids), now=now, later=now + LATER)
+
+
+def settle_down(session: Session) -> None:
+    """Do at once what the server does by itself within minutes."""
+    analyse(session, "windlass_task")
+
+
+def analyse(session: Session, table: str) -> None:
+    if session.scheme == "postgresql":
+        session.alone(f"vacuum (analyze) {table}")
+
+
+def empty(session: Session) -> None:
+    """Make room: the figures that come next are of other rows."""
+    word = "truncate table" if session.scheme != "sqlite" else "delete from"
+    for table in ("windlass_task", "windlass_tally"):
+        with session.transaction():
+            session.execute(f"{word} {table}")
+
+
+def size(session: Session) -> int:
+    """Bytes of the tasks with their indexes."""
+    if session.scheme == "sqlite":
+        session.rows("pragma wal_checkpoint(truncate)")
+        return Path(url().removeprefix("sqlite:///")).stat().st_size
+    with session.transaction():
+        if session.scheme == "postgresql":
+            found = session.rows("select pg_total_relation_size('windlass_task')")
+        else:
+            session.rows("analyze table windlass_task")
+            found = session.rows(
+                "select data_length + index_length from information_schema.tables "
+                "where table_name = 'windlass_task' and table_schema = database()"
+            )
+    return int(found[0][0])
+
+
+if __name__ == "__main__":
+    main()
