@@ -1,5 +1,6 @@
 """Freshness: every field on small sets, every forecast, and what looking at large ones costs."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -23,7 +24,7 @@ MINUTE = 60 * SECOND
 FILL = """
 insert into windlass_task (id, kind, task_key, bucket, status, priority, due_at, attempt, lost,
                            created_at, finished_at, last_status, payload)
-select {first} + i, :kind, {key}, i % 256, 0, 0, :due + i * 1000000, 0, 0, :seen, :seen, 2,
+select {first} + i, :kind, {key}, i % 256, 0, 0, :due + i * {second}, 0, 0, :seen, :seen, 2,
        {payload}
 from {series} as series
 """
@@ -414,6 +415,7 @@ def fill(app, kind, number, *, due, seen):
     key = "concat('code-', {first} + i)" if engine == "mariadb" else "'code-' || ({first} + i)"
     statement = FILL.replace("{key}", key).format(
         first=10_000_000 + count(app),
+        second="cast(1000000 as bigint)" if engine == "postgresql" else "1000000",
         payload="cast('null' as json)" if engine == "postgresql" else "'null'",
         series=SERIES[engine].format(count=number),
     )
@@ -429,7 +431,7 @@ def rows_read(app, engine, statement):
     """How much a statement reads, in a measure of the database's own."""
     if engine == "postgresql":
         ((plan,),) = explain(app, "explain (analyze, format json)", statement)
-        return sum(touched(plan[0]["Plan"]))
+        return sum(touched((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
     with app.database.engine.connect() as connection:
         if engine == "sqlite":
             return steps(connection, statement)

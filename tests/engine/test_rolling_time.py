@@ -315,21 +315,39 @@ def test_an_item_added_now_does_not_wait_for_the_tick(app, seen):
     assert stock.item("a").status is Status.WAITING
 
 
-def test_only_what_was_due_at_the_last_tick_is_taken(app, seen, clock):
+def test_an_item_is_visited_at_every_tick_if_its_period_is_no_longer(app, seen, clock):
     stock = declare(app, seen, every="1d", tick="0 2 * * *")
     stock.add(["a"])
-    clock.forward("1h")
-    stock.add(["b"], now=True)
+    clock.forward("2h30m")
     app.drain()
-    clock.forward("1h30m")
-    app.drain()
-    assert seen == ["b", "a"]
+    assert stock.item("a").due_at == at(2, day=2)
 
-    clock.forward("23h30m")
-    app.drain()
+    for _ in range(3):
+        clock.forward("23h30m")
+        app.drain()
+        clock.forward("30m")
+        app.drain()
 
-    # At 02:00 `b`, visited at 01:00, was due, and `a`, visited at 02:30, was not.
-    assert seen == ["b", "a", "b"]
+    # However late in the night its turn comes, it does not miss the next one.
+    assert seen == ["a"] * 4
+
+
+def test_only_what_was_due_at_the_last_tick_is_taken(app, seen, clock):
+    stock = declare(app, seen, every="2d", tick="0 2 * * *")
+    stock.add(["a"])
+    clock.forward("2h")
+    app.drain()
+    clock.forward("1d")
+    stock.add(["b"])
+    app.drain()
+    assert seen == ["a"]
+
+    clock.forward("23h59m")
+    app.drain()
+    assert seen == ["a"]
+    clock.forward("1m")
+    app.drain()
+    assert sorted(seen) == ["a", "a", "b"]
 
 
 def test_what_is_taken_at_a_tick_does_not_depend_on_how_late_the_worker_is(app, seen, clock):

@@ -39,9 +39,11 @@ def demo(
         app = App(database or f"sqlite:///{Path(folder) / 'shop.db'}")
         app.migrate()
         shop = declare_shop(app)
+        shop.stock_level.add(f"SKU-{number:03d}" for number in range(100))
         console.print()
         say("A shop takes orders. Each is a task that charges, packs and sends a mail.")
         say("Some mails bounce and are retried; some orders are cancelled; a report runs by cron.")
+        say("The stock level of each of 100 products is asked for every 20 s, 10 a second at most.")
         say(f"Everything is in {app.database.name}. Press Ctrl-C to end it.")
         console.print()
         worker = app.worker(concurrency=20)
@@ -82,11 +84,19 @@ class Shop:
             await pack.using(key=f"order-{order}").aenqueue(order, items)
             await send_mail.aenqueue(f"{customer}@shop.example", f"Order {order} is on its way")
 
+        @app.rolling(every="20s", rate="10/s", breaker="5 in a row, 5s", timeout="5s")
+        async def stock_level(_code: str) -> str:
+            await asyncio.sleep(random.uniform(0.01, 0.05))
+            if random.random() < 0.02:
+                raise ConnectionError("the inventory system does not answer")
+            return f"{random.randint(0, 40)} in stock"
+
         @app.cron("* * * * *")
         def report() -> str:
-            return "another minute of business"
+            return stock_level.freshness().forecast
 
         self.take_order = take_order
+        self.stock_level = stock_level
 
 
 def declare_shop(app: App) -> Shop:

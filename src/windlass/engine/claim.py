@@ -8,7 +8,6 @@ and what comes back is everything that run and finish need.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -78,6 +77,7 @@ class WrittenClaim:
         lease: int,
         bury: Callable[[list[Claimed], Connection], Batch],
         gate: Gate,
+        once: bool = False,
     ) -> None:
         self._database = database
         self._kinds = kinds
@@ -88,6 +88,8 @@ class WrittenClaim:
         self._bury = bury
         self._gate = gate
         self._refused: set[str] = set()
+        # From then on, items that were visited are not visited again: for a drain, which ends.
+        self._once_since = clock.now() if once else None
         self._lanes: list[Lane] = []
         self._looked_at = 0.0
 
@@ -96,8 +98,9 @@ class WrittenClaim:
             return Taken([], [])
         if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
             tasks = self._claim(room)
-            if tasks or self._refused:
-                return Taken(tasks, [], held_for=self._gate.seconds_until(self._refused))
+            held_for = self._gate.seconds_until(self._refused)
+            if tasks or held_for is not None:
+                return Taken(tasks, [], held_for=held_for)
         lanes = self._look()
         tasks = self._claim(room)
         held_for = self._gate.seconds_until(self._refused)
@@ -118,7 +121,14 @@ class WrittenClaim:
         )
 
     def _is_due(self, lane: Lane, now: int) -> bool:
-        return lane.due_at <= self._kinds[lane.kind].due_until(now)
+        return lane.due_at <= self._due_until(lane.kind, now)
+
+    def _due_until(self, kind: str, now: int) -> int:
+        until = self._kinds[kind].due_until(now)
+        period = self._kinds[kind].period
+        if self._once_since is None or period is None:
+            return until
+        return min(until, self._once_since + period.shortest - 1)
 
     def _seconds_until(self, lane: Lane, now: int) -> float:
         return max(0, self._kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
@@ -133,24 +143,23 @@ class WrittenClaim:
         self._looked_at = 0.0
 
     def take_fallen(self, *, alone: bool) -> Taken:
-        max_lost = {
-            name: kind.max_lost for name, kind in self._kinds.items() if self._gate.is_open(name)
-        }
-        if not max_lost:
+        if not self._kinds:
             return Taken([], [])
+        max_lost = {name: kind.max_lost for name, kind in self._kinds.items()}
         rescued = store.rescue(
             self._database,
             max_lost,
             self._stamp(),
             limit=RESCUE_AT_MOST,
             alone=alone,
+            rest={name for name in self._kinds if not self._gate.is_free(name)},
             bury=self._bury,
         )
+        if rescued.put_back:
+            self.look_again()
         tasks = rescued.again
         if alone and not tasks:
             tasks = self._claim_alone()
-        for kind, count in Counter(task.kind for task in tasks).items():
-            self._gate.took(kind, count)
         return Taken(tasks, rescued.poison, some_wait_to_run_alone=rescued.some_wait_to_run_alone)
 
     def _claim(self, room: Room) -> list[Claimed]:
@@ -197,17 +206,17 @@ class WrittenClaim:
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
         for lane in store.lanes(self._database, self._kinds):
-            if self._is_due(lane, now) and self._gate.is_open(lane.kind):
+            if self._is_due(lane, now) and self._gate.allow(lane.kind, 1):
                 lost = range(self._lives(lane.kind), ENDLESS)
-                most = Most(1, self._kinds[lane.kind].due_until(now), lost)
+                most = Most(1, self._due_until(lane.kind, now), lost)
                 taken = store.claim(self._database, lane, self._stamp(), most)
+                self._gate.took(lane.kind, len(taken))
                 if taken:
                     return taken
         return []
 
     def _most(self, lane: Lane, limit: int, now: int) -> Most:
-        due_until = self._kinds[lane.kind].due_until(now)
-        return Most(limit, due_until, range(self._lives(lane.kind)))
+        return Most(limit, self._due_until(lane.kind, now), range(self._lives(lane.kind)))
 
     def _lives(self, kind: str) -> int:
         """Rows that were lost at least this often run alone."""

@@ -17,8 +17,8 @@ from windlass.engine.rate import Rates
 class Gate(Protocol):
     """What a claim asks before it takes rows, and tells after it did."""
 
-    def is_open(self, kind: str) -> bool:
-        """Whether the kind may run at all."""
+    def is_free(self, kind: str) -> bool:
+        """Whether nothing holds the kind back, nor counts what starts of it."""
         ...
 
     def allow(self, kind: str, wanted: int) -> int:
@@ -42,13 +42,16 @@ class SwitchGate:
         self._rates = rates
         self._breakers = breakers
 
-    def is_open(self, kind: str) -> bool:
-        return self._hold.loads[kind].is_open and not self._breakers.is_open(kind)
+    def is_free(self, kind: str) -> bool:
+        is_open = self._hold.loads[kind].is_open and not self._breakers.is_open(kind)
+        return is_open and not self._rates.has(kind)
 
     def allow(self, kind: str, wanted: int) -> int:
         if self._breakers.is_open(kind):
             # A probe is one call, and the rate has seen none for a while.
             load = self._hold.loads[kind]
+            if load.is_probing:
+                return 0
             load.is_probing = self._breakers.take_probe(kind)
             return int(load.is_probing)
         return min(wanted, self._rates.available(kind)) if self._rates.has(kind) else wanted

@@ -286,7 +286,10 @@ class Hold:
         return dropped
 
     def take_back(self, kind: str) -> list[Claimed]:
-        """Forget what is queued of a kind, but for a probe; the database knows it as ours."""
+        """Forget what is queued of a kind; the database still knows it as ours.
+
+        The probe of an open breaker stays, as long as the kind itself may run.
+        """
         with self._lock:
             load = self.loads[kind]
             if not load.queued:
@@ -294,11 +297,11 @@ class Hold:
             shelf = self.asyncs if load.kind.is_async else self.syncs
             runs = shelf.clear(kind)
             load.queued = 0
-            for run in runs:
-                if run.is_probe:
-                    load.queued += 1
-                    shelf.put(run)
-            return [run.task for run in runs if not run.is_probe]
+            stay = [run for run in runs if run.is_probe and load.is_open]
+            for run in stay:
+                load.queued += 1
+                shelf.put(run)
+            return [run.task for run in runs if run not in stay]
 
     def drop_queued(self) -> int:
         """Forget everything that has not begun; the database knows it as ours until we leave."""

@@ -49,6 +49,8 @@ class Setting:
 def setting_of(kind: Kind, found: Switch) -> Setting:
     """What holds for `kind`. What cannot be read in the row is as the kind declares it."""
     window, rate, problem = kind.window, kind.rate, None
+    if found.has_odd_breaker:
+        problem = "breaker: its state makes no sense, so it counts as closed"
     try:
         if found.window is not None:
             window = None if found.window == NONE else parse_window(found.window)

@@ -165,6 +165,7 @@ class Worker:
             lease=self._settings.lease,
             bury=self.finish.bury,
             gate=SwitchGate(self.hold, rates, self.breakers),
+            once=self._settings.until_idle,
         )
 
     def _begin(self) -> None:

@@ -91,6 +91,11 @@ class Period:
     tick: Tick | None = None
     batch: int = 1_000
 
+    @property
+    def shortest(self) -> int:
+        """The least time between two visits."""
+        return self.every if self.retry_after is None else min(self.every, self.retry_after)
+
     def next_due(self, finished_at: int, *, failed: bool) -> int:
         """When an item is due again whose visit ended at `finished_at`.
 

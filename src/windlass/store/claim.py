@@ -83,10 +83,11 @@ def claim_one(database: Database, number: int, stamp: Stamp, *, max_lost: int) -
 
 @dataclass
 class Rescued:
-    """Rows of dead workers: to run again, failed as poison, and whether some must run alone."""
+    """Rows of dead workers: to run again, failed as poison, put back for later, or to run alone."""
 
     again: list[Claimed] = field(default_factory=list)
     poison: list[Claimed] = field(default_factory=list)
+    put_back: list[Claimed] = field(default_factory=list)
     some_wait_to_run_alone: bool = False
 
 
@@ -97,6 +98,7 @@ def rescue(
     *,
     limit: int,
     alone: bool,
+    rest: Collection[str] = (),
     bury: Callable[[list[Claimed], Connection], Batch],
 ) -> Rescued:
     """Take over rows whose worker is marked left; each of them has been lost once more.
@@ -104,7 +106,7 @@ def rescue(
     `max_lost` by kind decides what is poison, and `bury` what to write of it: that happens in the
     same transaction, so that nobody ever holds a poison row. A row with one life left is taken only
     when the worker says that it is `alone`, and then by itself, so that no innocent row dies beside
-    it.
+    it. Rows of kinds that `rest` become waiting again, for whoever may take them.
     """
 
     def work(connection: Connection) -> Rescued:
@@ -116,6 +118,8 @@ def rescue(
             lost, most = row[7] + 1, max_lost[row[1]]
             if lost >= most:
                 rescued.poison.append(stamped(row, stamp, attempt=0, lost=1))
+            elif row[1] in rest:
+                rescued.put_back.append(stamped(row, stamp, lost=1))
             elif lost < max(1, most - 1):
                 rescued.again.append(stamped(row, stamp, lost=1))
             elif alone and not rescued.again:
@@ -123,10 +127,13 @@ def rescue(
                 break
             else:
                 rescued.some_wait_to_run_alone = True
-        for rows, attempt in ((rescued.again, 1), (rescued.poison, 0)):
+        taken = rescued.again, rescued.put_back
+        for rows, attempt in (*((rows, 1) for rows in taken), (rescued.poison, 0)):
             if rows:
                 ids = [row.id for row in rows]
                 database.dialect.rescue(connection, ids, stamp, attempt=attempt)
+        if rescued.put_back:
+            put_back(connection, rescued.put_back)
         if rescued.poison:
             finish.apply(connection, database.dialect, bury(rescued.poison, connection))
         return rescued

@@ -55,9 +55,10 @@ def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collectio
         connection.execute(update(task).where(task.c.id.in_(running)).values(prune_at=GOES))
     if resting:
         connection.execute(delete(task).where(task.c.id.in_(resting)))
-    if running or resting:
-        count(connection, kind, -len(running) - len(resting))
-    return len(running) + len(resting)
+    removed = sum(row.prune_at != GOES for row in rows)
+    if removed:
+        count(connection, kind, -removed)
+    return removed
 
 
 def hurry(

@@ -32,6 +32,7 @@ class Switch:
     rate: str | None = None
     concurrency: int | None = None
     breaker: Breaker = CLOSED
+    has_odd_breaker: bool = False
 
 
 def listing(connection: Connection) -> dict[str, Switch]:
@@ -97,12 +98,17 @@ def _read(row: Row[Any]) -> Switch:
         rate=row.rate,
         concurrency=row.concurrency,
         breaker=_breaker(row),
+        has_odd_breaker=_is_odd(row),
     )
 
 
+def _is_odd(row: Row[Any]) -> bool:
+    """Whether somebody wrote the breaker by hand, and not all of it."""
+    return row.breaker not in STATES or bool(row.breaker and None in (row.probe_at, row.pause))
+
+
 def _breaker(row: Row[Any]) -> Breaker:
-    if row.breaker not in STATES or (row.breaker and None in (row.probe_at, row.pause)):
-        # Somebody wrote it by hand, and not all of it.
+    if _is_odd(row):
         return CLOSED
     return Breaker(
         state=State(row.breaker),
