@@ -339,9 +339,10 @@ class App:
         switch.pause(self._db(), self.clock, name, reason=reason, who=who)
         self._bell.ring_here()
 
-    def resume(self, kind: str) -> None:
+    def resume(self, kind: str, *, who: str | None = None) -> None:
         """Let `kind` run again, and close its breaker if that is open."""
-        switch.resume(self._db(), self.registry.get(kind).name)
+        name = self.registry.get(kind).name
+        switch.resume(self._db(), self.clock, self._numbers, name, who=who)
         self._bell.ring_here()
 
     def set(
@@ -364,9 +365,9 @@ class App:
         """`pause`, awaited."""
         await twin(self.pause, kind, reason=reason, who=who)
 
-    async def aresume(self, kind: str) -> None:
+    async def aresume(self, kind: str, *, who: str | None = None) -> None:
         """`resume`, awaited."""
-        await twin(self.resume, kind)
+        await twin(self.resume, kind, who=who)
 
     async def aset(
         self,

@@ -1,5 +1,7 @@
 """Workers die and stop in the middle of visits, and items are removed and added beside them."""
 
+from contextlib import closing
+
 import pytest
 
 from tests.fault.visits import RollingCrew
@@ -11,9 +13,16 @@ ITEMS = 300
 
 @pytest.fixture
 def crew(database_engine, site_of, tmp_path):
-    crew = RollingCrew(tmp_path, site_of(database_engine).url)
-    yield crew
-    crew.close()
+    """A crew over a new database of each engine: dead after 2 seconds, lease of 5 seconds."""
+    with closing(RollingCrew(tmp_path, site_of(database_engine).url)) as crew:
+        yield crew
+
+
+@pytest.fixture
+def postgresql_crew(site_of, tmp_path):
+    """Such a crew on PostgreSQL alone."""
+    with closing(RollingCrew(tmp_path, site_of("postgresql").url)) as crew:
+        yield crew
 
 
 def test_a_killed_worker_loses_no_item_and_the_living_visit_none_twice_at_once(crew):
@@ -54,7 +63,16 @@ def test_an_item_that_is_removed_while_it_runs_goes_and_does_not_come_back(crew)
     assert len(crew.rows()) == 1
 
 
-def test_an_item_that_is_removed_before_its_worker_is_killed_goes_with_it(crew):
+def test_an_item_that_is_removed_before_its_worker_is_killed_goes_with_it(postgresql_crew):
+    check_removal_and_kill(postgresql_crew)
+
+
+@pytest.mark.slow
+def test_an_item_that_is_removed_goes_with_its_worker_on_every_database(crew):
+    check_removal_and_kill(crew)
+
+
+def check_removal_and_kill(crew):
     victim = crew.start("--concurrency", "5")
     crew.stock.add(["slow-gone", "slow-stays"])
     eventually(lambda: crew.visits.count("begin").total() == 2)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadRate
-from windlass.model.rate import CAUTION, Grant, Pace, next_grant, parse_rate
+from windlass.model.rate import CAUTION, Grant, Pace, parse_rate, reserve
 
 
 @pytest.mark.parametrize(
@@ -37,29 +37,38 @@ def grant(begin=0, starts=10, interval=100_000.0):
 
 
 def test_the_first_stretch_begins_now_and_the_next_where_it_ends():
-    first = next_grant(0, per_second=100, now=5_000_000)
+    first = reserve(0, per_second=100, now=5_000_000).grant
 
-    second = next_grant(first.end, per_second=100, now=5_000_000)
+    second = reserve(first.end, per_second=100, now=5_000_000).grant
 
     assert first.begin == 5_000_000
     assert second.begin == first.end
 
 
 def test_nobody_reserves_more_than_a_second_ahead():
-    assert next_grant(2_200_000, per_second=100, now=1_000_000) is None
-    assert next_grant(1_900_000, per_second=100, now=1_000_000) is not None
+    assert reserve(2_200_000, per_second=100, now=1_000_000).grant is None
+    assert reserve(1_900_000, per_second=100, now=1_000_000).grant is not None
 
 
 def test_what_a_slower_rate_reserved_does_not_hold_a_faster_one_back():
-    slow = next_grant(0, per_second=1 / 3600, now=0)
+    slow = reserve(0, per_second=1 / 3600, now=0).grant
 
-    fast = next_grant(slow.end, per_second=100, now=5_000_000)
+    fast = reserve(slow.end, per_second=100, now=5_000_000).grant
 
     assert fast.begin == 5_000_000
 
 
+def test_nobody_holds_a_moment_that_is_far_off():
+    """Or a worker that is restarted in every interval would never start anything."""
+    first = reserve(0, per_second=1 / 3600, now=0)
+
+    assert reserve(first.next_at, per_second=1 / 3600, now=0).grant is None
+    assert reserve(first.next_at, per_second=1 / 3600, now=0).next_at == first.next_at
+    assert reserve(first.next_at, per_second=1 / 3600, now=first.next_at).grant is not None
+
+
 def test_a_slow_rate_is_reserved_one_start_at_a_time():
-    found = next_grant(0, per_second=0.5, now=0)
+    found = reserve(0, per_second=0.5, now=0).grant
 
     assert found.starts == 1
     assert found.end == pytest.approx(2_000_000 / CAUTION)
@@ -127,7 +136,7 @@ def test_all_workers_together_stay_below_the_rate_over_any_two_seconds(per_secon
         now += pause
         pace = paces[who % workers]
         if pace.is_running_out(now):
-            reserved = next_grant(next_at, per_second=per_second, now=now)
+            reserved = reserve(next_at, per_second=per_second, now=now).grant
             if reserved is not None:
                 pace.add(reserved)
                 next_at = reserved.end
@@ -148,7 +157,7 @@ def test_a_worker_that_looks_often_uses_nearly_all_of_the_rate():
     for _ in range(500):
         now += 20_000
         if pace.is_running_out(now):
-            reserved = next_grant(next_at, per_second=700, now=now)
+            reserved = reserve(next_at, per_second=700, now=now).grant
             pace.add(reserved)
             next_at = reserved.end
         count = pace.available(now)

@@ -65,7 +65,11 @@ def test_an_event_is_a_log_record_with_its_facts(caplog):
 
 def test_every_event_that_the_code_emits_has_its_words_and_every_word_its_event():
     source = "\n".join(path.read_text() for path in Path(windlass.__file__).parent.rglob("*.py"))
-    quoted = set(re.findall(r'"((?:worker|process|task|cron|prune|database|loop|kind|switch|breaker)\.\w+)"', source))
+    quoted = set(
+        re.findall(
+            r'"((?:worker|process|task|cron|prune|database|loop|kind|switch|breaker)\.\w+)"', source
+        )
+    )
 
     emitted = set(re.findall(r'emit\(\s*"([\w.]+)"', source))
 

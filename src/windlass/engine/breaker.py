@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
@@ -19,8 +19,8 @@ from windlass.model.duration import format_duration
 from windlass.model.outcome import Failed, Retried, Snoozed
 from windlass.store import switch
 from windlass.store.database import Database
+from windlass.store.history import write_alert
 from windlass.store.number import Numbers
-from windlass.store.schema import alert
 
 CLOSED = Breaker()
 
@@ -132,14 +132,13 @@ class Breakers:
             text = f"breaker of {move.kind!r} closed: a probe succeeded"
         else:
             return
-        connection.execute(
-            insert(alert).values(
-                id=self._numbers.take(inside=connection)[0],
-                what="breaker opened" if move.opened else "breaker closed",
-                kind=move.kind,
-                raised_at=now,
-                text=text,
-            )
+        write_alert(
+            connection,
+            self._numbers.take(inside=connection)[0],
+            what="breaker opened" if move.opened else "breaker closed",
+            kind=move.kind,
+            text=text,
+            now=now,
         )
 
     def _change(self, kind: str, decide: Callable[[Breaker], Breaker]) -> tuple[Breaker, Breaker]:

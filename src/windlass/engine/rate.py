@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from windlass.clock import SECOND, DatabaseClock
-from windlass.model.rate import Grant, Pace
+from windlass.model.rate import HORIZON, Pace, Reserved
 from windlass.store import rate
 from windlass.store.database import Database
 
@@ -42,11 +42,11 @@ class Rates:
         """How many may start now. Asks for more in good time."""
         pace, now = self._paces[kind], self._clock.now()
         if pace.is_running_out(now) and now >= self._ask_at[kind]:
-            grant = self._reserve(kind, now)
-            if grant is None:
-                self._ask_at[kind] = now + ASK_AGAIN_AFTER
+            reserved = self._reserve(kind, now)
+            if reserved.grant is not None:
+                pace.add(reserved.grant)
             else:
-                pace.add(grant)
+                self._ask_at[kind] = max(now + ASK_AGAIN_AFTER, reserved.next_at - HORIZON)
         return pace.available(now)
 
     def spend(self, kind: str, count: int) -> None:
@@ -60,13 +60,12 @@ class Rates:
         at = self._ask_at[kind] if next_at is None else next_at
         return max(0.0, (at - self._clock.now()) / SECOND)
 
-    def _reserve(self, kind: str, now: int) -> Grant | None:
-        per_second = self._per_second.get(kind)
+    def _reserve(self, kind: str, now: int) -> Reserved:
+        per_second, dialect = self._per_second.get(kind), self._database.dialect
         if per_second is None:
-            return None
-        dialect = self._database.dialect
+            return Reserved(None, now)
 
-        def work(connection: Connection) -> Grant | None:
+        def work(connection: Connection) -> Reserved:
             return rate.reserve(connection, dialect, kind, per_second=per_second, now=now)
 
         return self._database.write(work, tries=2)

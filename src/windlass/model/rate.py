@@ -36,6 +36,13 @@ def parse_rate(given: str, *, what: str = "rate") -> float:
     return per_second
 
 
+class Reserved(NamedTuple):
+    """A stretch that was reserved, or none; and the first moment that nobody has now."""
+
+    grant: Grant | None
+    next_at: int
+
+
 class Grant(NamedTuple):
     """`starts` moments to start at, from `begin` on and `interval` apart, in microseconds."""
 
@@ -48,15 +55,18 @@ class Grant(NamedTuple):
         return self.begin + round(self.starts * self.interval)
 
 
-def next_grant(next_at: int, *, per_second: float, now: int) -> Grant | None:
-    """The stretch from `next_at` on, the first moment that nobody has; None if that is far off."""
+def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
+    """Take the stretch from `next_at` on, the first moment that nobody has, unless it is far off.
+
+    Nobody holds what is far off: whoever is there when it comes near has it.
+    """
     interval = 1_000_000 / (per_second * CAUTION)
-    horizon = max(HORIZON, interval)
     # Further ahead than this rate reaches, it was reserved at a slower one, which holds no more.
-    begin = now if next_at > now + horizon + max(SLICE, interval) else max(next_at, now)
-    if begin > now + horizon:
-        return None
-    return Grant(begin, max(1, int(SLICE / interval)), interval)
+    begin = now if next_at > now + HORIZON + max(SLICE, interval) else max(next_at, now)
+    if begin > now + HORIZON:
+        return Reserved(None, begin)
+    grant = Grant(begin, max(1, int(SLICE / interval)), interval)
+    return Reserved(grant, grant.end)
 
 
 class Pace:

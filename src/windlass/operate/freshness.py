@@ -79,11 +79,14 @@ def look(database: Database, clock: Clock, kind: Kind) -> Freshness:
 def _facts(
     connection: Connection, dialect: Dialect, kind: Kind, period: Period, now: int
 ) -> _Facts:
-    sample = rolling.sample(connection, kind.name, until=now, late_before=now - period.every)
+    until = kind.due_until(now)
+    sample = rolling.sample(
+        connection, dialect, kind.name, until=until, late_before=now - period.every
+    )
     total = rolling.total(connection, kind.name)
     due = sample.due
-    if due == SAMPLED:
-        estimate = dialect.estimate_due(connection, kind.name, until=now)
+    if due == sample.looked_at and total > SAMPLED:
+        estimate = dialect.estimate_due(connection, kind.name, until=until)
         due = min(max(estimate, due), total)
     serving = [
         view

@@ -19,6 +19,8 @@ from windlass.model.rate import parse_rate
 from windlass.model.window import parse_window
 from windlass.store import switch
 from windlass.store.database import Database
+from windlass.store.history import write_alert
+from windlass.store.number import Numbers
 from windlass.store.switch import Switch
 
 MOST_AT_ONCE = 100_000
@@ -46,13 +48,24 @@ def pause(database: Database, clock: Clock, kind: str, *, reason: str, who: str 
     return _change(database, kind, decide)
 
 
-def resume(database: Database, kind: str) -> Switch:
-    """Let a kind run again; a breaker that is open closes."""
+def resume(
+    database: Database, clock: Clock, numbers: Numbers, kind: str, *, who: str | None
+) -> Switch:
+    """Let a kind run again; a breaker that is open closes, and that is told."""
+    text = f"breaker of {kind!r} closed by {(who or _whoami())[:255]}"
+
+    def work(connection: Connection) -> Switch:
+        was_broken = switch.get(connection, kind).breaker.is_open
+        after = switch.change(connection, database.dialect, kind, decide)
+        if was_broken:
+            number, now = numbers.take(inside=connection)[0], clock.now()
+            write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
+        return after
 
     def decide(found: Switch) -> Switch:
         return replace(found, off=False, reason=None, who=None, since=None, breaker=Breaker())
 
-    return _change(database, kind, decide)
+    return database.write(work)
 
 
 def set_(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, Select, delete, func, insert, select
 
 from windlass.store.schema import alert, failure, stat
 
@@ -75,6 +75,15 @@ def alerts(connection: Connection, *, limit: int = 100) -> list[AlertView]:
         .limit(limit)
     )
     return [AlertView(*row) for row in rows]
+
+
+def write_alert(
+    connection: Connection, number: int, *, what: str, kind: str, text: str, now: int
+) -> None:
+    """Tell people something."""
+    connection.execute(
+        insert(alert).values(id=number, what=what, kind=kind, raised_at=now, text=text)
+    )
 
 
 def work_since(connection: Connection, *, minute: int) -> list[Work]:

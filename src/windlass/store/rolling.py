@@ -11,7 +11,7 @@ from sqlalchemy import Connection, case, delete, func, insert, select, text, upd
 from windlass.clock import to_datetime
 from windlass.model.rolling import GOES, Item
 from windlass.model.status import Status
-from windlass.store.dialect.base import Dialect, NewItems
+from windlass.store.dialect.base import Dialect, Lane, NewItems
 from windlass.store.schema import tally, task
 
 SAMPLED = 10_000
@@ -55,7 +55,7 @@ def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collectio
         connection.execute(update(task).where(task.c.id.in_(running)).values(prune_at=GOES))
     if resting:
         connection.execute(delete(task).where(task.c.id.in_(resting)))
-    removed = sum(row.prune_at != GOES for row in rows)
+    removed = len([row for row in rows if row.prune_at != GOES])
     if removed:
         count(connection, kind, -removed)
     return removed
@@ -175,46 +175,66 @@ def add_up(connection: Connection, *, limit: int) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """The waiting items that are due first, up to SAMPLED of them.
+    """The waiting items that are due first, about SAMPLED of them.
 
-    `seen_first` is the earliest last visit among them, or adding of one that had none;
-    `never_first` is the earliest adding of those that had none.
+    `seen_first` is the earliest last visit among them, or adding of one that had none.
     """
 
-    looked_at: int
-    due: int
-    never_visited: int
-    late: int
-    seen_first: int | None
-    never_first: int | None
+    looked_at: int = 0
+    due: int = 0
+    never_visited: int = 0
+    late: int = 0
+    seen_first: int | None = None
+
+    def __add__(self, other: Sample) -> Sample:
+        seen = [each.seen_first for each in (self, other) if each.seen_first is not None]
+        return Sample(
+            self.looked_at + other.looked_at,
+            self.due + other.due,
+            self.never_visited + other.never_visited,
+            self.late + other.late,
+            min(seen, default=None),
+        )
 
 
-def sample(connection: Connection, kind: str, *, until: int, late_before: int) -> Sample:
+def sample(
+    connection: Connection, dialect: Dialect, kind: str, *, until: int, late_before: int
+) -> Sample:
     """Look at the first items: due by `until`, and late if last seen before `late_before`."""
+    lanes = dialect.lanes(connection, [kind])
+    found = Sample()
+    for lane in lanes:
+        limit = SAMPLED // len(lanes)
+        found += _sample_lane(connection, lane, limit, until=until, late_before=late_before)
+    return found
+
+
+def _sample_lane(
+    connection: Connection, lane: Lane, limit: int, *, until: int, late_before: int
+) -> Sample:
     first = (
         select(
             task.c.due_at,
             task.c.finished_at,
             func.coalesce(task.c.finished_at, task.c.created_at).label("seen_at"),
         )
-        .where(task.c.kind == kind, task.c.status == Status.WAITING, task.c.due_at.is_not(None))
-        .order_by(task.c.priority, task.c.due_at)
-        .limit(SAMPLED)
+        .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
+        .where(task.c.priority == lane.priority, task.c.due_at.is_not(None))
+        .order_by(task.c.due_at)
+        .limit(limit)
         .subquery()
     )
-    seen_at, is_new = first.c.seen_at, first.c.finished_at.is_(None)
     row = connection.execute(
         select(
             func.count(),
             func.sum(case((first.c.due_at <= until, 1), else_=0)),
-            func.sum(case((is_new, 1), else_=0)),
-            func.sum(case((seen_at <= late_before, 1), else_=0)),
-            func.min(seen_at),
-            func.min(case((is_new, seen_at))),
+            func.sum(case((first.c.finished_at.is_(None), 1), else_=0)),
+            func.sum(case((first.c.seen_at <= late_before, 1), else_=0)),
+            func.min(first.c.seen_at),
         ).select_from(first)
     ).one()
-    counts = (int(value or 0) for value in row[:4])
-    return Sample(*counts, *(None if value is None else int(value) for value in row[4:]))
+    looked_at, due, never, late = (int(value or 0) for value in row[:4])
+    return Sample(looked_at, due, never, late, None if row[4] is None else int(row[4]))
 
 
 def _revive(connection: Connection, dialect: Dialect, new: NewItems) -> int:

@@ -1,4 +1,4 @@
-"""Where keys come from: what a source is, and `Table`, a table or view of any of the databases."""
+"""`Table`: the keys of a table or view in any of the databases, as a source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import (
@@ -54,31 +54,6 @@ SORT_SECONDS = 900
 TAKE_SECONDS = 3_600
 
 WHOLE = re.compile(r"-?[0-9]{1,20}")
-
-
-class Source(Protocol):
-    """Keys that somebody else keeps. Whatever has these four members can be mirrored."""
-
-    @property
-    def name(self) -> str:
-        """What people know it by, without a password."""
-        ...
-
-    def check(self) -> None:
-        """Raise `BadSource` if it cannot be used, with the reason and the cure."""
-        ...
-
-    def keys(self) -> Iterator[list[str]]:
-        """All keys as they are at one moment, each once, in the byte order of UTF-8.
-
-        They come in lists, so that millions need little memory. An end that is not the end must
-        raise: whatever does not come is taken for gone.
-        """
-        ...
-
-    def present(self, keys: Collection[str]) -> set[str]:
-        """Those of up to 10,000 keys that are there now."""
-        ...
 
 
 class Table:
