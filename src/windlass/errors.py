@@ -142,7 +142,7 @@ class ItemNotFound(WindlassError):
     """A rolling kind has no item of that code."""
 
     def __init__(self, kind: str, code: str) -> None:
-        super().__init__(f"rolling {kind!r} has no item {code!r}; add it first: .add([{code!r}])")
+        super().__init__(f"rolling {kind!r} has no item {code!r}; add it first")
         self.kind = kind
         self.code = code
 

@@ -38,6 +38,28 @@ def nightly() -> None: ...
 nothing = 7
 """
 
+DEPOT = """
+from datetime import UTC, datetime
+
+from windlass import App
+from windlass.clock import ManualClock
+
+app = App({url!r}, clock=ManualClock(datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)))
+
+@app.rolling(every="10d", retry_after="1h", timeout="5s")
+def stock(code: str) -> str:
+    if code == "broken":
+        raise ValueError("no such product")
+    return f"7 of {{code}}"
+
+@app.rolling(every="1d", rate="200/s", concurrency=20, window="01:00-07:00", timeout="5s")
+def price(code: str) -> None: ...
+
+@app.task(retries=0, breaker="2 in a row, 10m", timeout="5s")
+def send_mail(to: str) -> None:
+    raise ConnectionError("the mail server is down")
+"""
+
 numbers = count(1)
 
 
@@ -119,6 +141,28 @@ def windlass_process(folder: Path) -> Callable[..., Answer]:
 def shop(database_url: str, write_module, monkeypatch):
     """The shop on a clean database; commands find it by $WINDLASS_APP."""
     module = write_module(SHOP.format(url=database_url))
+    monkeypatch.setenv("WINDLASS_APP", f"{module}:app")
+    sys.path.insert(0, os.getcwd())
+    loaded = __import__(module)
+    yield loaded
+    loaded.app.close()
+
+
+@pytest.fixture
+def depot(sqlite_url: str, write_module, monkeypatch):
+    """The depot on SQLite, for what is the same on every database."""
+    yield from open_depot(sqlite_url, write_module, monkeypatch)
+
+
+@pytest.fixture
+def each_depot(database_url: str, write_module, monkeypatch):
+    """The depot on a clean database of each engine."""
+    yield from open_depot(database_url, write_module, monkeypatch)
+
+
+def open_depot(url: str, write_module, monkeypatch):
+    """Rolling kinds and a task with a breaker; the clock stands at 2026-01-01 00:00:30 UTC."""
+    module = write_module(DEPOT.format(url=url))
     monkeypatch.setenv("WINDLASS_APP", f"{module}:app")
     sys.path.insert(0, os.getcwd())
     loaded = __import__(module)

@@ -216,7 +216,7 @@ def test_the_promise_holds_with_the_head_room_of_its_workers(app, clock):
 
     assert found.needed_rate == pytest.approx(1.0)
     assert found.head_room == pytest.approx(20.0)
-    assert found.forecast == "the 1m40s promise holds with 20.0 times head-room"
+    assert found.forecast == "the 1m40s promise holds with 20 times head-room"
     assert found.breaks_at is None
     Hand(app)
     assert stock.freshness().head_room == pytest.approx(40.0)

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 from tests.engine.dead import Doomed
 from tests.engine.stock import declare
 from tests.table import count, tasks
-from windlass import App, BadInput, BadKey, BadSource, Mirror, Status, Table
+from windlass import App, BadInput, BadSource, Mirror, Status, Table
 from windlass.operate import mirror as operate
 from windlass.store.database import normalise
 
@@ -430,8 +430,10 @@ def test_what_is_no_source_is_refused(app, stock, given):
 def test_a_source_with_a_bad_key_is_refused(app, stock):
     stock.add(["a"])
 
-    with pytest.raises(BadKey):
+    with pytest.raises(BadSource, match="256 characters"):
         stock.mirror(Listed(["a", "b", "x" * 256]))
+    with pytest.raises(BadSource, match="7 is not text"):
+        stock.mirror(Listed([7, 8]))
 
     assert items_of(app) == {"a"}
 

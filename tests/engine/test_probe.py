@@ -13,13 +13,11 @@ from tests.engine.service import (
     state,
     waiting,
 )
-from tests.engine.shift import switch_of, working
+from tests.engine.shift import listening, sql, switch_of, working
 from tests.table import tasks
 from tests.wait import eventually
 from windlass import Snooze, Status
 from windlass.clock import SECOND
-from windlass.engine.gate import SwitchGate
-from windlass.engine.rate import Rates
 from windlass.model.breaker import State
 from windlass.model.outcome import Failed, Succeeded
 from windlass.store import worker as worker_store
@@ -35,10 +33,6 @@ def service():
 @pytest.fixture
 def work(app, service):
     return declare(app, service)
-
-
-def gate_of(app, worker):
-    return SwitchGate(worker.hold, Rates(app.database), worker.breakers)
 
 
 def open_by_hand(app, clock, tasks=6):
@@ -168,18 +162,35 @@ def test_nothing_to_probe_with_costs_nothing_and_the_next_task_is_the_probe(
 
 def test_a_probe_that_finds_nothing_is_given_back_for_the_next_worker(app, work, clock):
     fail(app, work)
+    work.enqueue()
+    make_it_run_alone(app)
     clock.forward("1m")
     first, second = begin(app), begin(app)
 
-    assert gate_of(app, first).allow("work", 50) == 1
-    assert switch_of(app, "work")["probe_worker"] == first.life.id
-    assert gate_of(app, second).allow("work", 50) == 0
-    gate_of(app, first).took("work", 0)
+    with listening("breaker.probing") as heard:
+        taken = first.feed._claims.take(first.hold.room())
 
+    assert (len(heard), taken.tasks) == (1, [])
     row = switch_of(app, "work")
     assert (row["breaker"], row["probe_worker"], row["pause"]) == (State.OPEN, None, MINUTE)
-    second.switchboard.obey()
-    assert gate_of(app, second).allow("work", 50) == 1
+    assert second.breakers.take_probe("work")
+
+
+def test_a_task_that_must_run_alone_can_be_the_probe(app, work, service, clock):
+    fail(app, work)
+    work.enqueue()
+    make_it_run_alone(app)
+    service.is_down = False
+
+    clock.forward("1m")
+    app.drain()
+
+    assert (service.calls, state(app)) == (4, State.CLOSED)
+
+
+def make_it_run_alone(app):
+    """What waits has been lost so often that the next time may be its last."""
+    sql(app, "update windlass_task set attempt = 2, lost = 2 where status = 0")
 
 
 def test_a_snoozed_probe_says_nothing_and_the_next_task_probes(app, clock):

@@ -311,7 +311,7 @@ def test_any_order_of_steps_leaves_the_items_that_the_model_foretells(
     database_engine, database_url
 ):
     if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", 12)
+        run(database_url + "?synchronous=OFF", 6)
     else:
         run(database_url, 3)
 

@@ -1,15 +1,19 @@
 """Who visits which item first, how many at once, and what becomes of items whose worker dies."""
 
 import asyncio
+import threading
 import time
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import event
 
 from tests.engine.dead import Doomed, lose
 from tests.engine.stock import Guard, declare, run, together
 from tests.table import count, tasks
 from windlass import App, BadInput, Status
+from windlass.store import worker
 
 
 @pytest.fixture
@@ -69,17 +73,17 @@ def test_no_more_run_at_once_than_the_kind_allows_and_as_many_do(app):
 def test_a_claim_takes_no_more_than_a_batch(app, seen):
     stock = declare(app, seen, batch=4)
     stock.add(f"code-{number}" for number in range(30))
-    worker = app.worker(concurrency=50)
-    worker.life.join_ring()
+    batching = app.worker(concurrency=50)
+    batching.life.join_ring()
 
-    worker.feed.tick()
+    batching.feed.tick()
 
     (batch,) = {row["batch"] for row in tasks(app, status=Status.RUNNING)}
     assert batch is not None
     assert len(tasks(app, status=Status.RUNNING)) == 4
-    worker.feed.tick()
+    batching.feed.tick()
     assert len({row["batch"] for row in tasks(app, status=Status.RUNNING)}) == 2
-    worker.life.leave("enough")
+    batching.life.leave("enough")
 
 
 def test_several_programs_never_visit_one_item_at_the_same_time(app, database_url, clock):
@@ -172,6 +176,44 @@ def test_an_item_that_is_removed_after_its_worker_died_is_not_visited_again(app,
 
     assert seen == []
     assert count(app) == 0
+
+
+@pytest.mark.parametrize("how", ["leaves", "dies"])
+def test_an_item_that_is_removed_while_its_worker_goes_is_not_visited_again(app, stock, seen, how):
+    stock.add(["a"])
+    going = Doomed(app)
+    going.take()
+
+    with beside_an_update(app, lambda: stock.remove(["a"])):
+        if how == "dies":
+            going.die()
+        else:
+            now = app.clock.now()
+            worker.leave(app.database, number=going.number, now=now, why="test")
+    app.drain()
+
+    assert seen == []
+    assert count(app) == stock.freshness().total == 0
+
+
+@contextmanager
+def beside_an_update(app, call):
+    """Call on another thread just before the first row of a task is updated meanwhile."""
+    beside = threading.Thread(target=call)
+
+    def on_execute(_connection, _cursor, statement, *_):
+        if statement.lower().lstrip().startswith("update windlass_task") and not beside.ident:
+            beside.start()
+            # Where rows or the database are locked already it ends only after us.
+            beside.join(0.3)
+
+    event.listen(app.database.engine, "before_cursor_execute", on_execute)
+    try:
+        yield
+    finally:
+        event.remove(app.database.engine, "before_cursor_execute", on_execute)
+    beside.join(20)
+    assert not beside.is_alive()
 
 
 def test_an_item_that_comes_back_after_its_worker_died_is_visited(app, stock, seen):

@@ -10,6 +10,20 @@ from tests.engine.stock import at, declare
 from tests.table import failures
 from windlass import App, Cancel, Retry, Snooze, Status, context
 
+# What a handler returns, and what is kept of it.
+REMARKS = {
+    "nothing": (None, None),
+    "empty": ("", None),
+    "text": ("12 in store", "12 in store"),
+    "quoted": ('"quoted"', '"quoted"'),
+    "nul": ("nul \x00 byte", "nul \\x00 byte"),
+    "number": (12, "12"),
+    "mapping": ({"bolt": 3}, '{"bolt":3}'),
+    "list": ([1, "zwei"], '[1,"zwei"]'),
+    "claim": (False, "false"),
+    "ship": ("🚢", "🚢"),
+}
+
 
 @pytest.fixture
 def seen():
@@ -105,31 +119,18 @@ def test_each_visit_is_the_first_attempt(app, clock):
     assert attempts == [(1, "a")] * 3
 
 
-@pytest.mark.parametrize(
-    ("returned", "remark"),
-    [
-        (None, None),
-        ("", None),
-        ("12 in store", "12 in store"),
-        ('"quoted"', '"quoted"'),
-        ("nul \x00 byte", "nul \\x00 byte"),
-        (12, "12"),
-        ({"bolt": 3}, '{"bolt":3}'),
-        ([1, "zwei"], '[1,"zwei"]'),
-        (False, "false"),
-        ("🚢", "🚢"),
-    ],
-    ids=repr,
-)
-def test_what_a_handler_returns_is_its_remark(app, returned, remark):
+def test_what_a_handler_returns_is_its_remark(app):
     @app.rolling(every="1d")
     def stock(code: str):
-        return returned
+        return REMARKS[code][0]
 
-    stock.add(["a"])
+    stock.add(REMARKS)
     app.drain()
 
-    assert (stock.item("a").status, stock.item("a").remark) == (Status.SUCCEEDED, remark)
+    assert {code: stock.item(code).remark for code in REMARKS} == {
+        code: remark for code, (_, remark) in REMARKS.items()
+    }
+    assert {stock.item(code).status for code in REMARKS} == {Status.SUCCEEDED}
 
 
 def test_a_remark_has_a_bound(app):

@@ -134,18 +134,6 @@ def test_a_window_that_is_set_holds_every_sort_of_kind(app, clock, seen, make_du
     assert seen[:1] == ["work"]
 
 
-def test_a_task_enqueued_while_its_kind_is_paused_waits(app, seen):
-    @app.task
-    def work() -> None:
-        seen.append(1)
-
-    app.pause("work")
-    ref = work.enqueue()
-    app.drain()
-
-    assert (ref.status(), seen) == (Status.WAITING, [])
-
-
 def test_turns_of_a_cron_that_was_paused_collapse_into_one(app, clock, seen):
     cron_due(app, clock, seen)
     app.pause("work")
@@ -171,6 +159,14 @@ def test_a_handler_that_pauses_its_own_kind_lets_drain_end(app, seen):
 
     assert 1 <= len(seen) < 500
     assert {(row["status"], row["attempt"]) for row in tasks(app)} == {(Status.WAITING, 0)}
+
+
+def test_a_reason_may_be_long_and_strange(app, other):
+    app.pause("other", reason="🛑\0" + "x" * 100_000, who="w" * 1_000)
+
+    row = switch_of(app, "other")
+    assert row["reason"].startswith("🛑")
+    assert len(row["who"]) == 255
 
 
 async def test_switches_have_async_twins(app, seen):
@@ -300,12 +296,13 @@ def test_a_running_worker_obeys_a_pause_and_lets_what_runs_finish(app, doors, ot
         if not quick:
             doors.pass_through()
 
-    with working(app, concurrency=8), doors:
+    with working(app, concurrency=8), doors, listening("kind.held_back") as heard:
         work.enqueue_many([{"quick": True}] * 40)
         refs = work.enqueue_many([{}] * 40)
         eventually(lambda: doors.inside == 8, what="a worker that is full")
         app.pause("work")
 
+        eventually(lambda: heard, 3.0, what="the worker obeying")
         eventually(lambda: len(tasks(app, kind="work", status=Status.WAITING)) == 32)
         assert {row["attempt"] for row in tasks(app, status=Status.WAITING)} == {0}
         doors.let_out(8)

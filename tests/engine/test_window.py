@@ -15,6 +15,12 @@ from windlass.model.outcome import Succeeded
 
 
 @pytest.fixture
+def database_url(sqlite_url):
+    """Windows are the same in every database; the switch tests set some in all of them."""
+    return sqlite_url
+
+
+@pytest.fixture
 def seen():
     return []
 

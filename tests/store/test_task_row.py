@@ -143,7 +143,9 @@ def test_counts_are_by_state(database):
         )
     )
 
-    found = database.read(lambda connection: task.counts(connection, "work", until=50))
+    found = database.read(
+        lambda connection: task.counts(connection, database.dialect, "work", until=50)
+    )
 
     assert found == {"waiting": 4, "due": 2, "running": 1, "failed": 1}
 

@@ -210,7 +210,7 @@ def test_an_item_that_runs_is_marked_and_stays_if_its_row_comes_back(followed):
 
 def test_a_marked_item_is_not_counted_twice(followed):
     followed.insert("a", "b")
-    followed.set("a", status=1)
+    followed.set("a", status=1, batch=7)
     followed.delete("a")
     followed.unfollow()
     followed.insert("a")
@@ -240,7 +240,7 @@ def test_whatever_the_user_does_the_items_are_the_keys(followed, seed):
                 followed.rename(code, other)
                 present = {other if there == code else there for there in present}
             case "run" if code in present:
-                followed.set(code, status=1)
+                followed.set(code, status=1, batch=7)
                 running.add(code)
             case "end" if code in running:
                 running.discard(code)

@@ -50,7 +50,7 @@ WAYS_TO_REPLACE = {
 def test_a_row_that_is_replaced_stays_an_item(followed, is_running):
     followed.insert("a")
     if is_running:
-        followed.set("a", status=1)
+        followed.set("a", status=1, batch=7)
 
     for statement in WAYS_TO_REPLACE[followed.backend]:
         followed.execute(statement)
@@ -67,7 +67,7 @@ def test_the_conflict_clause_of_the_user_does_not_reach_the_items(sqlite_url, cl
         shop.insert("a")
         shop.follow()
         shop.insert("b", "c")
-        shop.set("b", status=1)
+        shop.set("b", status=1, batch=7)
         shop.execute(
             f"pragma recursive_triggers = {recursive}",
             "delete from product where code = 'b'",
@@ -87,7 +87,7 @@ def test_emptying_a_table_empties_the_items_in_postgresql(postgresql_url):
         shop.make()
         shop.follow()
         shop.insert("a", "b")
-        shop.set("b", status=1)
+        shop.set("b", status=1, batch=7)
 
         shop.execute("truncate product")
 

@@ -50,14 +50,6 @@ def test_nobody_reserves_more_than_a_second_ahead():
     assert reserve(1_900_000, per_second=100, now=1_000_000).grant is not None
 
 
-def test_what_a_slower_rate_reserved_does_not_hold_a_faster_one_back():
-    slow = reserve(0, per_second=1 / 3600, now=0).grant
-
-    fast = reserve(slow.end, per_second=100, now=5_000_000).grant
-
-    assert fast.begin == 5_000_000
-
-
 def test_nobody_holds_a_moment_that_is_far_off():
     """Or a worker that is restarted in every interval would never start anything."""
     first = reserve(0, per_second=1 / 3600, now=0)

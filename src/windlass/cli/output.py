@@ -27,8 +27,11 @@ COLOURS = {
 
 # Into a file or a pipe, lines may be long: programs and `less -S` cut them better than we do.
 PIPE_WIDTH = 200
+# Text that may wrap should have so many columns.
+READABLE = 40
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+# Keys and names are shown as they are, brackets too.
+console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def complain(message: str) -> None:
@@ -96,6 +99,17 @@ def timestamp(moment: int | None) -> str:
 def iso(moment: int | None) -> str | None:
     """A moment for programs."""
     return None if moment is None else to_datetime(moment).isoformat()
+
+
+def fits(shown: Table) -> bool:
+    """Whether a table has room in the terminal, with enough for the text in it that may wrap."""
+    text = [column for column in shown.columns if not column.no_wrap]
+    for column in text:
+        column.max_width = READABLE
+    needed = console.measure(shown, options=console.options.update(width=10_000)).maximum
+    for column in text:
+        column.max_width = None
+    return needed <= console.width
 
 
 def parse_json(text: str, what: str) -> Any:

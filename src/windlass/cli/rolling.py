@@ -17,6 +17,7 @@ from windlass.cli.output import (
     complain,
     console,
     done,
+    fits,
     print_json,
     say,
     status_text,
@@ -31,13 +32,17 @@ from windlass.errors import ItemNotFound
 from windlass.model.duration import format_duration
 from windlass.model.rolling import Freshness, Item
 from windlass.model.status import Status
+from windlass.operate.status import rate_text
 from windlass.store.source import Table
+
+NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
+WHOLE_NAMES = {"never": "never visited", "needed": "needed rate", "actual": "actual rate"}
 
 cli = typer.Typer(help="Look at rolling kinds and their items, and act on them.")
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The rolling kind.")]
 CodesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="CODE...", help="The codes of the items.")
+    list[str] | None, typer.Argument(metavar="CODE", help="The codes of the items.")
 ]
 FileOption = Annotated[
     str | None, typer.Option("--file", help="Read codes from a file, one a line; - for stdin.")
@@ -60,7 +65,7 @@ def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
     loaded = load_app(app)
     found = {
         kind.name: (kind, loaded.freshness_of(kind))
-        for kind in loaded.registry.kinds.values()
+        for _name, kind in sorted(loaded.registry.kinds.items())
         if kind.period is not None
     }
     if as_json:
@@ -69,11 +74,20 @@ def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
     if not found:
         say("No rolling kind is declared; declare one with @app.rolling.")
         return
-    numbers = ("items", "never visited", "due", "overdue", "oldest", "needed/s", "actual/s")
-    shown = table("kind", "every", *numbers, "forecast", right=numbers, wrap=("forecast",))
+    whole = table("kind", "every", *NUMBERS, "forecast", right=NUMBERS, wrap=("forecast",))
+    forecasts = table("kind", "every", "forecast", wrap=("forecast",))
+    counts = table("kind", *NUMBERS, right=NUMBERS)
     for kind, freshness in found.values():
-        shown.add_row(Text(kind.name, style="bold"), _every(kind), *_cells(freshness))
-    console.print(shown)
+        name, cells, forecast = Text(kind.name, style="bold"), _cells(freshness), _told(freshness)
+        whole.add_row(name, _every(kind), *cells, forecast)
+        forecasts.add_row(name, _every(kind), forecast)
+        counts.add_row(name, *cells)
+    if fits(whole):
+        console.print(whole)
+    else:
+        console.print(forecasts)
+        console.print()
+        console.print(counts)
 
 
 @cli.command()
@@ -97,11 +111,12 @@ def show(
     if as_json:
         print_json(_for_programs(declared, freshness))
         return
-    shown = table("rolling", kind, wrap=(kind,))
-    names = ("every", "items", "never visited", "due", "overdue", "oldest", "needed/s", "actual/s")
-    cells = [Text(_every(declared)), *_cells(freshness)]
-    for name, cell in zip((*names, "forecast"), cells, strict=True):
-        shown.add_row(name, cell)
+    title = kind
+    shown = table("rolling", title, wrap=(title,))
+    shown.add_row("every", _every(declared))
+    for name, cell in zip(NUMBERS, _cells(freshness), strict=True):
+        shown.add_row(WHOLE_NAMES.get(name, name), cell)
+    shown.add_row("forecast", _told(freshness))
     console.print(shown)
 
 
@@ -229,10 +244,14 @@ def _codes(codes: list[str] | None, file: str | None) -> Iterator[str]:
 
 def _lines(file: str) -> Iterator[str]:
     try:
-        with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8") as lines:
+        # Spreadsheets begin a file with a mark, which is no part of the first code.
+        with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8-sig") as lines:
             yield from (line.rstrip("\r\n") for line in lines if line.strip("\r\n"))
     except OSError as problem:
         complain(f"--file {file}: {problem.strerror}")
+        raise typer.Exit(1) from None
+    except UnicodeDecodeError as problem:
+        complain(f"--file {file}: not UTF-8 text ({problem.reason}); convert it first")
         raise typer.Exit(1) from None
 
 
@@ -245,17 +264,25 @@ def _every(kind: Kind) -> str:
 
 
 def _cells(freshness: Freshness) -> list[Text]:
-    is_well = freshness.head_room is not None
+    oldest = freshness.oldest_age.total_seconds() * 1e6
     return [
         Text(f"{freshness.total:,}"),
         Text(f"{freshness.never_visited:,}"),
         Text(f"{freshness.due:,}"),
         Text(f"{freshness.overdue:,}", style="red" if freshness.overdue else ""),
-        Text(format_duration(freshness.oldest_age.total_seconds() * 1e6)),
-        Text(f"{freshness.needed_rate:,.3g}"),
-        Text(f"{freshness.actual_rate:,.3g}"),
-        Text(freshness.forecast, style="green" if is_well else "yellow"),
+        Text(format_duration(oldest) if oldest else "-"),
+        Text(_rate(freshness.needed_rate)),
+        Text(_rate(freshness.actual_rate)),
     ]
+
+
+def _rate(per_second: float) -> str:
+    return rate_text(per_second) if per_second else "0"
+
+
+def _told(freshness: Freshness) -> Text:
+    is_well = freshness.head_room is not None
+    return Text(freshness.forecast, style="green" if is_well else "yellow")
 
 
 def _show_item(loaded: App, item: Item, *, as_json: bool) -> None:
@@ -263,7 +290,8 @@ def _show_item(loaded: App, item: Item, *, as_json: bool) -> None:
         print_json(_item_for_programs(item))
         return
     now = loaded.clock.now()
-    shown = table("item", item.code, wrap=(item.code,))
+    title = item.code
+    shown = table("item", title, wrap=(title,))
     shown.add_row("status", status_text(item.status))
     for name in ("started_at", "finished_at", "due_at"):
         moment = getattr(item, name)

@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from windlass.cli.load import AppOption, JsonOption, load_app
-from windlass.cli.output import console, iso, print_json, say, table, when
+from windlass.cli.output import console, fits, iso, print_json, say, table, when
 from windlass.operate import status as operate
 from windlass.operate.status import AppStatus, KindStatus
 from windlass.store.task import COUNTED_EXACTLY
@@ -17,6 +17,9 @@ WHY_STYLE = {
     "nothing": "bright_black",
     "breaker": "bold red",
 }
+NUMBERS = ("waiting", "due", "running", "failed", "done 1h", "average")
+
+# Text that may wrap still reads well in a column as wide as this, and no longer in a narrower one.
 
 
 def register(cli: typer.Typer) -> None:
@@ -56,44 +59,56 @@ def alerts(app: AppOption = None, as_json: JsonOption = False) -> None:
             shown.add_row(
                 when(alert.raised_at, now=now),
                 Text(alert.what, style="bold red"),
-                alert.kind or "-",
+                Text(alert.kind or "-"),
                 str(alert.task_id or "-"),
-                alert.text,
+                Text(alert.text),
             )
         console.print(shown)
 
 
 def _print_kinds(found: AppStatus) -> None:
-    numbers = ("waiting", "due", "running", "failed", "done 1h", "average")
-    shown = table("kind", "why", *numbers, "next", right=numbers, wrap=("why", "next"))
-    for kind in found.kinds:
-        average = kind.average_milliseconds
-        shown.add_row(
-            Text(kind.kind, style="bold"),
-            Text(kind.why, style=WHY_STYLE.get(kind.why.split()[0], "yellow")),
-            _count(kind.waiting),
-            _count(kind.due),
-            _count(kind.running),
-            Text(_count(kind.failed), style="red" if kind.failed else ""),
-            f"{kind.done_last_hour:,}",
-            "-" if average is None else f"{average:,.1f} ms",
-            _next(kind, found.now),
-        )
-    if found.kinds:
-        console.print(shown)
-    else:
+    if not found.kinds:
         say("No kind is declared yet.")
+        return
+    whole = table("kind", "why", *NUMBERS, "next", right=NUMBERS, wrap=("why",))
+    reasons = table("kind", "why", "next", wrap=("why",))
+    counts = table("kind", *NUMBERS, right=NUMBERS)
+    for kind in found.kinds:
+        name = Text(kind.kind, style="bold")
+        why = Text(kind.why, style=WHY_STYLE.get(kind.why.split()[0], "yellow"))
+        cells, following = _cells(kind), _next(kind, found.now)
+        whole.add_row(name, why, *cells, following)
+        reasons.add_row(name, why, following)
+        counts.add_row(name, *cells)
+    if fits(whole):
+        console.print(whole)
+    else:
+        console.print(reasons)
+        console.print()
+        console.print(counts)
+
+
+def _cells(kind: KindStatus) -> list[Text]:
+    average = kind.average_milliseconds
+    return [
+        Text(_count(kind.waiting)),
+        Text(_count(kind.due)),
+        Text(_count(kind.running)),
+        Text(_count(kind.failed), style="red" if kind.failed else ""),
+        Text(f"{kind.done_last_hour:,}"),
+        Text("-" if average is None else f"{average:,.1f} ms"),
+    ]
 
 
 def _print_workers(found: AppStatus) -> None:
     if not found.workers:
         console.print(Text("No worker is running.", style="yellow"))
         return
-    shown = table("worker", "host", "pid", "joined", "kinds", right=("worker", "pid"))
+    shown = table("worker", "host", "pid", "joined", "kinds", right=("worker", "pid", "kinds"))
     for worker in found.workers:
         shown.add_row(
             str(worker.id),
-            worker.host,
+            Text(worker.host),
             str(worker.pid),
             when(worker.joined_at, now=found.now),
             str(len(worker.kinds)),
@@ -110,7 +125,7 @@ def _print_failures(found: AppStatus) -> None:
         shown.add_row(
             when(failure.failed_at, now=found.now),
             str(failure.task_id),
-            failure.kind,
+            Text(failure.kind),
             Text(failure.error, style="red"),
         )
     console.print(shown)
@@ -131,7 +146,7 @@ def _for_programs(found: AppStatus) -> dict[str, object]:
         "database": found.database,
         "schema": found.schema,
         "now": iso(found.now),
-        "kinds": [{**vars(kind), "next_due_at": iso(kind.next_due_at)} for kind in found.kinds],
+        "kinds": [_kind_for_programs(kind) for kind in found.kinds],
         "workers": [
             {
                 **vars(worker),
@@ -145,3 +160,8 @@ def _for_programs(found: AppStatus) -> dict[str, object]:
             {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in found.failures
         ],
     }
+
+
+def _kind_for_programs(kind: KindStatus) -> dict[str, object]:
+    moments = ("next_due_at", "since", "opens_at", "probe_at")
+    return {**vars(kind), **{name: iso(getattr(kind, name)) for name in moments}}

@@ -9,8 +9,9 @@ import typer
 from windlass.app import App
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, iso, print_json
+from windlass.engine.switch import Setting, setting_of
 from windlass.operate import switch as operate
-from windlass.operate.status import held_back
+from windlass.operate.status import held_back, rate_text
 from windlass.operate.switch import UNSET, Unset
 from windlass.store.switch import Switch
 
@@ -64,13 +65,18 @@ def set_(
 ) -> None:
     """Change the rate, window or concurrency of a kind while it runs."""
     loaded = load_app(app)
+    if rate is None and window is None and concurrency is None:
+        complain("nothing to set; give --rate, --window or --concurrency")
+        raise typer.Exit(2)
     loaded.set(
         kind,
         rate=_given(rate),
         window=_given(window),
         concurrency=_number(_given(concurrency)),
     )
-    _report(loaded, kind, f"{kind} is set", as_json=as_json)
+    found = operate.listing(loaded.database).get(kind, Switch(kind))
+    holds = _holding(setting_of(loaded.registry.get(kind), found))
+    _report(loaded, kind, f"{kind} is set: {holds}", as_json=as_json)
 
 
 def _given(option: str | None) -> str | Unset | None:
@@ -87,6 +93,13 @@ def _number(option: str | Unset | None) -> int | Unset | None:
     except ValueError:
         complain(f'--concurrency {option!r} is neither a number nor "default"')
         raise typer.Exit(2) from None
+
+
+def _holding(setting: Setting) -> str:
+    rate = "no rate" if setting.rate is None else f"rate {rate_text(setting.rate)}"
+    window = "no window" if setting.window is None else f"window {setting.window.text}"
+    at_once = setting.concurrency
+    return f"{rate}, {window}, " + ("no limit" if at_once is None else f"{at_once:,} at once")
 
 
 def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:

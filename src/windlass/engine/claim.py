@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
-from windlass.engine.gate import Gate
+from windlass.engine.gate import Allowed, Gate
 from windlass.engine.hold import Room
 from windlass.model.task import Claimed
 from windlass.store import claim as store
@@ -29,6 +29,7 @@ from windlass.store.number import Numbers
 CLAIM_AT_MOST = 1_000
 RESCUE_AT_MOST = 500
 LOOK_AGAIN_AFTER = 0.25
+PROBE_AGAIN_AFTER = 1.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Taken:
     some_could_not_be_had: bool = False
     # How long until a kind may go on that only its rate holds back.
     held_for: float | None = None
+    # The rows whose end decides about an open breaker.
+    probes: set[int] = field(default_factory=set)
 
 
 class Claims(Protocol):
@@ -88,6 +91,8 @@ class WrittenClaim:
         self._bury = bury
         self._gate = gate
         self._refused: set[str] = set()
+        self._probes: set[int] = set()
+        self._found_none: dict[str, float] = {}
         # From then on, items that were visited are not visited again: for a drain, which ends.
         self._once_since = clock.now() if once else None
         self._lanes: list[Lane] = []
@@ -100,12 +105,12 @@ class WrittenClaim:
             tasks = self._claim(room)
             held_for = self._gate.seconds_until(self._refused)
             if tasks or held_for is not None:
-                return Taken(tasks, [], held_for=held_for)
+                return Taken(tasks, [], held_for=held_for, probes=self._probes)
         lanes = self._look()
         tasks = self._claim(room)
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
-            return Taken(tasks, [], held_for=held_for)
+            return Taken(tasks, [], held_for=held_for, probes=self._probes)
         now = self._clock.now()
         mine = [lane for lane in lanes if lane.kind in room.kinds]
         due = [lane for lane in mine if self._is_due(lane, now) and lane.kind not in self._refused]
@@ -152,18 +157,32 @@ class WrittenClaim:
             self._stamp(),
             limit=RESCUE_AT_MOST,
             alone=alone,
-            rest={name for name in self._kinds if not self._gate.is_free(name)},
+            rest=self._rest(),
             bury=self._bury,
         )
         if rescued.put_back:
             self.look_again()
-        tasks = rescued.again
+        tasks, self._probes = rescued.again, set()
         if alone and not tasks:
             tasks = self._claim_alone()
-        return Taken(tasks, rescued.poison, some_wait_to_run_alone=rescued.some_wait_to_run_alone)
+        return Taken(
+            tasks,
+            rescued.poison,
+            some_wait_to_run_alone=rescued.some_wait_to_run_alone,
+            probes=self._probes,
+        )
+
+    def _rest(self) -> dict[str, int]:
+        """The kinds whose rows are not taken over at once, and when their rows are due instead."""
+        now = self._clock.now()
+        return {
+            name: kind.due_until(now)
+            for name, kind in self._kinds.items()
+            if not self._gate.is_free(name)
+        }
 
     def _claim(self, room: Room) -> list[Claimed]:
-        self._refused = set()
+        self._refused, self._probes = set(), set()
         now = self._clock.now()
         left = dict(room.kinds)
         budget = min(CLAIM_AT_MOST, room.total)
@@ -176,19 +195,34 @@ class WrittenClaim:
                 limit = min(share, left[lane.kind], budget)
                 if limit < 1:
                     continue
-                taken = self._claim_through_gate(lane, limit)
+                try:
+                    taken = self._claim_through_gate(lane, limit)
+                except Exception:
+                    if tasks:
+                        # The next time meets it again; what was claimed is ours to run.
+                        return tasks
+                    raise
                 left[lane.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
         return tasks
 
     def _claim_through_gate(self, lane: Lane, limit: int) -> list[Claimed]:
-        allowed = self._gate.allow(lane.kind, limit)
-        if allowed < 1:
+        found_none = self._found_none.get(lane.kind, 0.0)
+        if time.monotonic() - found_none < PROBE_AGAIN_AFTER:
             self._refused.add(lane.kind)
             return []
-        taken = self._claim_lane(lane, allowed)
-        self._gate.took(lane.kind, len(taken))
+        allowed = self._gate.allow(lane.kind, limit)
+        if allowed.most < 1:
+            self._refused.add(lane.kind)
+            return []
+        taken = self._claim_lane(lane, allowed.most)
+        self._gate.took(lane.kind, allowed, len(taken))
+        if allowed.is_probe:
+            self._probes.update(row.id for row in taken)
+            if not taken:
+                # What is due may have to run alone, and then probes by that way.
+                self._found_none[lane.kind] = time.monotonic()
         return taken
 
     def _claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
@@ -206,11 +240,14 @@ class WrittenClaim:
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
         for lane in store.lanes(self._database, self._kinds):
-            if self._is_due(lane, now) and self._gate.allow(lane.kind, 1):
+            allowed = self._gate.allow(lane.kind, 1) if self._is_due(lane, now) else Allowed(0)
+            if allowed.most:
                 lost = range(self._lives(lane.kind), ENDLESS)
                 most = Most(1, self._due_until(lane.kind, now), lost)
                 taken = store.claim(self._database, lane, self._stamp(), most)
-                self._gate.took(lane.kind, len(taken))
+                self._gate.took(lane.kind, allowed, len(taken))
+                if allowed.is_probe:
+                    self._probes.update(row.id for row in taken)
                 if taken:
                     return taken
         return []

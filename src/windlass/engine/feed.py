@@ -16,6 +16,7 @@ LONGEST_PAUSE = 1.0
 LOOK_FOR_FALLEN_AFTER = 1.0
 OVERLOOK_AFTER = 2.0
 PACE_SECONDS = 0.02
+WAIT_FOR_RATE = 2.0
 
 
 class Feed(Loop):
@@ -63,7 +64,8 @@ class Feed(Loop):
             return 0.0 if held_for is None else PACE_SECONDS
         if taken.some_wait_to_run_alone and self._alone.want():
             return 0.0 if was_empty else SHORTEST_PAUSE
-        if was_empty and not (rescued or self._is_overlooking(taken) or held_for is not None):
+        is_paced = held_for is not None and held_for < WAIT_FOR_RATE
+        if was_empty and not (rescued or self._is_overlooking(taken) or is_paced):
             self.idle.set()
         pause = self._rest(taken)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
@@ -127,7 +129,7 @@ class Feed(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._hold.add(taken.tasks)
+            self._hold.add(taken.tasks, probes=taken.probes)
 
     def _fed_up(self) -> None:
         self._hold.is_hungry = False

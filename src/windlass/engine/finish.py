@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from windlass import telemetry
 from windlass.clock import Clock
@@ -35,6 +35,7 @@ MOST_AT_ONCE = 500
 WINDOW_SECONDS = 0.003
 LARGEST_PART = 2 * 1024 * 1024
 CALLBACK_TRIES = 3
+LOCKED_PAUSE = 0.2
 OUTCOME_ERRORS = (DataError, IntegrityError, UnicodeError, TypeError)
 
 
@@ -74,19 +75,19 @@ class Finish(Loop):
             # Others are about to end too: one commit serves all of them.
             time.sleep(WINDOW_SECONDS)
         self.flush()
-        return 0.0 if hold.ended else 1.0
+        if not hold.ended:
+            return 1.0
+        return LOCKED_PAUSE if all(run.is_locked for run in list(hold.ended)) else 0.0
 
     def flush(self) -> None:
         """Write down what has ended by now; what cannot be written stays, and raises."""
         runs = self._hold.take_ended(MOST_AT_ONCE)
         try:
             self._write(runs)
-        except BaseException:
-            # What was written before the failure has no outcome left to write.
+        finally:
+            # What was written has no outcome left to write.
             self._hold.written([run for run in runs if run.outcome is None])
             self._hold.put_back([run for run in runs if run.outcome is not None])
-            raise
-        self._hold.written(runs)
 
     def bury(self, tasks: list[Claimed], connection: Connection) -> Batch:
         """What to write, by `connection`, of rows that are poison: they fail without being run."""
@@ -112,11 +113,33 @@ class Finish(Loop):
     def _write_together(self, runs: Sequence[Run]) -> None:
         if not runs:
             return
+        if any(run.is_locked for run in runs):
+            runs = self._free(runs)
         try:
-            self._store(runs)
+            if runs:
+                self._store(runs)
         except OUTCOME_ERRORS as problem:
             # Anything else is the database's trouble, and passes: outcomes wait for it.
             self._write_apart(runs, problem)
+        except DBAPIError as problem:
+            if not self._database.dialect.is_locked(problem):
+                raise
+            for run in runs:
+                run.is_locked = True
+            self._store_free(runs)
+
+    def _store_free(self, runs: Sequence[Run]) -> None:
+        """Somebody else, maybe a trigger in a user's transaction, holds some of the rows."""
+        free = self._free(runs)
+        if free:
+            self._store(free)
+
+    def _free(self, runs: Sequence[Run]) -> list[Run]:
+        """The runs whose rows can be had now; the others wait, and are told by `is_locked`."""
+        held = store.held_by_others(self._database, {run.task.id for run in runs})
+        for run in runs:
+            run.is_locked = run.task.id in held
+        return [run for run in runs if not run.is_locked]
 
     def _write_apart(self, runs: Sequence[Run], problem: Exception) -> None:
         """One outcome cannot be stored: find it, and record that instead of it."""

@@ -7,11 +7,18 @@ probe, when its pause is over.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from windlass.engine.breaker import Breakers
 from windlass.engine.hold import Hold
 from windlass.engine.rate import Rates
+
+
+class Allowed(NamedTuple):
+    """How many rows may be taken, and whether the one is the probe of a breaker."""
+
+    most: int
+    is_probe: bool = False
 
 
 class Gate(Protocol):
@@ -21,11 +28,11 @@ class Gate(Protocol):
         """Whether nothing holds the kind back, nor counts what starts of it."""
         ...
 
-    def allow(self, kind: str, wanted: int) -> int:
+    def allow(self, kind: str, wanted: int) -> Allowed:
         """How many of the `wanted` rows may be taken now."""
         ...
 
-    def took(self, kind: str, count: int) -> None:
+    def took(self, kind: str, allowed: Allowed, count: int) -> None:
         """So many were taken: none, if there were none after all."""
         ...
 
@@ -46,22 +53,21 @@ class SwitchGate:
         is_open = self._hold.loads[kind].is_open and not self._breakers.is_open(kind)
         return is_open and not self._rates.has(kind)
 
-    def allow(self, kind: str, wanted: int) -> int:
+    def allow(self, kind: str, wanted: int) -> Allowed:
+        if not self._hold.loads[kind].is_open:
+            return Allowed(0)
         if self._breakers.is_open(kind):
             # A probe is one call, and the rate has seen none for a while.
-            load = self._hold.loads[kind]
-            if load.is_probing:
-                return 0
-            load.is_probing = self._breakers.take_probe(kind)
-            return int(load.is_probing)
-        return min(wanted, self._rates.available(kind)) if self._rates.has(kind) else wanted
+            is_probe = self._breakers.take_probe(kind)
+            return Allowed(int(is_probe), is_probe=is_probe)
+        if self._rates.has(kind):
+            return Allowed(min(wanted, self._rates.available(kind)))
+        return Allowed(wanted)
 
-    def took(self, kind: str, count: int) -> None:
-        load = self._hold.loads[kind]
+    def took(self, kind: str, allowed: Allowed, count: int) -> None:
         if count:
             self._rates.spend(kind, count)
-        elif load.is_probing:
-            load.is_probing = False
+        elif allowed.is_probe:
             self._breakers.give_back_probe(kind)
 
     def seconds_until(self, kinds: Collection[str]) -> float | None:

@@ -10,7 +10,7 @@ import threading
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -45,7 +45,6 @@ class KindLoad:
         self.is_rolling = kind.period is not None
         self.is_open = True
         self.is_rated = kind.rate is not None
-        self.is_probing = False
         self.limits(kind.concurrency, concurrency)
         self.queued = 0
         self.running = 0
@@ -64,8 +63,8 @@ class KindLoad:
             return 0
         free = self.limit - self.running - self.queued
         if self.is_rated:
-            # What starts later than it was counted would start beside others.
-            return min(total, free)
+            # What starts later than it was counted would start beside others: no pile of them.
+            return 0 if self.queued else min(total, free)
         if not self.has_own_limit:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
@@ -94,6 +93,7 @@ class Run:
         "began",
         "callback_tries",
         "deadline",
+        "is_locked",
         "is_poison",
         "is_probe",
         "kind",
@@ -120,32 +120,38 @@ class Run:
         self.callback_tries = 0
         self.runner: Stopper | None = None
         self.is_poison = False
+        # Whether somebody else held its row when its outcome was to be written.
+        self.is_locked = False
         # Whether an open breaker waits for how this run ends.
         self.is_probe = False
         # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
 
 
+# Priority, lowest number first; whether it has no rate, as moments to start at do not wait; kind.
+Lane = tuple[int, bool, str]
+
+
 class Shelf:
     """Queued runs of the async or of the sync kinds, highest priority first."""
 
     def __init__(self) -> None:
-        self.queues: dict[tuple[int, str], deque[Run]] = {}
-        self.order: list[tuple[int, str]] = []
+        self.queues: dict[Lane, deque[Run]] = {}
+        self.order: list[Lane] = []
         self.queued = 0
 
     def put(self, run: Run) -> None:
-        lane = (-run.task.priority, run.kind.name)
+        lane = (-run.task.priority, not run.load.is_rated, run.kind.name)
         queue = self.queues.get(lane)
         if queue is None:
             queue = self.queues[lane] = deque()
-            insort(self.order, lane)
+            insort(self.order, lane, key=lambda each: each[:2])
         queue.append(run)
         self.queued += 1
 
     def take(self) -> Run | None:
         """The first run whose kind may have one more running."""
-        for lane in self.order:
+        for index, lane in enumerate(self.order):
             queue = self.queues[lane]
             load = queue[0].load
             if load.running >= load.limit or not load.is_open:
@@ -154,15 +160,24 @@ class Shelf:
             self.queued -= 1
             if not queue:
                 del self.queues[lane]
-                self.order.remove(lane)
+                del self.order[index]
+            elif len(self.order) > 1:
+                self._rotate(index)
             return run
         return None
 
+    def _rotate(self, index: int) -> None:
+        """Let the other lanes of the same rank come first the next time."""
+        lane = self.order.pop(index)
+        while index < len(self.order) and self.order[index][:2] == lane[:2]:
+            index += 1
+        self.order.insert(index, lane)
+
     def clear(self, kind: str) -> list[Run]:
         """Take out all runs of a kind."""
-        lanes = [lane for lane in self.order if lane[1] == kind]
+        lanes = [lane for lane in self.order if lane[2] == kind]
         runs = [run for lane in lanes for run in self.queues.pop(lane)]
-        self.order = [lane for lane in self.order if lane[1] != kind]
+        self.order = [lane for lane in self.order if lane[2] != kind]
         self.queued -= len(runs)
         return runs
 
@@ -190,8 +205,8 @@ class Hold:
         self.on_ended: Callable[[], None] = lambda: None
         self.on_hungry: Callable[[], None] = lambda: None
 
-    def add(self, tasks: Iterable[Claimed]) -> None:
-        """Queue rows that were just claimed."""
+    def add(self, tasks: Iterable[Claimed], *, probes: Collection[int] = ()) -> None:
+        """Queue rows that were just claimed, some of them to probe an open breaker."""
         fed: set[bool] = set()
         with self._lock:
             for task in tasks:
@@ -201,7 +216,7 @@ class Hold:
                 load = self.loads[task.kind]
                 load.queued += 1
                 run = Run(task, load)
-                run.is_probe, load.is_probing = load.is_probing, False
+                run.is_probe = task.id in probes
                 (self.asyncs if load.kind.is_async else self.syncs).put(run)
                 fed.add(load.kind.is_async)
         for is_async in fed:

@@ -53,6 +53,7 @@ class Life(Loop):
         numbers: Numbers,
         *,
         kinds: worker.Kinds,
+        due: Callable[[int], dict[str, int]],
         lease: int,
         dead_after: int,
         flush: Callable[[], None],
@@ -63,6 +64,7 @@ class Life(Loop):
         self._clock = clock
         self._numbers = numbers
         self._kinds = kinds
+        self._due = due
         self._lease = lease
         self._dead_after = dead_after
         self._flush = flush
@@ -101,9 +103,7 @@ class Life(Loop):
     def leave(self, why: str) -> None:
         """Hand back what is still held, and go."""
         with self._lock:
-            handed_back = worker.leave(
-                self._database, number=self.id, now=self._clock.now(), why=why
-            )
+            handed_back = self._go(why)
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
 
     def tick(self) -> float:
@@ -158,10 +158,12 @@ class Life(Loop):
     def _come_back(self) -> None:
         """The lease had run out, but nobody has marked us left: go properly, and join anew."""
         self._flush()
-        worker.leave(
-            self._database, number=self.id, now=self._clock.now(), why="it could not renew"
-        )
+        self._go("it could not renew")
         self.join_ring()
+
+    def _go(self, why: str) -> int | None:
+        now = self._clock.now()
+        return worker.leave(self._database, number=self.id, now=now, why=why, due=self._due(now))
 
     def _lose(self, why: str) -> None:
         self._hold.is_halted = True
@@ -188,7 +190,8 @@ class Life(Loop):
             if not lapsing:
                 return claim.still_held(connection, held)
             kept = claim.push(connection, held, worker=me, until=until) if held else set()
-            claim.hand_back(connection, worker=me, now=now, unless=self._hold.knows)
+            unknown = self._hold.knows
+            claim.hand_back(connection, worker=me, now=now, due=self._due(now), unless=unknown)
             return kept
 
         kept = self._database.write(work, tries=1)

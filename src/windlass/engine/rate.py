@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from sqlalchemy import Connection
 
-from windlass.clock import SECOND, DatabaseClock
+from windlass.clock import SECOND
 from windlass.model.rate import HORIZON, Pace, Reserved
 from windlass.store import rate
 from windlass.store.database import Database
@@ -13,12 +15,14 @@ ASK_AGAIN_AFTER = SECOND // 20
 
 
 class Rates:
-    """What this worker may start of each kind that has a rate."""
+    """What this worker may start of each kind that has a rate.
+
+    A rate is a promise in real time, whatever clock the tasks go by. Moments are reserved on the
+    database's clock and kept here on the monotonic one, in microseconds.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # A rate is a promise in real time, whatever clock the tasks go by.
-        self._clock = DatabaseClock(database.measure)
         self._per_second: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
         self._ask_at: dict[str, int] = {}
@@ -40,9 +44,9 @@ class Rates:
 
     def available(self, kind: str) -> int:
         """How many may start now. Asks for more in good time."""
-        pace, now = self._paces[kind], self._clock.now()
+        pace, now = self._paces[kind], _monotonic()
         if pace.is_running_out(now) and now >= self._ask_at[kind]:
-            reserved = self._reserve(kind, now)
+            reserved = self._reserve(kind)
             if reserved.grant is not None:
                 pace.add(reserved.grant)
             else:
@@ -57,15 +61,20 @@ class Rates:
     def seconds_until_one(self, kind: str) -> float:
         """How long until the next may start."""
         next_at = self._paces[kind].next_at()
-        at = self._ask_at[kind] if next_at is None else next_at
-        return max(0.0, (at - self._clock.now()) / SECOND)
+        at = self._ask_at[kind] + HORIZON if next_at is None else next_at
+        return max(0.0, (at - _monotonic()) / SECOND)
 
-    def _reserve(self, kind: str, now: int) -> Reserved:
+    def _reserve(self, kind: str) -> Reserved:
         per_second, dialect = self._per_second.get(kind), self._database.dialect
         if per_second is None:
-            return Reserved(None, now)
+            return Reserved(None, _monotonic())
 
-        def work(connection: Connection) -> Reserved:
-            return rate.reserve(connection, dialect, kind, per_second=per_second, now=now)
+        def work(connection: Connection) -> rate.Measured:
+            return rate.reserve(connection, dialect, kind, per_second=per_second)
 
-        return self._database.write(work, tries=2)
+        measured = self._database.write(work, tries=2)
+        return measured.reserved.shifted(measured.monotonic - measured.now)
+
+
+def _monotonic() -> int:
+    return time.monotonic_ns() // 1_000

@@ -75,36 +75,47 @@ class Items:
 
     def _add_part(self, kind: Kind, codes: list[str], *, now: bool, fast: bool) -> tuple[int, bool]:
         """How many were new, and whether none of the next part is likely to be there either."""
-        if fast:
+        dialect = self._database.dialect
+        # Under the same numbers, doing it again after a lost answer has no second effect.
+        new = None if dialect.numbers_join else self._new(kind, codes, None)
+        if fast and new is not None:
             try:
-                return self._write(kind, codes, now=now, fast=True), True
+                return self._write(kind, codes, new, now=now, fast=True), True
             except DBAPIError as problem:
-                if not self._database.dialect.is_duplicate(problem):
+                if not dialect.is_duplicate(problem):
                     raise
-        new = self._write(kind, codes, now=now, fast=False)
-        return new, self._database.dialect.copies_items and new == len(codes)
+        added = self._write(kind, codes, new, now=now, fast=False, again=fast)
+        return added, dialect.copies_items and added == len(codes)
 
-    def _write(self, kind: Kind, codes: list[str], *, now: bool, fast: bool) -> int:
+    def _write(
+        self,
+        kind: Kind,
+        codes: list[str],
+        new: NewItems | None,
+        *,
+        now: bool,
+        fast: bool,
+        again: bool = False,
+    ) -> int:
         dialect, tries = self._database.dialect, count()
-        numbers = None if dialect.numbers_join else self._numbers.take(len(codes))
-        created_at = self._clock.reserve(len(codes))
 
         def work(connection: Connection) -> int:
-            ids = numbers or self._numbers.take(len(codes), inside=connection)
-            new = NewItems(
-                kind.name,
-                kind.priority,
-                created_at,
-                [
-                    NewItem(number, code, bucket_of(code), created_at + index)
-                    for index, (number, code) in enumerate(zip(ids, codes, strict=True))
-                ],
-            )
+            rows = new or self._new(kind, codes, connection)
             if not now:
                 self._bell.ring_inside(connection, is_ours=True)
-            return store.add(connection, dialect, new, again=next(tries) > 0, fast=fast)
+            is_again = again or next(tries) > 0
+            return store.add(connection, dialect, rows, again=is_again, fast=fast)
 
         return self._database.write(work)
+
+    def _new(self, kind: Kind, codes: list[str], inside: Connection | None) -> NewItems:
+        numbers = self._numbers.take(len(codes), inside=inside)
+        created_at = self._clock.reserve(len(codes))
+        rows = [
+            NewItem(number, code, bucket_of(code), created_at + index)
+            for index, (number, code) in enumerate(zip(numbers, codes, strict=True))
+        ]
+        return NewItems(kind.name, kind.priority, created_at, rows)
 
 
 def parts(kind: str, codes: Iterable[str], *, size: int) -> Iterator[list[str]]:

@@ -40,8 +40,10 @@ class Upkeep(Loop):
         if self._ticks % HISTORY_EVERY == 0:
             self._database.write(lambda connection: history.prune(connection, now=now), tries=2)
             self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
-        self._database.write(
+        is_more = self._database.write(
             lambda connection: rolling.add_up(connection, limit=ADD_UP_AT_ONCE), tries=2
         )
         self._ticks += 1
+        if is_more:
+            return SHORT_PAUSE_SECONDS
         return PAUSE_SECONDS * random.uniform(0.8, 1.2)

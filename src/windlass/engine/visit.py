@@ -6,8 +6,11 @@ claim, so nobody else can run it at the same time and what comes of it is record
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 
 from sqlalchemy import Connection
 
@@ -44,7 +47,7 @@ class Visit:
 
     def is_fresh(self, item: Item, fresh: int | None) -> bool:
         """Whether its last visit is recent enough."""
-        if fresh is None or item.finished_at is None or item.status is Status.RUNNING:
+        if fresh is None or item.finished_at is None:
             return False
         return self.asked_at - from_datetime(item.finished_at) <= fresh
 
@@ -118,8 +121,22 @@ class Visit:
         """The error for a visit that did not end in time."""
         return ResultTimeout(
             f"{self._kind.name!r}: the visit of {self._code!r} did not end in time; "
-            "it is still asked for, and runs as soon as it can"
+            "if it runs it goes on and is recorded, if not it is still asked for"
         )
+
+
+def in_thread(run: Callable[[], Coroutine[object, object, None]]) -> Future[None]:
+    """Run a coroutine on an event loop and a thread of its own; the caller may have a loop."""
+    future: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(asyncio.run(run()))
+        except BaseException as problem:
+            future.set_exception(problem)
+
+    threading.Thread(target=work, name="windlass-visit", daemon=True).start()
+    return future
 
 
 class OneClaim:

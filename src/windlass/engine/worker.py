@@ -91,6 +91,7 @@ class Worker:
             clock,
             numbers,
             kinds=Kinds(serves=list(kinds) if only is None else [], declares=list(registry.kinds)),
+            due=self._due,
             lease=settings.lease,
             dead_after=settings.dead_after,
             flush=self._flush,
@@ -144,6 +145,14 @@ class Worker:
             failed=self.finish.failed,
             abandoned=hold.abandoned,
         )
+
+    def _due(self, now: int) -> dict[str, int]:
+        """When rows are due that are given back, of kinds that have a tick: before the last one."""
+        return {
+            name: kind.due_until(now)
+            for name, kind in self._kinds.items()
+            if kind.period is not None and kind.period.tick is not None
+        }
 
     def _claims(self, rates: Rates) -> Claims:
         if self._only is not None:

@@ -42,6 +42,12 @@ class Reserved(NamedTuple):
     grant: Grant | None
     next_at: int
 
+    def shifted(self, by: int) -> Reserved:
+        """The same on another clock."""
+        grant = self.grant
+        moved = None if grant is None else grant._replace(begin=grant.begin + by)
+        return Reserved(moved, self.next_at + by)
+
 
 class Grant(NamedTuple):
     """`starts` moments to start at, from `begin` on and `interval` apart, in microseconds."""
@@ -61,8 +67,7 @@ def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
     Nobody holds what is far off: whoever is there when it comes near has it.
     """
     interval = 1_000_000 / (per_second * CAUTION)
-    # Further ahead than this rate reaches, it was reserved at a slower one, which holds no more.
-    begin = now if next_at > now + HORIZON + max(SLICE, interval) else max(next_at, now)
+    begin = max(next_at, now)
     if begin > now + HORIZON:
         return Reserved(None, begin)
     grant = Grant(begin, max(1, int(SLICE / interval)), interval)
@@ -105,10 +110,6 @@ class Pace:
         """Have another grant, after those before it."""
         self._grants.append(grant)
         self.spend(0)
-
-    def forget(self) -> None:
-        """Give up all grants: the rate has changed."""
-        self._grants, self._used, self._debt = [], 0, 0
 
     def is_running_out(self, now: int) -> bool:
         """Whether it is time to ask for the next grant."""

@@ -37,6 +37,7 @@ class _Facts:
     speed: _Speed
     setting: Setting
     workers: int
+    is_broken: bool
 
 
 @dataclass(frozen=True)
@@ -86,20 +87,22 @@ def _facts(
     total = rolling.total(connection, kind.name)
     due = sample.due
     if due == sample.looked_at and total > SAMPLED:
-        estimate = dialect.estimate_due(connection, kind.name, until=until)
+        estimate = rolling.estimate_due(connection, dialect, kind.name, until=until)
         due = min(max(estimate, due), total)
     serving = [
         view
         for view in worker.listing(connection)
         if kind.name in view.kinds and view.lease_until >= now
     ]
+    found = switch.get(connection, kind.name)
     began_at = min((view.joined_at for view in serving), default=0)
     return _Facts(
         total=total,
         sample=sample,
         due=due,
         speed=_speed(connection, kind.name, began_at, now),
-        setting=setting_of(kind, switch.get(connection, kind.name)),
+        setting=setting_of(kind, found),
+        is_broken=kind.breaker is not None and found.breaker.is_open,
         workers=len(serving),
     )
 
@@ -146,7 +149,9 @@ def _forecast(facts: _Facts, period: Period, *, needed: float, late: int, now: i
     head_room = None if speed is None else speed / needed
     if head_room is None:
         return _Forecast(f"{promise} holds so far; nothing is known yet of the speed")
-    return _Forecast(f"{promise} holds with {head_room:,.1f} times head-room", None, head_room)
+    times = f"{head_room:.1f}" if head_room < 10 else f"{min(head_room, 1_000):,.0f}"
+    more = "more than " if head_room > 1_000 else ""
+    return _Forecast(f"{promise} holds with {more}{times} times head-room", None, head_room)
 
 
 def _capacity(facts: _Facts) -> float | None:
@@ -156,7 +161,7 @@ def _capacity(facts: _Facts) -> float | None:
     what could be is told by how long visits take and how many may run at once.
     """
     setting, speed = facts.setting, facts.speed
-    if setting.off or not facts.workers:
+    if setting.off or facts.is_broken or not facts.workers:
         return 0.0
     most = setting.rate
     if facts.due and speed.per_second:
@@ -217,4 +222,6 @@ def _caught_up(backlog: float | None) -> str:
 
 
 def _nobody(facts: _Facts) -> str:
-    return "because the kind is paused" if facts.setting.off else "because no worker runs it"
+    if facts.setting.off:
+        return "because the kind is paused"
+    return "unless its breaker closes" if facts.is_broken else "because no worker runs it"

@@ -2,8 +2,9 @@
 
 Both sides are read in byte order of the key, a page at a time, and walked side by side: what only
 the source has is added, what only the kind has is removed. The source may change meanwhile, and
-triggers or other programs may add and remove items: so what is about to be removed, and what is
-about to be added where there were items before, is looked up in the source once more.
+triggers or other programs add and remove items as it does. So whatever was changed is looked up in
+the source afterwards, and changed back if the source has changed its mind. A first import is
+walked a second time instead, if triggers are there: millions are not asked for one by one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from sqlalchemy import Connection
 
 from windlass.declare.kind import Kind
 from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, Items
-from windlass.errors import BadSource
+from windlass.errors import BadKey, BadSource
 from windlass.model.rolling import Mirror
 from windlass.model.source import Source
+from windlass.model.task import check_key
+from windlass.operate.rolling import is_followed
 from windlass.store import rolling
 from windlass.store.database import Database
 
@@ -34,13 +37,21 @@ def mirror(
             "check, keys and present"
         )
     source.check()
-    ours = _codes(database, kind.name)
+    first = _walk(database, items, kind, source, dry_run=dry_run)
+    result = Mirror(first.added, first.removed, dry_run)
+    if first.had_items or dry_run or not is_followed(database, kind, source):
+        return result
+    again = _walk(database, items, kind, source, dry_run=False)
+    return Mirror(result.added + again.added - again.removed, result.removed, dry_run)
+
+
+def _walk(database: Database, items: Items, kind: Kind, source: Source, *, dry_run: bool) -> _Side:
     side = _Side(items, kind, source, dry_run=dry_run)
-    theirs = chain.from_iterable(source.keys())
-    for is_new, code in _differences(ours, theirs, side):
+    theirs = _checked(kind, source, chain.from_iterable(source.keys()))
+    for is_new, code in _differences(_codes(database, kind.name), theirs, side):
         (side.add if is_new else side.remove)(code)
     side.flush()
-    return Mirror(side.added, side.removed, dry_run)
+    return side
 
 
 class _Side:
@@ -73,24 +84,40 @@ class _Side:
 
     def _add_new(self) -> None:
         new, self._new = self._new, []
-        if self.had_items:
-            present = self._present(new)
-            new = [code for code in new if code in present]
-        if new:
-            self.added += len(new) if self._dry_run else self._items.add(self._kind, new, now=False)
+        if self._dry_run:
+            self.added += len(new)
+        elif new:
+            self.added += self._items.add(self._kind, new, now=False)
+            gone = set(new) - self._present(new) if self.had_items else set()
+            if gone:
+                self.added -= self._items.remove(self._kind, sorted(gone))
 
     def _remove_gone(self) -> None:
         gone, self._gone = self._gone, []
-        back = self._present(gone)
-        gone = [code for code in gone if code not in back]
         if gone:
-            self.removed += len(gone) if self._dry_run else self._items.remove(self._kind, gone)
+            # What came in the meantime is not touched; what comes from now on is put back.
+            gone = sorted(set(gone) - self._present(gone))
+        if self._dry_run:
+            self.removed += len(gone)
+        elif gone:
+            self.removed += self._items.remove(self._kind, gone)
+            back = self._present(gone)
+            if back:
+                self.removed -= self._items.add(self._kind, sorted(back), now=False)
 
     def _present(self, codes: list[str]) -> set[str]:
         present: set[str] = set()
         for begin in range(0, len(codes), PAGE):
             present |= self._source.present(codes[begin : begin + PAGE])
         return present
+
+
+def _checked(kind: Kind, source: Source, keys: Iterable[str]) -> Iterator[str]:
+    for key in keys:
+        try:
+            yield check_key(kind.name, key)
+        except BadKey as problem:
+            raise BadSource(f"{source.name}: {problem}") from problem
 
 
 def _codes(database: Database, kind: str) -> Iterator[str]:

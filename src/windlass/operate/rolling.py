@@ -28,7 +28,7 @@ def unfollow(database: Database, kind: Kind, source: Source) -> bool:
 
 def is_followed(database: Database, kind: Kind, source: Source) -> bool:
     """Whether `source` has those triggers."""
-    return trigger.is_installed(database, _table(source), kind=kind.name)
+    return isinstance(source, Table) and trigger.is_installed(database, source, kind=kind.name)
 
 
 def _table(source: Source) -> Table:

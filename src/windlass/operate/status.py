@@ -14,6 +14,7 @@ from windlass.model.duration import format_duration
 from windlass.model.rate import PER
 from windlass.store import cron, history, migrate, switch, task, worker
 from windlass.store.database import Database
+from windlass.store.dialect.base import Dialect
 from windlass.store.history import MINUTE, FailureView, Work
 from windlass.store.switch import Switch
 from windlass.store.task import COUNTED_EXACTLY
@@ -40,7 +41,12 @@ class KindStatus:
     failed_last_hour: int
     average_milliseconds: float | None
     paused: bool
-    rate: float | None
+    reason: str | None
+    who: str | None
+    since: int | None
+    opens_at: int | None
+    probe_at: int | None
+    rate: str | None
     window: str | None
     concurrency: int | None
     breaker: str
@@ -78,6 +84,7 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
             kinds=[
                 _kind(
                     connection,
+                    database.dialect,
                     name,
                     registry.kinds.get(name),
                     switches.get(name, Switch(name)),
@@ -100,7 +107,7 @@ def due_text(database: Database, clock: Clock, registry: Registry) -> str:
 
     def read(connection: Connection) -> int:
         return sum(
-            task.counts(connection, name, until=kind.due_until(now))["due"]
+            task.counts(connection, database.dialect, name, until=kind.due_until(now))["due"]
             for name, kind in registry.kinds.items()
         )
 
@@ -110,6 +117,7 @@ def due_text(database: Database, clock: Clock, registry: Registry) -> str:
 
 def _kind(
     connection: Connection,
+    dialect: Dialect,
     name: str,
     kind: Kind | None,
     found: Switch,
@@ -118,7 +126,7 @@ def _kind(
     now: int,
 ) -> KindStatus:
     until = now if kind is None else kind.due_until(now)
-    counts = task.counts(connection, name, until=until)
+    counts = task.counts(connection, dialect, name, until=until)
     schedule = None if kind is None else kind.schedule
     standing = None if schedule is None else task.find(connection, name, CRON_KEY)
     ended = 0 if work is None else work.done + work.failed + work.retried
@@ -135,13 +143,23 @@ def _kind(
         failed_last_hour=0 if work is None else work.failed,
         average_milliseconds=None if work is None or not ended else work.milliseconds / ended,
         paused=found.off,
-        rate=None if setting is None else setting.rate,
+        reason=found.reason,
+        who=found.who,
+        since=found.since,
+        opens_at=_opens_at(setting, now),
+        probe_at=found.breaker.probe_at,
+        rate=None if setting is None or setting.rate is None else rate_text(setting.rate),
         window=None if setting is None or setting.window is None else setting.window.text,
         concurrency=None if setting is None else setting.concurrency,
         breaker=str(found.breaker.state),
         why=held_back(kind, found, now=now)
         or _why(connection, name, counts, setting, now, is_served=is_served),
     )
+
+
+def _opens_at(setting: Setting | None, now: int) -> int | None:
+    window = None if setting is None else setting.window
+    return None if window is None or window.is_open(now) else window.opens_at(now)
 
 
 def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
@@ -186,16 +204,19 @@ def _why(
     if not is_served:
         return "no worker" if setting is not None else "no worker declares it"
     if counts["due"]:
-        return "starting" if rate is None else f"waiting for its rate of {rate_text(rate)}"
+        if rate is not None and rate < 1:
+            return f"waiting for its rate of {rate_text(rate)}"
+        return "starting"
     return "nothing due"
 
 
 def rate_text(per_second: float) -> str:
     """A rate for people."""
     for unit, seconds in PER.items():
-        if per_second * seconds >= 1:
-            return f"{per_second * seconds:,.3g}/{unit}"
-    return f"{per_second * 86_400:,.3g}/d"
+        number = per_second * seconds
+        if number >= 1 or unit == "d":
+            return f"{number:,.0f}/{unit}" if number >= 100 else f"{number:.3g}/{unit}"
+    raise AssertionError(per_second)
 
 
 def _away(microseconds: int) -> str:

@@ -55,14 +55,17 @@ def resume(
     text = f"breaker of {kind!r} closed by {(who or _whoami())[:255]}"
 
     def work(connection: Connection) -> Switch:
-        was_broken = switch.get(connection, kind).breaker.is_open
+        before.clear()
         after = switch.change(connection, database.dialect, kind, decide)
-        if was_broken:
+        if before[0].breaker.is_open:
             number, now = numbers.take(inside=connection)[0], clock.now()
             write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
         return after
 
+    before: list[Switch] = []
+
     def decide(found: Switch) -> Switch:
+        before.append(found)
         return replace(found, off=False, reason=None, who=None, since=None, breaker=Breaker())
 
     return database.write(work)

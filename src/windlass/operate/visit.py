@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
 from windlass.declare.twin import twin
 from windlass.engine.rolling import Items
-from windlass.engine.visit import Visit
+from windlass.engine.visit import Visit, in_thread
 from windlass.engine.worker import Worker
 from windlass.errors import ItemNotFound
 from windlass.model.rolling import Item
@@ -48,7 +47,7 @@ class Visitor:
             return item
         while True:
             if not self._ask(wish, kind, code):
-                self._run_in_thread(self._worker(kind, code), deadline)
+                self._run_in_thread(kind, self._worker(kind, code), deadline)
             visited = wish.wait(deadline)
             if visited is not None:
                 return visited
@@ -62,7 +61,11 @@ class Visitor:
             return item
         while True:
             if not await twin(self._ask, wish, kind, code):
-                await self._run_here(await twin(self._worker, kind, code), deadline)
+                worker = await twin(self._worker, kind, code)
+                if kind.is_async:
+                    await self._run_here(worker, deadline)
+                else:
+                    await twin(self._run_in_thread, kind, worker, deadline)
             visited = await twin(wish.wait, deadline)
             if visited is not None:
                 return visited
@@ -84,25 +87,29 @@ class Visitor:
         return self._worker_for(kind, number)
 
     @staticmethod
-    def _run_in_thread(worker: Worker, deadline: float) -> None:
-        # Not in the caller's thread: an event loop may run there already.
-        pool = ThreadPoolExecutor(1, thread_name_prefix="windlass-visit")
-        running = pool.submit(asyncio.run, worker.run())
-        pool.shutdown(wait=False)
+    def _run_in_thread(kind: Kind, worker: Worker, deadline: float) -> None:
+        """Run it until then. A handler that cannot be stopped goes on, and is recorded."""
+        running = in_thread(worker.run)
         try:
             running.result(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            worker.stop()
-            worker.stop()
-            running.result(LET_GO_SECONDS)
+            if kind.is_async:
+                _stop_at_once(worker)
+                running.result(LET_GO_SECONDS)
 
     @staticmethod
     async def _run_here(worker: Worker, deadline: float) -> None:
+        """Run it on this event loop until then, or until the caller is cancelled."""
         running = asyncio.ensure_future(worker.run())
         try:
             await asyncio.wait({running}, timeout=max(0.0, deadline - time.monotonic()))
         finally:
             if not running.done():
-                worker.stop()
-                worker.stop()
+                _stop_at_once(worker)
             await running
+
+
+def _stop_at_once(worker: Worker) -> None:
+    """Asked twice, it waits for nothing: the handler is cancelled, its row handed back."""
+    worker.stop()
+    worker.stop()

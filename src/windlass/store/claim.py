@@ -6,10 +6,12 @@ marks it dead has to wait, or has been there already and nothing is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from sqlalchemy import Connection, Select, bindparam, delete, select, true, update
+from msgspec.structs import replace
+from sqlalchemy import Connection, Select, bindparam, case, delete, select, true, update
 
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
@@ -19,6 +21,8 @@ from windlass.store.database import Database
 from windlass.store.dialect.base import Lane, Most, Stamp, stamped
 from windlass.store.finish import Batch
 from windlass.store.schema import task
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 PICKED = (
     task.c.id,
@@ -98,7 +102,7 @@ def rescue(
     *,
     limit: int,
     alone: bool,
-    rest: Collection[str] = (),
+    rest: Mapping[str, int] = NOTHING,
     bury: Callable[[list[Claimed], Connection], Batch],
 ) -> Rescued:
     """Take over rows whose worker is marked left; each of them has been lost once more.
@@ -106,7 +110,7 @@ def rescue(
     `max_lost` by kind decides what is poison, and `bury` what to write of it: that happens in the
     same transaction, so that nobody ever holds a poison row. A row with one life left is taken only
     when the worker says that it is `alone`, and then by itself, so that no innocent row dies beside
-    it. Rows of kinds that `rest` become waiting again, for whoever may take them.
+    it. Rows of kinds that `rest` become waiting again, due when it says, for whoever may take them.
     """
 
     def work(connection: Connection) -> Rescued:
@@ -119,7 +123,8 @@ def rescue(
             if lost >= most:
                 rescued.poison.append(stamped(row, stamp, attempt=0, lost=1))
             elif row[1] in rest:
-                rescued.put_back.append(stamped(row, stamp, lost=1))
+                due = {"due_at": rest[row[1]]}
+                rescued.put_back.append(replace(stamped(row, stamp, lost=1), **due))
             elif lost < max(1, most - 1):
                 rescued.again.append(stamped(row, stamp, lost=1))
             elif alone and not rescued.again:
@@ -228,9 +233,16 @@ def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
 
 
 def hand_back(
-    connection: Connection, *, worker: int, now: int, unless: Callable[[int], bool] | None = None
+    connection: Connection,
+    *,
+    worker: int,
+    now: int,
+    due: Mapping[str, int] = NOTHING,
+    unless: Callable[[int], bool] | None = None,
 ) -> int:
     """Make the claims of `worker` waiting again as if they had never been taken.
+
+    They are due now, or when `due` says for their kind: at its last tick, if it has one.
 
     With `unless`, only lapsed claims are handed back, and of those only the ones it does not know:
     claims whose answer was lost on the way.
@@ -248,7 +260,7 @@ def hand_back(
                 status=Status.WAITING,
                 batch=None,
                 worker=None,
-                due_at=now,
+                due_at=case(dict(due), value=task.c.kind, else_=now) if due else now,
                 attempt=task.c.attempt - 1,
             )
         )

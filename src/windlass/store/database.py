@@ -63,9 +63,14 @@ class Database:
         """The URL without its password, for people."""
         return self.url.render_as_string(hide_password=True)
 
-    def write(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
-        """Run `work` in one transaction that writes; all of it again when that can help."""
-        return self._again(lambda: self._in_transaction(work), tries)
+    def write(
+        self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
+    ) -> T:
+        """Run `work` in one transaction that writes; all of it again when that can help.
+
+        Unless it is `patient`, rows that somebody else holds are the caller's business.
+        """
+        return self._again(lambda: self._in_transaction(work), tries, patient=patient)
 
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads; each statement stands alone."""
@@ -96,14 +101,14 @@ class Database:
         with self._passing.connect() as connection:
             return work(connection)
 
-    def _again(self, once: Callable[[], T], tries: int) -> T:
+    def _again(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
         failures = conflicts = 0
         began = time.monotonic()
         while True:
             try:
                 return once()
             except (DBAPIError, PoolTimeout) as problem:
-                if not self.can_retry(problem):
+                if not self.can_retry(problem) or (not patient and self.dialect.is_locked(problem)):
                     raise
                 # Two that met and had to part again say nothing about the server.
                 elapsed = time.monotonic() - began

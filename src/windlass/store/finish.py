@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, delete, insert, select
 
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES
+from windlass.model.status import Status
 from windlass.store.database import Database
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import alert, failure, task
@@ -63,11 +64,12 @@ def finish(
 
     `note` writes beside them what follows from those that were accepted. `on_accepted` runs in the
     same transaction if all was accepted, and undoes everything by raising. Repeating a batch
-    changes nothing.
+    changes nothing. Raises a driver's error when somebody else holds one of the rows for long:
+    `held_by_others` tells which.
     """
 
     def work(connection: Connection) -> set[int] | None:
-        if not database.dialect.alive(connection, batch.worker):
+        if not database.dialect.alive(connection, batch.worker, patient=on_accepted is not None):
             return None
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
@@ -75,7 +77,18 @@ def finish(
             on_accepted(connection)
         return accepted
 
-    return database.write(work, tries=tries)
+    return database.write(work, tries=tries, patient=on_accepted is not None)
+
+
+def held_by_others(database: Database, ids: set[int]) -> set[int]:
+    """Those of the running rows that somebody else has locked at this moment."""
+
+    def work(connection: Connection) -> set[int]:
+        free = database.dialect.free(connection, ids)
+        rows = select(task.c.id).where(task.c.id.in_(ids - free), task.c.status == Status.RUNNING)
+        return set(connection.scalars(rows)) if ids - free else set()
+
+    return database.write(work, tries=2)
 
 
 def apply(connection: Connection, dialect: Dialect, batch: Batch) -> set[int]:

@@ -24,16 +24,17 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     `fast` writes them without looking whether they are there, and raises if one of them is.
     """
     revived = _revive(connection, dialect, new)
+    before = _written(connection, new) if again else 0
     if fast and not revived:
         dialect.copy_items(connection, new)
         added = len(new.rows)
     else:
         added = dialect.insert_items(connection, new)
+        if again:
+            added = _written(connection, new) - before
     if added or revived:
         count(connection, new.kind, added + revived)
-    if again:
-        added = _written(connection, new)
-    return added + revived
+    return added + revived + before
 
 
 def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collection[str]) -> int:
@@ -147,7 +148,9 @@ def count(connection: Connection, kind: str, delta: int) -> None:
 def total(connection: Connection, kind: str) -> int:
     """How many items there are: counted if they are few, else as the tally has it."""
     few = select(task.c.id).where(task.c.kind == kind, task.c.task_key.is_not(None))
-    few = few.where(func.coalesce(task.c.prune_at, 0) != GOES).limit(SAMPLED + 1)
+    # In the order of the index, or a planner may walk the table for the first of them.
+    few = few.order_by(task.c.task_key).limit(SAMPLED + 1)
+    few = few.where(func.coalesce(task.c.prune_at, 0) != GOES)
     counted = connection.execute(select(func.count()).select_from(few.subquery())).scalar_one()
     if counted <= SAMPLED:
         return counted
@@ -155,11 +158,12 @@ def total(connection: Connection, kind: str) -> int:
     return max(counted, int(summed or 0))
 
 
-def add_up(connection: Connection, *, limit: int) -> None:
-    """Replace the changes of the tally by their sums."""
+def add_up(connection: Connection, *, limit: int) -> bool:
+    """Replace the changes of the tally by their sums; whether there are more than `limit`."""
     many = connection.scalars(
         select(tally.c.kind).group_by(tally.c.kind).having(func.count() > 1).limit(100)
     ).all()
+    is_more = False
     for kind in many:
         rows = connection.execute(
             select(tally.c.id, tally.c.delta)
@@ -171,6 +175,8 @@ def add_up(connection: Connection, *, limit: int) -> None:
         if len(rows) > 1:
             connection.execute(delete(tally).where(tally.c.id.in_([row.id for row in rows])))
             count(connection, kind, sum(row.delta for row in rows))
+        is_more = is_more or len(rows) == limit
+    return is_more
 
 
 @dataclass(frozen=True)
@@ -207,6 +213,12 @@ def sample(
         limit = SAMPLED // len(lanes)
         found += _sample_lane(connection, lane, limit, until=until, late_before=late_before)
     return found
+
+
+def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:
+    """About how many items are due by `until`."""
+    lanes = dialect.lanes(connection, [kind])
+    return sum(dialect.estimate_due(connection, lane, until=until) for lane in lanes)
 
 
 def _sample_lane(

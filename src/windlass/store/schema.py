@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Dialect,
+    Double,
     Index,
     Integer,
     MetaData,
@@ -214,6 +215,7 @@ rate = _table(
     "rate",
     Column("kind", Exact(100), primary_key=True),
     Column("next_at", BigInteger, nullable=False),
+    Column("per_second", Double, nullable=False),
 )
 
 # How many items rolling kinds have, as a sum of changes: whoever adds items appends to it, so

@@ -189,7 +189,7 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     return result.rowcount
 
 
-def counts(connection: Connection, kind: str, *, until: int) -> dict[str, int]:
+def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> dict[str, int]:
     """How many rows of `kind` there are in each state, and how many of them are due by `until`.
 
     Exact up to COUNTED_EXACTLY.
@@ -203,12 +203,20 @@ def counts(connection: Connection, kind: str, *, until: int) -> dict[str, int]:
     row = connection.execute(
         select(
             count(waiting),
-            count(waiting, task.c.due_at <= until),
             count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
             count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)),
         )
     ).one()
-    return dict(zip(("waiting", "due", "running", "failed"), map(int, row), strict=True))
+    # Priority by priority, or the index that has them in due order is of no use.
+    due = sum(
+        connection.execute(
+            select(count(waiting, task.c.priority == lane.priority, task.c.due_at <= until))
+        ).scalar_one()
+        for lane in dialect.lanes(connection, [kind])
+        if lane.due_at <= until
+    )
+    found = dict(zip(("waiting", "running", "failed"), map(int, row), strict=True))
+    return found | {"due": min(int(due), COUNTED_EXACTLY + 1)}
 
 
 def _where(wanted: TaskFilter) -> ColumnElement[bool]:

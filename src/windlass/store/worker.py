@@ -7,7 +7,7 @@ of a worker is either wholly before its funeral or does not happen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,13 +105,18 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
     return database.write(work)
 
 
-def leave(database: Database, *, number: int, now: int, why: str) -> int | None:
-    """Go, and hand back all claims without counting the attempt; None if already marked left."""
+def leave(
+    database: Database, *, number: int, now: int, why: str, due: Mapping[str, int] = claim.NOTHING
+) -> int | None:
+    """Go, and hand back all claims without counting the attempt; None if already marked left.
+
+    They are due now, or when `due` says for their kind.
+    """
 
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
-        handed_back = claim.hand_back(connection, worker=number, now=now)
+        handed_back = claim.hand_back(connection, worker=number, now=now, due=due)
         _leave(connection, number, now=now, why=why)
         return handed_back
 

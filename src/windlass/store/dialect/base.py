@@ -191,6 +191,10 @@ class Dialect(ABC):
         """Whether two transactions met, and one of them must be done again."""
 
     @abstractmethod
+    def is_locked(self, problem: Exception) -> bool:
+        """Whether somebody else held a row for too long."""
+
+    @abstractmethod
     def is_outage(self, problem: Exception) -> bool:
         """Whether the server is away, or is going away."""
 
@@ -237,15 +241,22 @@ class Dialect(ABC):
         """SQL for "is one of these texts", and its parameters."""
 
     @abstractmethod
-    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
-        """About how many rows wait that are due by `until`, without counting millions."""
+    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
+        """About how many rows of `lane` are due by `until`, without counting millions."""
 
     @abstractmethod
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]: ...
 
     @abstractmethod
-    def alive(self, connection: Connection, worker: int) -> bool:
-        """Whether `worker` is not marked left; it cannot be until this transaction ends."""
+    def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
+        """Whether `worker` is not marked left; it cannot be until this transaction ends.
+
+        Unless it is `patient`, the transaction fails when it has to wait long for a row.
+        """
+
+    @abstractmethod
+    def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
+        """Those of the running rows that nobody else has locked; they are locked now."""
 
     @abstractmethod
     def lock_worker(self, connection: Connection, worker: int) -> bool:

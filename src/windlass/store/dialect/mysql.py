@@ -12,7 +12,6 @@ from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
-    LANES,
     Count,
     Executor,
     Lane,
@@ -21,6 +20,15 @@ from windlass.store.dialect.base import (
     encode,
     original,
 )
+
+LOWEST = -32_769
+LOCK_SECONDS = 2
+FIRST_LANE = """(
+    select kind, priority, due_at from windlass_task force index (windlass_task_due)
+    where status = 0 and kind = :kind_{index} and priority > :priority_{index}
+      and due_at is not null
+    order by priority, due_at limit 1
+)"""
 
 CONFLICTS = {1213, 1205, 1020}
 OUTAGES = {
@@ -77,7 +85,7 @@ select count(*) from windlass_task where id between :first and :last and kind = 
 
 ESTIMATE_DUE = text("""
 explain select 1 from windlass_task force index (windlass_task_due)
-where status = 0 and kind = :kind and due_at <= :until
+where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
 CHANGE = text(f"""
@@ -122,8 +130,6 @@ class MySQL(PickAndStamp):
 
     def __init__(self) -> None:
         super().__init__()
-        kinds = "json_table(:kinds, '$[*]' columns (kind varchar(100) path '$'))"
-        self._lanes = text(LANES.format(hint=self.hint, kinds=kinds))
         # Both servers know this form of a shared lock.
         self._alive = text(ALIVE + " lock in share mode")
         self._lock_worker = text(ALIVE + " for update")
@@ -146,7 +152,8 @@ class MySQL(PickAndStamp):
         def on_connect(raw: Any, _record: object) -> None:
             # A stopped process must not hold its locks for long. MySQL has no such limit.
             with raw.cursor() as cursor:
-                cursor.execute("set session innodb_lock_wait_timeout = 10")
+                # Nor wait for long: a finish that waits keeps its worker from giving signs of life.
+                cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_SECONDS}")
                 if "mariadb" in str(raw.get_server_info()).lower():
                     seconds = max(1, self.idle_milliseconds // 1_000)
                     cursor.execute(f"set session idle_transaction_timeout = {seconds}")
@@ -194,15 +201,46 @@ class MySQL(PickAndStamp):
     def ensure(self, connection: Connection, table: Table, **values: object) -> None:
         connection.execute(insert(table).prefix_with("ignore").values(**values))
 
-    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
-        plan = connection.execute(ESTIMATE_DUE, {"kind": kind, "until": until}).mappings().one()
+    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
+        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+        plan = connection.execute(ESTIMATE_DUE, asked).mappings().one()
         return int(plan["rows"] or 0)
 
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
-        rows = connection.execute(self._lanes, {"kinds": encode(list(kinds)).decode()})
+        # Priority by priority: it makes a range only of values that it knows beforehand, and
+        # would walk through all rows of a kind to find that no other priority is there.
+        lanes: list[Lane] = []
+        after = dict.fromkeys(kinds, LOWEST)
+        while after:
+            found = self._first_lanes(connection, after)
+            lanes += found
+            after = {lane.kind: lane.priority for lane in found}
+        return lanes
+
+    def _first_lanes(self, connection: Connection, after: Mapping[str, int]) -> list[Lane]:
+        parts: list[str] = []
+        values: dict[str, object] = {}
+        for index, (kind, priority) in enumerate(after.items()):
+            parts.append(FIRST_LANE.format(index=index))
+            values |= {f"kind_{index}": kind, f"priority_{index}": priority}
+        rows = connection.execute(text(" union all ".join(parts)), values)
         return [Lane(*row) for row in rows.fetchall()]
 
-    def alive(self, connection: Connection, worker: int) -> bool:
+    def is_locked(self, problem: Exception) -> bool:
+        return _number_of(problem) == 1205
+
+    def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
+        listed, parameters = self.ids(sorted(ids))
+        rows = connection.execute(
+            text(
+                f"select id from windlass_task where id {listed} and status = 1 "
+                "order by id for update skip locked"
+            ),
+            parameters,
+        )
+        return {row[0] for row in rows.fetchall()}
+
+    def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(self._alive, {"worker": worker}).first() is not None
 
     def lock_worker(self, connection: Connection, worker: int) -> bool:

@@ -34,6 +34,7 @@ from windlass.store.dialect.base import (
 
 CHANNEL = "windlass"
 
+LOCK_MILLISECONDS = "1000"
 CONFLICTS = {"40001", "40P01", "55P03"}
 OUTAGES = {"57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25P03", "25006"}
 
@@ -80,7 +81,7 @@ select count(*) from made
 
 ESTIMATE_DUE = text("""
 explain (format json) select 1 from windlass_task
-where status = 0 and kind = :kind and due_at <= :until
+where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
 ONE_ROW = """
@@ -95,7 +96,8 @@ INSERT_AND_NOTIFY = text(
 )
 
 ALIVE = text("""
-select id, set_config('idle_in_transaction_session_timeout', :idle, true)
+select id, set_config('idle_in_transaction_session_timeout', :idle, true),
+    set_config('lock_timeout', :lock, true)
 from windlass_worker where id = :worker and left_at is null for key share
 """)
 
@@ -140,6 +142,11 @@ from json_to_recordset(cast(:changes as json)) as c (
 where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
   and t.id = c.id and t.status = 1 and t.batch = c.batch
 returning t.id, t.prune_at
+""")
+
+FREE = text("""
+select id from windlass_task where id = any(cast(:ids as bigint[])) and status = 1
+order by id for update skip locked
 """)
 
 REMOVE = text(f"""
@@ -213,6 +220,9 @@ class PostgreSQL(Dialect):
 
     def is_conflict(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) in CONFLICTS
+
+    def is_locked(self, problem: Exception) -> bool:
+        return getattr(original(problem), "sqlstate", None) == "55P03"
 
     def is_outage(self, problem: Exception) -> bool:
         cause = original(problem)
@@ -292,8 +302,9 @@ class PostgreSQL(Dialect):
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         return "= any(cast(:texts as text[]))", {"texts": list(texts)}
 
-    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
-        plan = connection.execute(ESTIMATE_DUE, {"kind": kind, "until": until}).scalar_one()
+    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
+        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+        plan = connection.execute(ESTIMATE_DUE, asked).scalar_one()
         found = plan if isinstance(plan, list) else msgspec.json.decode(plan)
         return int(found[0]["Plan"]["Plan Rows"])
 
@@ -301,13 +312,18 @@ class PostgreSQL(Dialect):
         rows = connection.execute(self._lanes, {"kinds": list(kinds)})
         return [Lane(*row) for row in rows.fetchall()]
 
-    def alive(self, connection: Connection, worker: int) -> bool:
-        parameters = {"worker": worker, "idle": str(self.idle_milliseconds)}
+    def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
+        parameters = self._patience(worker, "0" if patient else LOCK_MILLISECONDS)
         return connection.execute(ALIVE, parameters).first() is not None
 
     def lock_worker(self, connection: Connection, worker: int) -> bool:
-        parameters = {"worker": worker, "idle": str(self.idle_milliseconds)}
-        return connection.execute(LOCK_WORKER, parameters).first() is not None
+        return connection.execute(LOCK_WORKER, self._patience(worker, "0")).first() is not None
+
+    def _patience(self, worker: int, lock: str) -> dict[str, Any]:
+        return {"worker": worker, "idle": str(self.idle_milliseconds), "lock": lock}
+
+    def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
+        return {row[0] for row in connection.execute(FREE, {"ids": sorted(ids)}).fetchall()}
 
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         rows = connection.execute(

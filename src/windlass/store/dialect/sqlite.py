@@ -56,7 +56,7 @@ COUNTED_AT_MOST = 1_000_000
 COUNT_DUE = text("""
 select count(*) from (
     select 1 from windlass_task indexed by windlass_task_due
-    where status = 0 and kind = :kind and due_at <= :until limit :limit
+    where status = 0 and kind = :kind and priority = :priority and due_at <= :until limit :limit
 )
 """)
 
@@ -209,15 +209,21 @@ class SQLite(PickAndStamp):
     def ensure(self, connection: Connection, table: Table, **values: object) -> None:
         connection.execute(insert(table).values(**values).on_conflict_do_nothing())
 
-    def estimate_due(self, connection: Connection, kind: str, *, until: int) -> int:
-        parameters = {"kind": kind, "until": until, "limit": COUNTED_AT_MOST}
-        return int(connection.execute(COUNT_DUE, parameters).scalar_one())
+    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
+        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+        return int(connection.execute(COUNT_DUE, asked | {"limit": COUNTED_AT_MOST}).scalar_one())
 
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
         rows = connection.execute(self._lanes, {"kinds": encode(list(kinds)).decode()})
         return [Lane(*row) for row in rows.fetchall()]
 
-    def alive(self, connection: Connection, worker: int) -> bool:
+    def is_locked(self, problem: Exception) -> bool:
+        return False
+
+    def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
+        return set(ids)
+
+    def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         # The write transaction has locked the whole database already.
         return connection.execute(self._alive, {"worker": worker}).first() is not None
 

@@ -4,7 +4,8 @@ No trigger touches `windlass_number`: its one row would make the user's transact
 other. The row that an item adds to the tally has a number of its own, and the item takes that,
 with a minus. It is found out by INSERT IGNORE whether the item is there: other ways to ask read
 what the user's transaction saw when it began, and not what is. Every index is named: a table that
-is scanned because it is small is a table that is locked.
+is scanned because it is small is a table that is locked. And rows are locked by their id where
+that can be: by another index, the gaps beside them would be locked, too, and others wait there.
 """
 
 from __future__ import annotations
@@ -68,9 +69,18 @@ REMOVE = f"""begin
     declare is_running, is_going boolean;
     declare continue handler for not found begin end;
     if item is not null then
-        select id, status = 1, prune_at <=> {GOES} into number, is_running, is_going
-        from {{home}}.windlass_task force index (windlass_task_key)
-        where kind = {{kind}} and task_key = item for update;
+        select id into number from {{home}}.windlass_task force index (windlass_task_key)
+        where kind = {{kind}} and task_key = item;
+        select status = 1 and batch is not null, prune_at <=> {GOES} into is_running, is_going
+        from {{home}}.windlass_task
+        where id = number and kind = {{kind}} and task_key = item for update;
+        if is_running is null then
+            set number = null;
+            select id, status = 1 and batch is not null, prune_at <=> {GOES}
+            into number, is_running, is_going
+            from {{home}}.windlass_task force index (windlass_task_key)
+            where kind = {{kind}} and task_key = item for update;
+        end if;
         if is_running then
             update {{home}}.windlass_task force index (primary)
             set prune_at = {GOES} where id = number;

@@ -92,7 +92,8 @@ ADD = f"""
 
 REMOVE = f"""
     with held as materialized (
-        select id, status = 1 as is_running, prune_at is not distinct from {GOES} as is_going
+        select id, status = 1 and batch is not null as is_running,
+            prune_at is not distinct from {GOES} as is_going
         from {{task}} where id = any(array({{found}})) order by id for update
     ), marked as (
         update {{task}} set prune_at = {GOES}

@@ -48,7 +48,8 @@ REMOVE = f"""
     insert into windlass_tally (kind, delta)
     select {{kind}}, -1 from windlass_task
     where kind = {{kind}} and task_key = {{item}} and prune_at is not {GOES};
-    delete from windlass_task where kind = {{kind}} and task_key = {{item}} and status <> 1;
+    delete from windlass_task
+    where kind = {{kind}} and task_key = {{item}} and (status <> 1 or batch is null);
     update windlass_task set prune_at = {GOES}
     where kind = {{kind}} and task_key = {{item}} and prune_at is not {GOES};
 """

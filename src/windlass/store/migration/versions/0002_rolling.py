@@ -54,6 +54,7 @@ def rate() -> None:
         "windlass_rate",
         sa.Column("kind", Exact(100), primary_key=True),
         sa.Column("next_at", sa.BigInteger, nullable=False),
+        sa.Column("per_second", sa.Double, nullable=False),
         **OPTIONS,
     )
 
