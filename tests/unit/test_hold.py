@@ -297,3 +297,30 @@ def test_the_time_of_a_run_is_measured():
     hold.end(run, Succeeded())
 
     assert 20 <= run.milliseconds < 2_000
+
+
+def test_kinds_of_one_priority_take_turns():
+    hold = hold_of(kind("a"), kind("b"), kind("c"), concurrency=100)
+    hold.add([claimed(number, "a") for number in range(3)])
+    hold.add([claimed(number, "b") for number in range(10, 13)])
+    hold.add([claimed(20, "c", priority=5)])
+
+    started = [run.kind.name for run in start_all(hold)]
+
+    assert started == ["c", "a", "b", "a", "b", "a", "b"]
+
+
+def test_what_has_a_rate_starts_before_what_has_none():
+    hold = hold_of(kind("a"), kind("z", rate="10/s"), concurrency=100)
+    hold.add([claimed(1, "a"), claimed(2, "z")])
+
+    assert [run.kind.name for run in start_all(hold)] == ["z", "a"]
+
+
+def test_there_is_no_room_for_more_of_a_kind_with_a_rate_while_some_of_it_wait():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=10)
+    assert hold.room().kinds["z"] == 10
+
+    hold.add([claimed(1, "z")])
+
+    assert "z" not in hold.room().kinds
