@@ -21,6 +21,13 @@ from windlass.store.dialect.base import (
     original,
 )
 
+# One row after the other by its id, in the order of the list: a table that is scanned because it
+# is small is a table that is locked.
+BY_ID = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
+straight_join windlass_task as t on t.id = listed.id"""
+HOLD = text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 for update")
+FREE = text(f"select t.id from {BY_ID} where t.status = 1 for update skip locked")
+REMOVE = text(f"delete t from {BY_ID}")
 LOWEST = -32_769
 LOCK_SECONDS = 2
 FIRST_LANE = """(
@@ -230,14 +237,7 @@ class MySQL(PickAndStamp):
         return _number_of(problem) == 1205
 
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
-        listed, parameters = self.ids(sorted(ids))
-        rows = connection.execute(
-            text(
-                f"select id from windlass_task where id {listed} and status = 1 "
-                "order by id for update skip locked"
-            ),
-            parameters,
-        )
+        rows = connection.execute(FREE, {"ids": encode(sorted(ids)).decode()})
         return {row[0] for row in rows.fetchall()}
 
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
@@ -256,20 +256,12 @@ class MySQL(PickAndStamp):
     def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
         held = self._hold(connection, fences)
         if held:
-            ids, parameters = self.ids(held)
-            connection.execute(text(f"delete from windlass_task where id {ids}"), parameters)
+            connection.execute(REMOVE, {"ids": encode(sorted(held)).decode()})
         return set(held)
 
     def _hold(self, connection: Connection, fences: Mapping[int, int]) -> dict[int, int | None]:
         """Lock the rows that are still as they were taken, by id: id to `prune_at`."""
-        ids, parameters = self.ids(sorted(fences))
-        rows = connection.execute(
-            text(
-                f"select id, batch, prune_at from windlass_task where id {ids} and status = 1 "
-                "order by id for update"
-            ),
-            parameters,
-        )
+        rows = connection.execute(HOLD, {"ids": encode(sorted(fences)).decode()})
         return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
