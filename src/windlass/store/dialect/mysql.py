@@ -96,13 +96,13 @@ where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
 CHANGE = text(f"""
-update windlass_task as t
-join json_table(:changes, '$[*]' columns (
+update json_table(:changes, '$[*]' columns (
     id bigint path '$.id', status smallint path '$.status', due_at bigint path '$.due_at',
     attempt int path '$.attempt', lost smallint path '$.lost',
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
-    remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c on c.id = t.id
+    remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c
+straight_join windlass_task as t on t.id = c.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
     t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
     t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
