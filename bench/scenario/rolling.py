@@ -30,6 +30,7 @@ SMALL = 10_000
 ITEMS = {"postgresql": 10_000_000}
 OTHERS = 1_000_000
 QUICK = 30_000
+RAW_ITEMS = 1_000_000
 CLAIMS = 9
 SECONDS = 10.0
 PROCESSES = (1, 2, 4)
@@ -65,7 +66,7 @@ def main() -> None:
     figures["mirror_per_second"] = rate(items, lambda: mirrored.mirror(PRODUCT))
     figures["mirror_again_per_second"] = rate(items, lambda: mirrored.mirror(PRODUCT))
     empty(session)
-    fill_raw(session, items)
+    fill_raw(session, min(items, RAW_ITEMS))
     for processes in PROCESSES:
         figures[f"raw_visits_{processes}"] = raw(processes, SECONDS / (5 if quick else 1))
     print(json.dumps(figures))

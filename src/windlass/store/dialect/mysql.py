@@ -24,7 +24,7 @@ from windlass.store.dialect.base import (
 # One row after the other by its id, in the order of the list: a table that is scanned because it
 # is small is a table that is locked.
 BY_ID = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
-straight_join windlass_task as t on t.id = listed.id"""
+straight_join windlass_task as t force index (primary) on t.id = listed.id"""
 HOLD = text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 for update")
 FREE = text(f"select t.id from {BY_ID} where t.status = 1 for update skip locked")
 REMOVE = text(f"delete t from {BY_ID}")
@@ -102,7 +102,7 @@ update json_table(:changes, '$[*]' columns (
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
     remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c
-straight_join windlass_task as t on t.id = c.id
+straight_join windlass_task as t force index (primary) on t.id = c.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
     t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
     t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
