@@ -14,15 +14,13 @@ from sqlalchemy import Connection
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.hold import Run
-from windlass.model.breaker import Breaker, State, Terms
+from windlass.model.breaker import CLOSED, Breaker, State, Terms
 from windlass.model.duration import format_duration
 from windlass.model.outcome import Failed, Retried, Snoozed
 from windlass.store import switch
 from windlass.store.database import Database
 from windlass.store.history import write_alert
 from windlass.store.number import Numbers
-
-CLOSED = Breaker()
 
 
 class Move(NamedTuple):

@@ -124,15 +124,10 @@ class Finish(Loop):
         except DBAPIError as problem:
             if not self._database.dialect.is_locked(problem):
                 raise
-            for run in runs:
-                run.is_locked = True
-            self._store_free(runs)
-
-    def _store_free(self, runs: Sequence[Run]) -> None:
-        """Somebody else, maybe a trigger in a user's transaction, holds some of the rows."""
-        free = self._free(runs)
-        if free:
-            self._store(free)
+            # Somebody else, maybe a trigger in a user's transaction, holds some of the rows.
+            free = self._free(runs)
+            if free:
+                self._store(free)
 
     def _free(self, runs: Sequence[Run]) -> list[Run]:
         """The runs whose rows can be had now; the others wait, and are told by `is_locked`."""

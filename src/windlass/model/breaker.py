@@ -160,7 +160,7 @@ class Breaker:
 
     def closed(self) -> Breaker:
         """All is forgotten: the probe succeeded, or an operator resumed it."""
-        return Breaker()
+        return CLOSED
 
     def _is_probed_by(self, worker: int) -> bool:
         return self.state == State.PROBING and self.probe_worker == worker
@@ -171,3 +171,6 @@ def _read_pause(given: str, *, what: str) -> int:
         return parse_duration(given, what=what)
     except BadDuration as problem:
         raise BadBreaker(str(problem)) from problem
+
+
+CLOSED = Breaker()

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from windlass.clock import Clock
 from windlass.engine.switch import NONE
 from windlass.errors import BadInput
-from windlass.model.breaker import Breaker
+from windlass.model.breaker import CLOSED
 from windlass.model.outcome import LONGEST_REMARK, storable
 from windlass.model.rate import parse_rate
 from windlass.model.window import parse_window
@@ -66,7 +66,7 @@ def resume(
 
     def decide(found: Switch) -> Switch:
         before.append(found)
-        return replace(found, off=False, reason=None, who=None, since=None, breaker=Breaker())
+        return replace(found, off=False, reason=None, who=None, since=None, breaker=CLOSED)
 
     return database.write(work)
 

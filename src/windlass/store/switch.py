@@ -11,11 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from windlass.model.breaker import Breaker, State
+from windlass.model.breaker import CLOSED, Breaker, State
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import switch
 
-CLOSED = Breaker()
 STATES = {state.value for state in State}
 
 
