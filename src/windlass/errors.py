@@ -9,8 +9,11 @@ WindlassError
             NotSerializable, PayloadTooLarge
         BadKey, PastTime, BadConnection, BadDatabase
         BadSource                       a table to mirror or follow that cannot be used
+        BadStep                         a step of a run that cannot be, or is out of order
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     TaskFailed, TaskCancelled, ResultTimeout
+    AlreadyRunning                      somebody else runs it
+    RunLost                             the run was taken over, or released
     HeldBack                            a switch or a breaker keeps the kind from running
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
@@ -21,7 +24,7 @@ WindlassError
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 
 class WindlassError(Exception):
@@ -106,6 +109,10 @@ class BadSource(BadInput):
     """A table that cannot be mirrored or followed."""
 
 
+class BadStep(BadInput):
+    """A step that is neither a positive number nor a name, or that is out of order."""
+
+
 class UnknownKind(WindlassError):
     """No kind of that name is declared in this app."""
 
@@ -153,6 +160,40 @@ class HeldBack(WindlassError):
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"kind {kind!r} does not run now: {why}")
         self.kind = kind
+        self.why = why
+
+
+class AlreadyRunning(WindlassError):
+    """The run is held by somebody, who has neither ended nor expired."""
+
+    def __init__(
+        self,
+        name: str,
+        partition: str = "",
+        *,
+        who: str | None = None,
+        since: datetime | None = None,
+        step: int | str | None = None,
+    ) -> None:
+        of = f" ({partition!r})" if partition else ""
+        began = "" if since is None else f" since {since.isoformat(timespec='seconds')}"
+        at = "" if step is None else f", at step {step!r}"
+        super().__init__(f"control {name!r}{of}: {who} has been running it{began}{at}")
+        self.name = name
+        self.partition = partition
+        self.who = who
+        self.since = since
+        self.step = step
+
+
+class RunLost(WindlassError):
+    """The run is no longer this holder's; what it does from now on is not recorded."""
+
+    def __init__(self, name: str, partition: str = "", *, why: str) -> None:
+        of = f" ({partition!r})" if partition else ""
+        super().__init__(f"control {name!r}{of}: {why}")
+        self.name = name
+        self.partition = partition
         self.why = why
 
 

@@ -228,6 +228,50 @@ tally = _table(
     Index("windlass_tally_kind", "kind"),
 )
 
+# Named runs, one at a time for each name and partition, and how far they have come.
+control = _table(
+    "control",
+    Column("name", Exact(255), primary_key=True),
+    Column("partition_id", Exact(255), primary_key=True),
+    Column("status", StatusCode, nullable=False, server_default=text("9")),
+    Column("stat_date", String(10)),
+    Column("step", Exact(255)),
+    Column("steps", Json),
+    Column("first_time", BigInteger),
+    Column("start_time", BigInteger),
+    Column("expire_time", BigInteger),
+    Column("end_time", BigInteger),
+    Column("run_seconds", Double),
+    Column("error", Long),
+    Column("data", Json),
+    Column("batch", BigInteger),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    Column("who", String(255)),
+    Column("progress_done", BigInteger),
+    Column("progress_total", BigInteger),
+)
+
+# The tries that ended. The number of a try is the batch it was started under.
+control_run = _table(
+    "control_run",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("name", Exact(255), nullable=False),
+    Column("partition_id", Exact(255), nullable=False),
+    Column("status", StatusCode, nullable=False),
+    Column("stat_date", String(10)),
+    Column("step", Exact(255)),
+    Column("steps", Json),
+    Column("first_time", BigInteger),
+    Column("start_time", BigInteger),
+    Column("end_time", BigInteger),
+    Column("run_seconds", Double),
+    Column("error", Long),
+    Column("data", Json),
+    Column("tries", Integer, nullable=False),
+    Column("who", String(255)),
+    Index("windlass_control_run_name", "name", "partition_id", "id"),
+)
+
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL has a sequence of that name.
 number = _table(
     "number",

@@ -1,0 +1,311 @@
+"""The control table's rules: a named run happens once at a time and remembers its steps.
+
+Each function takes the row as it was found, under lock, and says what becomes of it: a `Move` with
+the reply, the row after it, and the try that ended by it, if one did. A reply that refuses changes
+nothing. The fence is `batch`, a fresh number for each start: who was taken over holds an old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from windlass.clock import SECOND, to_datetime
+from windlass.model import step as rule
+from windlass.model.step import Step, StepName, Steps
+
+DONE = 0
+SKIP = 2
+RUNNING = 8
+REFUSED = 451
+
+EXPIRED = "expired"
+INTERRUPTED = "interrupted"
+
+
+class RunStatus(IntEnum):
+    """The states of a named run."""
+
+    FAILED = -1
+    SUCCEEDED = 0
+    RUNNING = 8
+    READY = 9
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a plain call.
+
+    The code is 0 done, 2 step already done, 8 running, 451 refused.
+    """
+
+    code: int
+    msg: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Place(NamedTuple):
+    """Which run: its name and its partition."""
+
+    name: str
+    partition: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.partition!r})" if self.partition else repr(self.name)
+
+
+class Progress(NamedTuple):
+    """How far a loop has come; the total may be unknown."""
+
+    done: int
+    total: int | None
+
+
+@dataclass(frozen=True)
+class Control:
+    """A row of the control table. Times are microseconds."""
+
+    name: str
+    partition: str = ""
+    status: RunStatus = RunStatus.READY
+    stat_date: str | None = None
+    step: StepName | None = None
+    steps: Steps = ()
+    first_time: int | None = None
+    start_time: int | None = None
+    expire_time: int | None = None
+    end_time: int | None = None
+    run_seconds: float | None = None
+    error: str | None = None
+    data: Any = None
+    batch: int | None = None
+    tries: int = 0
+    who: str | None = None
+    progress: Progress | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.name, self.partition)
+
+    @property
+    def since(self) -> datetime | None:
+        return None if self.start_time is None else to_datetime(self.start_time)
+
+    def is_held(self, now: int) -> bool:
+        """Whether it runs, and nobody may take it over yet."""
+        return self.status is RunStatus.RUNNING and not self.is_expired(now)
+
+    def is_expired(self, now: int) -> bool:
+        """Whether it runs, but longer than it may."""
+        is_over = self.expire_time is not None and self.expire_time <= now
+        return self.status is RunStatus.RUNNING and is_over
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What becomes of a row: `after` None changes nothing, `ended` goes into the history."""
+
+    reply: Reply
+    after: Control | None = None
+    ended: Control | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Who starts, when, under which number, for how long, and with which data."""
+
+    batch: int
+    now: int
+    who: str
+    expire_time: int | None = None
+    data: Any = None
+
+
+def start(found: Control, asked: Start) -> Move:
+    """Start it, unless somebody runs it. What an earlier try of the same run has done is kept."""
+    if found.status is RunStatus.RUNNING and found.batch == asked.batch:
+        # The same transaction, done again because its answer was lost.
+        return Move(_started(found))
+    if found.is_held(asked.now):
+        return Move(_running(found))
+    lapsed = end(found, now=found.expire_time or asked.now, error=EXPIRED)
+    is_expired = found.status is RunStatus.RUNNING
+    is_again = is_expired or found.status is RunStatus.FAILED
+    data = found.data if is_again and asked.data is None else asked.data
+    after = Control(
+        name=found.name,
+        partition=found.partition,
+        status=RunStatus.RUNNING,
+        stat_date=to_datetime(asked.now).date().isoformat(),
+        steps=found.steps if is_again else (),
+        first_time=found.first_time if is_again else asked.now,
+        start_time=asked.now,
+        expire_time=asked.expire_time,
+        data=data,
+        batch=asked.batch,
+        tries=found.tries + 1 if is_again else 1,
+        who=asked.who,
+    )
+    return Move(_started(after), after, lapsed if is_expired else None)
+
+
+def step(
+    found: Control | None,
+    asked: StepName,
+    *,
+    batch: int | None,
+    now: int,
+    called: bool = False,
+) -> Move:
+    """Begin a step, or skip it if it is done. BadStep if it is out of order."""
+    refusal = refused(found, batch)
+    if found is None or refusal is not None:
+        return Move(refusal or _refuse("it was not started"))
+    what = f"control {found.place}"
+    known = rule.find(found.steps, asked)
+    if known is not None and known.is_done:
+        steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
+        return Move(_skipped(known), replace(found, steps=steps))
+    reply = Reply(DONE, f"step {asked!r} has begun", {"step": asked, "batch": found.batch})
+    if known is not None and rule.is_under_way(known, tries=found.tries) and found.step == asked:
+        return Move(reply)
+    steps = rule.begin(
+        found.steps, asked, tries=found.tries, now=now, called=called, what=what
+    )
+    return Move(reply, replace(found, step=asked, steps=steps))
+
+
+def complete(
+    found: Control | None, asked: StepName, *, batch: int | None, now: int, result: object
+) -> Move:
+    """The function of a step has returned: the step is done, and its result is kept."""
+    refusal = refused(found, batch)
+    if found is None or refusal is not None:
+        return Move(refusal or _refuse("it was not started"))
+    steps = rule.complete(found.steps, asked, now=now, result=result)
+    return Move(Reply(DONE, f"step {asked!r} is done"), replace(found, steps=steps))
+
+
+def finish(
+    found: Control | None,
+    *,
+    batch: int | None,
+    now: int,
+    data: object = None,
+    progress: Progress | None = None,
+) -> Move:
+    """End it as succeeded."""
+    refusal = refused(found, batch)
+    if found is None or refusal is not None:
+        return Move(refusal or _refuse("it was not started"))
+    steps = rule.finish(found.steps, tries=found.tries, now=now)
+    noted = _noted(replace(found, steps=steps), data, progress)
+    after = end(noted, now=now, error=None)
+    reply = Reply(DONE, "finished", {"batch": after.batch, "run_seconds": after.run_seconds})
+    return Move(reply, after, after)
+
+
+def fail(
+    found: Control | None,
+    *,
+    batch: int | None,
+    now: int,
+    error: str,
+    data: object = None,
+    progress: Progress | None = None,
+) -> Move:
+    """End it as failed; its steps are kept for the next try."""
+    refusal = refused(found, batch)
+    if found is None or refusal is not None:
+        return Move(refusal or _refuse("it was not started"))
+    after = end(_noted(found, data, progress), now=now, error=error)
+    reply = Reply(DONE, "recorded as failed", {"batch": after.batch, "step": after.step})
+    return Move(reply, after, after)
+
+
+def note(
+    found: Control | None,
+    *,
+    batch: int | None,
+    data: object = None,
+    progress: Progress | None = None,
+    expire_time: int | None = None,
+) -> Move:
+    """Keep what a run says of itself, and that it is alive."""
+    refusal = refused(found, batch)
+    if found is None or refusal is not None:
+        return Move(refusal or _refuse("it was not started"))
+    after = _noted(found, data, progress)
+    if expire_time is not None:
+        after = replace(after, expire_time=expire_time)
+    return Move(Reply(DONE, "noted"), after)
+
+
+def end(found: Control, *, now: int, error: str | None) -> Control:
+    """The row of a run that ended at `now`, with an error if it failed."""
+    began = found.start_time if found.start_time is not None else now
+    return replace(
+        found,
+        status=RunStatus.SUCCEEDED if error is None else RunStatus.FAILED,
+        end_time=now,
+        run_seconds=max(0, now - began) / SECOND,
+        error=error,
+    )
+
+
+def refused(found: Control | None, batch: int | None) -> Reply | None:
+    """Why a call about the run with that batch cannot be; without a batch, about the current."""
+    if found is None or found.status is RunStatus.READY:
+        return _refuse("it was not started")
+    if batch is not None and found.batch != batch:
+        return _refuse(f"it is no longer yours: {found.who} has started it since", found)
+    if found.status is not RunStatus.RUNNING:
+        return _refuse(f"it is not running: it has {found.status}", found)
+    return None
+
+
+def _refuse(why: str, found: Control | None = None) -> Reply:
+    facts = {} if found is None else {"status": int(found.status), "batch": found.batch}
+    return Reply(REFUSED, why, facts)
+
+
+def _started(found: Control) -> Reply:
+    facts = {
+        "batch": found.batch,
+        "tries": found.tries,
+        "data": found.data,
+        "done": [step.step for step in found.steps if step.is_done],
+    }
+    return Reply(DONE, "started", facts)
+
+
+def _running(found: Control) -> Reply:
+    since = None if found.since is None else found.since.isoformat()
+    facts = {"who": found.who, "since": since, "step": found.step, "batch": found.batch}
+    at = "" if found.step is None else f", at step {found.step!r}"
+    return Reply(RUNNING, f"{found.who} has been running it since {since}{at}", facts)
+
+
+def _skipped(known: Step) -> Reply:
+    facts: dict[str, Any] = {"step": known.step}
+    if known.result is not UNSET:
+        facts["result"] = known.result
+    return Reply(SKIP, f"step {known.step!r} is done already", facts)
+
+
+def _noted(found: Control, data: object, progress: Progress | None) -> Control:
+    """Objects are merged, anything else replaces what was there."""
+    if isinstance(data, dict) and isinstance(found.data, dict):
+        data = found.data | data
+    return replace(
+        found,
+        data=found.data if data is None else data,
+        progress=found.progress if progress is None else progress,
+    )

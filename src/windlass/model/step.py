@@ -1,0 +1,162 @@
+"""The steps of a run: which of them are done, and what asking for one makes of them.
+
+A step is done when the next one begins, when the run finishes, or when its function has returned
+and the result is written. A step that was interrupted is thus repeated, never skipped. Numbers are
+in order by themselves. Names are in the order in which they were asked for: a re-run that asks for
+what is done in another order has other code than the run it continues, and is told so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from windlass.errors import BadStep
+
+LONGEST_NAME = 255
+LARGEST_NUMBER = 2**53 - 1
+LARGEST_STEPS = 4 * 1024 * 1024
+
+StepName = int | str
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step. `asked` is the try that asked for it last; `called`: it ends with its function."""
+
+    step: int | str
+    began_at: int
+    ended_at: int | None = None
+    asked: int = 1
+    called: bool = False
+    result: Any | UnsetType = UNSET
+
+    @property
+    def is_done(self) -> bool:
+        return self.ended_at is not None
+
+
+Steps = tuple[Step, ...]
+
+
+def check_step(given: object, *, what: str) -> StepName:
+    """`given`, if it can be a step: a positive number, or a name."""
+    if isinstance(given, str):
+        if not given or len(given) > LONGEST_NAME:
+            raise BadStep(
+                f"{what}: a step's name has 1 to {LONGEST_NAME} characters, not {len(given)}"
+            )
+        if "\x00" in given or not _is_encodable(given):
+            raise BadStep(f"{what}: step {given!r} has characters that databases cannot store")
+        return given
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise BadStep(f"{what}: step {given!r} is neither a whole number from 1 on nor a name")
+    if not 1 <= given <= LARGEST_NUMBER:
+        raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
+    return given
+
+
+def find(steps: Steps, asked: StepName) -> Step | None:
+    """The step of that name or number; 1 and "1" are two."""
+    return next((step for step in steps if step.step == asked), None)
+
+
+def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
+    """The steps after `asked` was found done and is skipped in this try."""
+    _check_order(steps, asked, tries=tries, what=what)
+    return tuple(
+        replace(step, asked=tries) if step.step == asked else step for step in steps
+    )
+
+
+def begin(
+    steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str
+) -> Steps:
+    """The steps after `asked`, which is not done, has begun: what was under way is done."""
+    _check_number(steps, asked, what=what)
+    kept = [_ended(step, tries, now) for step in steps if step.step != asked]
+    # Beside what this try has asked for so far: the list is then in the order of asking.
+    place = 1 + max((at for at, step in enumerate(kept) if step.asked == tries), default=-1)
+    new = Step(asked, now, asked=tries, called=called)
+    return (*kept[:place], new, *kept[place:])
+
+
+def is_under_way(step: Step, *, tries: int) -> bool:
+    """Whether this try has begun the step and not ended it."""
+    return not step.is_done and step.asked == tries
+
+
+def complete(steps: Steps, asked: StepName, *, now: int, result: object) -> Steps:
+    """The steps after the function of `asked` has returned `result`."""
+    return tuple(
+        replace(step, ended_at=now, result=result) if step.step == asked else step
+        for step in steps
+    )
+
+
+def finish(steps: Steps, *, tries: int, now: int) -> Steps:
+    """The steps after the run has finished."""
+    return tuple(_ended(step, tries, now) for step in steps)
+
+
+def encode_steps(steps: Steps, *, what: str) -> str:
+    """The steps as they are kept."""
+    encoded = msgspec.json.encode(steps)
+    if len(encoded) > LARGEST_STEPS:
+        raise BadStep(
+            f"{what}: its {len(steps):,} steps with their results are over {LARGEST_STEPS:,} bytes "
+            "as JSON; take fewer steps, or store the results and return their keys"
+        )
+    return encoded.decode()
+
+
+def decode_steps(text: str | None) -> Steps:
+    """The steps as they were kept."""
+    return () if text is None else _decode(text)
+
+
+_decode = msgspec.json.Decoder(Steps).decode
+
+
+def _ended(step: Step, tries: int, now: int) -> Step:
+    """A step that was under way is done, unless its own function says when it is."""
+    if is_under_way(step, tries=tries) and not step.called:
+        return replace(step, ended_at=now)
+    return step
+
+
+def _check_number(steps: Steps, asked: StepName, *, what: str) -> None:
+    if not isinstance(asked, int) or find(steps, asked) is not None:
+        return
+    last = max((step.step for step in steps if isinstance(step.step, int)), default=0)
+    if asked < last:
+        raise BadStep(
+            f"{what}: step {asked} goes backwards: step {last} has begun already; number the "
+            "steps in the order in which they are taken"
+        )
+
+
+def _check_order(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    step = find(steps, asked)
+    if step is None or not isinstance(asked, str) or step.asked == tries:
+        return
+    waiting = [
+        step.step
+        for step in steps
+        if isinstance(step.step, str) and step.is_done and step.asked < tries
+    ]
+    if waiting[0] != asked:
+        raise BadStep(
+            f"{what}: step {asked!r} has moved: an earlier try did {waiting[0]!r} before it; keep "
+            "the order of the steps, or give those that changed another name"
+        )
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,190 @@
+"""Named runs: one row for each name and partition, and the tries that ended.
+
+Whoever changes a row locks it first, so of those who start a run at once one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from windlass.model.control import Control, Move, Place, Progress, RunStatus
+from windlass.model.step import StepName, Steps, decode_steps, encode_steps
+from windlass.store.dialect.base import Dialect
+from windlass.store.schema import control, control_run
+
+KEPT_PER_NAME = 100
+PRUNED_AT_ONCE = 1_000
+
+
+def get(connection: Connection, place: Place) -> Control | None:
+    """The row of a run, if it was ever started."""
+    row = connection.execute(select(control).where(*_at(place))).first()
+    return None if row is None else _read(row)
+
+
+def listing(connection: Connection, *, name: str | None = None) -> list[Control]:
+    """All runs by name and partition, or the partitions of one name."""
+    query = select(control).order_by(control.c.name, control.c.partition_id)
+    if name is not None:
+        query = query.where(control.c.name == name)
+    return [_read(row) for row in connection.execute(query)]
+
+
+def history(connection: Connection, place: Place, *, limit: int = KEPT_PER_NAME) -> list[Control]:
+    """The tries of a run that ended, newest first."""
+    rows = connection.execute(
+        select(control_run)
+        .where(control_run.c.name == place.name, control_run.c.partition_id == place.partition)
+        .order_by(control_run.c.id.desc())
+        .limit(limit)
+    )
+    return [_read_ended(row) for row in rows]
+
+
+def begin(
+    connection: Connection, dialect: Dialect, place: Place, decide: Callable[[Control], Move]
+) -> Move:
+    """Make of the row of a run what `decide` makes of it; the row is written if there is none."""
+    found = _locked(connection, place)
+    if found is None:
+        dialect.ensure(
+            connection,
+            control,
+            name=place.name,
+            partition_id=place.partition,
+            status=RunStatus.READY,
+            tries=0,
+        )
+        found = _locked(connection, place)
+        assert found is not None
+    return _write(connection, found, decide(found))
+
+
+def change(
+    connection: Connection, place: Place, decide: Callable[[Control | None], Move]
+) -> Move:
+    """Make of the row of a run what `decide` makes of it; nobody else changes it meanwhile."""
+    found = _locked(connection, place)
+    return _write(connection, found, decide(found))
+
+
+def _locked(connection: Connection, place: Place) -> Control | None:
+    row = connection.execute(select(control).where(*_at(place)).with_for_update()).first()
+    return None if row is None else _read(row)
+
+
+def _write(connection: Connection, before: Control | None, move: Move) -> Move:
+    after = move.after
+    if before is None or after is None:
+        return move
+    old, new = _columns(before), _columns(after)
+    changed = {name: value for name, value in new.items() if value != old[name]}
+    if changed:
+        connection.execute(update(control).where(*_at(after.place)).values(changed))
+    if move.ended is not None:
+        _remember(connection, move.ended)
+    return move
+
+
+def _remember(connection: Connection, ended: Control) -> None:
+    """Append a try to the history, and forget what is older than the last of its name."""
+    values = _columns(ended)
+    kept = {column.name: values.get(column.name) for column in control_run.columns}
+    kept |= {"id": ended.batch, "name": ended.name, "partition_id": ended.partition}
+    connection.execute(insert(control_run).values(kept))
+    old = connection.scalars(
+        select(control_run.c.id)
+        .where(control_run.c.name == ended.name)
+        .order_by(control_run.c.id.desc())
+        .offset(KEPT_PER_NAME)
+        .limit(PRUNED_AT_ONCE)
+    ).all()
+    if old:
+        connection.execute(delete(control_run).where(control_run.c.id.in_(sorted(old))))
+
+
+def _at(place: Place) -> tuple[Any, Any]:
+    return control.c.name == place.name, control.c.partition_id == place.partition
+
+
+def _read(row: Row[Any]) -> Control:
+    steps = decode_steps(row.steps)
+    progress = None
+    if row.progress_done is not None:
+        progress = Progress(row.progress_done, row.progress_total)
+    return Control(
+        name=row.name,
+        partition=row.partition_id,
+        status=RunStatus(row.status),
+        stat_date=row.stat_date,
+        step=_step(row.step, steps),
+        steps=steps,
+        first_time=row.first_time,
+        start_time=row.start_time,
+        expire_time=row.expire_time,
+        end_time=row.end_time,
+        run_seconds=row.run_seconds,
+        error=row.error,
+        data=_json(row.data),
+        batch=row.batch,
+        tries=row.tries,
+        who=row.who,
+        progress=progress,
+    )
+
+
+def _read_ended(row: Row[Any]) -> Control:
+    steps = decode_steps(row.steps)
+    return Control(
+        name=row.name,
+        partition=row.partition_id,
+        status=RunStatus(row.status),
+        stat_date=row.stat_date,
+        step=_step(row.step, steps),
+        steps=steps,
+        first_time=row.first_time,
+        start_time=row.start_time,
+        end_time=row.end_time,
+        run_seconds=row.run_seconds,
+        error=row.error,
+        data=_json(row.data),
+        batch=row.id,
+        tries=row.tries,
+        who=row.who,
+    )
+
+
+def _step(text: str | None, steps: Steps) -> StepName | None:
+    """The step that a row names: a number again, if it was one."""
+    named = [step for step in steps if str(step.step) == text]
+    return max(named, key=lambda step: step.began_at).step if named else text
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
+
+
+def _columns(run: Control) -> dict[str, Any]:
+    progress = run.progress
+    return {
+        "status": int(run.status),
+        "stat_date": run.stat_date,
+        "step": None if run.step is None else str(run.step),
+        "steps": encode_steps(run.steps, what=f"control {run.place}"),
+        "first_time": run.first_time,
+        "start_time": run.start_time,
+        "expire_time": run.expire_time,
+        "end_time": run.end_time,
+        "run_seconds": run.run_seconds,
+        "error": run.error,
+        "data": None if run.data is None else msgspec.json.encode(run.data).decode(),
+        "batch": run.batch,
+        "tries": run.tries,
+        "who": run.who,
+        "progress_done": None if progress is None else progress.done,
+        "progress_total": None if progress is None else progress.total,
+    }
