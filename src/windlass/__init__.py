@@ -4,7 +4,9 @@ from windlass.app import App
 from windlass.declare.rolling import Rolling
 from windlass.declare.task import Task, TaskRef
 from windlass.engine.context import Context, context
+from windlass.engine.controlled import ControlRun
 from windlass.errors import (
+    AlreadyRunning,
     BadArgument,
     BadBreaker,
     BadConnection,
@@ -16,6 +18,7 @@ from windlass.errors import (
     BadRate,
     BadSchedule,
     BadSource,
+    BadStep,
     BadWindow,
     Cancel,
     DatabaseUnavailable,
@@ -29,6 +32,7 @@ from windlass.errors import (
     PayloadTooLarge,
     ResultTimeout,
     Retry,
+    RunLost,
     SchemaMismatch,
     Signal,
     Snooze,
@@ -38,6 +42,7 @@ from windlass.errors import (
     UnknownKind,
     WindlassError,
 )
+from windlass.model.control import Reply
 from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.source import Source
 from windlass.model.status import Status
@@ -46,6 +51,7 @@ from windlass.store.source import Table
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlreadyRunning",
     "App",
     "BadArgument",
     "BadBreaker",
@@ -58,9 +64,11 @@ __all__ = [
     "BadRate",
     "BadSchedule",
     "BadSource",
+    "BadStep",
     "BadWindow",
     "Cancel",
     "Context",
+    "ControlRun",
     "DatabaseUnavailable",
     "DuplicateKey",
     "DuplicateKind",
@@ -73,9 +81,11 @@ __all__ = [
     "NotSerializable",
     "PastTime",
     "PayloadTooLarge",
+    "Reply",
     "ResultTimeout",
     "Retry",
     "Rolling",
+    "RunLost",
     "SchemaMismatch",
     "Signal",
     "Snooze",

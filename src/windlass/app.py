@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from sqlalchemy import URL
 
@@ -18,6 +18,8 @@ from windlass.declare.kind import Kind, Options, Registry, make_kind, make_perio
 from windlass.declare.rolling import Rolling
 from windlass.declare.task import Call, How, Task, TaskRef
 from windlass.declare.twin import twin
+from windlass.engine.control import Controls
+from windlass.engine.controlled import ControlRun, controlled
 from windlass.engine.enqueue import Enqueue
 from windlass.engine.rolling import Items
 from windlass.engine.wake import Bell
@@ -95,6 +97,7 @@ class App:
             worker_for=self._worker_for,
             dead_after=self.settings.dead_after,
         )
+        self.control = Controls(self._db, self.clock, self._numbers)
         self._ready = False
         self._ready_lock = threading.Lock()
 
@@ -233,6 +236,38 @@ class App:
             kind = make_kind(function, options)
             self.registry.add(kind)
             return Rolling(self, kind)
+
+        return declare
+
+    @overload
+    def controlled(self, name: Callable[Concatenate[ControlRun, P], R], /) -> Callable[P, R]: ...
+
+    @overload
+    def controlled(
+        self,
+        name: str | None = None,
+        partition: str = "",
+        expires: Duration | None = None,
+    ) -> Callable[[Callable[Concatenate[ControlRun, P], R]], Callable[P, R]]: ...
+
+    def controlled(
+        self,
+        name: str | Callable[..., Any] | None = None,
+        partition: str = "",
+        expires: Duration | None = None,
+    ) -> Any:
+        """Have a function, sync or async, run once at a time; it gets the run first.
+
+        The run has the name of the function unless `name` says otherwise.
+        """
+        if callable(name):
+            return self.controlled(name.__name__)(name)
+        if name is not None:
+            self.control(name, partition, expires)
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            of = function.__name__ if name is None else name
+            return controlled(lambda: self.control(of, partition, expires), function)
 
         return declare
 

@@ -5,6 +5,7 @@ import inspect
 import windlass
 
 PUBLIC = {
+    "AlreadyRunning",
     "App",
     "BadArgument",
     "BadBreaker",
@@ -17,9 +18,11 @@ PUBLIC = {
     "BadRate",
     "BadSchedule",
     "BadSource",
+    "BadStep",
     "BadWindow",
     "Cancel",
     "Context",
+    "ControlRun",
     "DatabaseUnavailable",
     "DuplicateKey",
     "DuplicateKind",
@@ -32,9 +35,11 @@ PUBLIC = {
     "NotSerializable",
     "PastTime",
     "PayloadTooLarge",
+    "Reply",
     "ResultTimeout",
     "Retry",
     "Rolling",
+    "RunLost",
     "Signal",
     "SchemaMismatch",
     "Snooze",

@@ -12,11 +12,14 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from windlass.clock import SECOND, to_datetime
+from windlass.errors import BadKey, NotSerializable
 from windlass.model import step as rule
-from windlass.model.step import Step, StepName, Steps
+from windlass.model.payload import encode_result
+from windlass.model.step import LONGEST_NAME, Step, StepName, Steps
 
 DONE = 0
 SKIP = 2
@@ -128,6 +131,40 @@ class Start:
     data: Any = None
 
 
+def check_place(name: object, partition: object) -> Place:
+    """Which run is meant, if it can be one."""
+    if not name:
+        raise BadKey("control: the run has no name; give one of 1 to 255 characters")
+    return Place(_checked(name, "name"), _checked(partition, "partition"))
+
+
+def check_data(data: object, *, place: Place, what: str = "data", largest: int) -> Any:
+    """`data` as it will be read back, if it is JSON."""
+    try:
+        encoded = encode_result(data, largest=largest)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise NotSerializable(
+            f"control {place}: {what} cannot be kept as JSON: {problem}",
+            kind=place.name,
+            argument=what,
+            given=data,
+        ) from problem
+    return None if encoded is None else msgspec.json.decode(encoded)
+
+
+def _checked(given: object, what: str) -> str:
+    if not isinstance(given, str):
+        raise BadKey(f"control: {what} {given!r} is not text; write it as a string")
+    if len(given) > LONGEST_NAME:
+        raise BadKey(
+            f"control: the {what} {given[:40]!r}... has {len(given)} characters; "
+            f"at most {LONGEST_NAME} fit"
+        )
+    if not rule.is_storable(given):
+        raise BadKey(f"control: {what} {given!r} has characters that databases cannot store")
+    return given
+
+
 def start(found: Control, asked: Start) -> Move:
     """Start it, unless somebody runs it. What an earlier try of the same run has done is kept."""
     if found.status is RunStatus.RUNNING and found.batch == asked.batch:
@@ -135,7 +172,6 @@ def start(found: Control, asked: Start) -> Move:
         return Move(_started(found))
     if found.is_held(asked.now):
         return Move(_running(found))
-    lapsed = end(found, now=found.expire_time or asked.now, error=EXPIRED)
     is_expired = found.status is RunStatus.RUNNING
     is_again = is_expired or found.status is RunStatus.FAILED
     data = found.data if is_again and asked.data is None else asked.data
@@ -153,7 +189,10 @@ def start(found: Control, asked: Start) -> Move:
         tries=found.tries + 1 if is_again else 1,
         who=asked.who,
     )
-    return Move(_started(after), after, lapsed if is_expired else None)
+    ended = None
+    if is_expired:
+        ended = end(found, now=found.expire_time or asked.now, error=EXPIRED)
+    return Move(_started(after), after, ended)
 
 
 def step(
@@ -174,11 +213,13 @@ def step(
         steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
         return Move(_skipped(known), replace(found, steps=steps))
     reply = Reply(DONE, f"step {asked!r} has begun", {"step": asked, "batch": found.batch})
-    if known is not None and rule.is_under_way(known, tries=found.tries) and found.step == asked:
+    if (
+        known is not None
+        and rule.is_under_way(known, tries=found.tries)
+        and (found.step, known.called) == (asked, called)
+    ):
         return Move(reply)
-    steps = rule.begin(
-        found.steps, asked, tries=found.tries, now=now, called=called, what=what
-    )
+    steps = rule.begin(found.steps, asked, tries=found.tries, now=now, called=called, what=what)
     return Move(reply, replace(found, step=asked, steps=steps))
 
 
@@ -246,6 +287,15 @@ def note(
     if expire_time is not None:
         after = replace(after, expire_time=expire_time)
     return Move(Reply(DONE, "noted"), after)
+
+
+def release(found: Control | None, *, now: int, who: str) -> Move:
+    """Take it from whoever holds it: that one is fenced off, and anyone may start it."""
+    refusal = refused(found, None)
+    if found is None or refusal is not None:
+        return Move(refusal or _refuse("it was not started"))
+    after = end(found, now=now, error=f"released by {who}")
+    return Move(Reply(DONE, "released", {"batch": after.batch, "who": found.who}), after, after)
 
 
 def end(found: Control, *, now: int, error: str | None) -> Control:

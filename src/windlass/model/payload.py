@@ -172,16 +172,16 @@ class Arguments:
         return NotSerializable(f"kind {self.kind!r}: {problem}", kind=self.kind)
 
 
-def encode_result(result: object) -> str | None:
+def encode_result(result: object, *, largest: int = LARGEST_RESULT) -> str | None:
     """The JSON of what a handler returned; None for None. Raises ValueError or TypeError."""
     if result is None:
         return None
     encoded = _encode(result)
     if b"null" in encoded and not _is_finite(result):
         raise ValueError("it has an infinite number or NaN in it, which JSON has not")
-    if len(encoded) > LARGEST_RESULT:
+    if len(encoded) > largest:
         raise ValueError(
-            f"the result is {len(encoded):,} bytes as JSON, over the limit of {LARGEST_RESULT:,}; "
+            f"the result is {len(encoded):,} bytes as JSON, over the limit of {largest:,}; "
             "store it and return its key"
         )
     return encoded.decode()

@@ -48,7 +48,7 @@ def check_step(given: object, *, what: str) -> StepName:
             raise BadStep(
                 f"{what}: a step's name has 1 to {LONGEST_NAME} characters, not {len(given)}"
             )
-        if "\x00" in given or not _is_encodable(given):
+        if not is_storable(given):
             raise BadStep(f"{what}: step {given!r} has characters that databases cannot store")
         return given
     if isinstance(given, bool) or not isinstance(given, int):
@@ -56,6 +56,15 @@ def check_step(given: object, *, what: str) -> StepName:
     if not 1 <= given <= LARGEST_NUMBER:
         raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
     return given
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database can keep `text`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
 
 
 def find(steps: Steps, asked: StepName) -> Step | None:
@@ -66,14 +75,10 @@ def find(steps: Steps, asked: StepName) -> Step | None:
 def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
     """The steps after `asked` was found done and is skipped in this try."""
     _check_order(steps, asked, tries=tries, what=what)
-    return tuple(
-        replace(step, asked=tries) if step.step == asked else step for step in steps
-    )
+    return tuple(replace(step, asked=tries) if step.step == asked else step for step in steps)
 
 
-def begin(
-    steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str
-) -> Steps:
+def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str) -> Steps:
     """The steps after `asked`, which is not done, has begun: what was under way is done."""
     _check_number(steps, asked, what=what)
     kept = [_ended(step, tries, now) for step in steps if step.step != asked]
@@ -91,8 +96,7 @@ def is_under_way(step: Step, *, tries: int) -> bool:
 def complete(steps: Steps, asked: StepName, *, now: int, result: object) -> Steps:
     """The steps after the function of `asked` has returned `result`."""
     return tuple(
-        replace(step, ended_at=now, result=result) if step.step == asked else step
-        for step in steps
+        replace(step, ended_at=now, result=result) if step.step == asked else step for step in steps
     )
 
 
@@ -152,11 +156,3 @@ def _check_order(steps: Steps, asked: StepName, *, tries: int, what: str) -> Non
             f"{what}: step {asked!r} has moved: an earlier try did {waiting[0]!r} before it; keep "
             "the order of the steps, or give those that changed another name"
         )
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -11,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from windlass.clock import Clock
+from windlass.engine.identity import whoami
 from windlass.engine.switch import NONE
 from windlass.errors import BadInput
 from windlass.model.breaker import CLOSED
@@ -39,7 +38,7 @@ UNSET: Final = Unset()
 def pause(database: Database, clock: Clock, kind: str, *, reason: str, who: str | None) -> Switch:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
     since = clock.now()
-    name = (who or _whoami())[:255]
+    name = (who or whoami())[:255]
     text = storable(str(reason))[:LONGEST_REMARK]
 
     def decide(found: Switch) -> Switch:
@@ -52,7 +51,7 @@ def resume(
     database: Database, clock: Clock, numbers: Numbers, kind: str, *, who: str | None
 ) -> Switch:
     """Let a kind run again; a breaker that is open closes, and that is told."""
-    text = f"breaker of {kind!r} closed by {(who or _whoami())[:255]}"
+    text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
 
     def work(connection: Connection) -> Switch:
         before.clear()
@@ -123,10 +122,3 @@ def _checked(concurrency: object, what: str) -> int | None:
     ):
         raise BadInput(f"{what}: concurrency={concurrency!r} is not a number from 1 on")
     return concurrency
-
-
-def _whoami() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):
-        return socket.gethostname()

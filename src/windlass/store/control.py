@@ -64,9 +64,7 @@ def begin(
     return _write(connection, found, decide(found))
 
 
-def change(
-    connection: Connection, place: Place, decide: Callable[[Control | None], Move]
-) -> Move:
+def change(connection: Connection, place: Place, decide: Callable[[Control | None], Move]) -> Move:
     """Make of the row of a run what `decide` makes of it; nobody else changes it meanwhile."""
     found = _locked(connection, place)
     return _write(connection, found, decide(found))
