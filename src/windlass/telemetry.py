@@ -73,7 +73,7 @@ _listeners: list[Listener] = []
 _lock = threading.Lock()
 
 
-def emit(name: str, **fields: object) -> None:
+def emit(name: str, /, **fields: object) -> None:
     """Tell that `name` happened. Never raises: an observer must not break the work."""
     event = Event(name, fields)
     if log.isEnabledFor(event.level):
