@@ -1,37 +1,21 @@
-"""Named runs: the plain calls, each one transaction on the row of the run.
-
-Who is the authority? The row, read under its lock. Every call carries the batch of the start that
-it belongs to, so whoever was taken over finds another number there, and changes nothing.
-
-Which time is trusted? The database's, through the app's clock. A run that is past its expiry is
-still its holder's until somebody takes it over: nobody loses work to a slow clock alone.
-
-What does each failure do? The process dies: with a lease, nobody renews it and it can be taken over
-a minute later; without one, the run is held until it expires or an operator releases it. The answer
-to a call is lost: the same transaction is done again and finds its own work.
-"""
+"""`app.control`: the plain calls about named runs, and the way into a run that a block holds."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection
-
-from windlass import telemetry
 from windlass.clock import Clock
 from windlass.declare.twin import twin
-from windlass.engine.controlled import ControlRun, Hands
-from windlass.engine.identity import this_process
+from windlass.engine.controlled import ControlRun
+from windlass.engine.register import Register
 from windlass.model import control as rule
-from windlass.model.control import DONE, Control, Move, Place, Reply, Start
+from windlass.model.control import DONE, Control, Place, Reply
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import LONGEST_TRACEBACK, storable
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.step import StepName, check_step
-from windlass.store import control as store
 from windlass.store.database import Database
 from windlass.store.number import Numbers
 
@@ -40,7 +24,7 @@ class Controls:
     """`app.control`: call it for a run to enter, or use the plain calls from anywhere."""
 
     def __init__(self, database: Callable[[], Database], clock: Clock, numbers: Numbers) -> None:
-        self._hands = Transactions(database, clock, numbers)
+        self._register = Register(database, clock, numbers)
         self._batches: dict[Place, int] = {}
         self._lock = threading.Lock()
 
@@ -56,7 +40,9 @@ class Controls:
         Without `expires` it is held by a lease that is renewed while the block runs.
         """
         place = rule.check_place(name, partition)
-        return ControlRun(self._hands, place, expires=_lasting(expires), data=_checked(data, place))
+        return ControlRun(
+            self._register, place, expires=_lasting(expires), data=_checked(data, place)
+        )
 
     def start(
         self,
@@ -71,7 +57,7 @@ class Controls:
         Without `expires` it is held until it is finished, failed or released.
         """
         place = rule.check_place(name, partition)
-        reply = self._hands.start(place, lasting=_lasting(expires), data=_checked(data, place))
+        reply = self._register.start(place, lasting=_lasting(expires), data=_checked(data, place))
         if reply.code == DONE:
             with self._lock:
                 self._batches[place] = reply.data["batch"]
@@ -83,7 +69,7 @@ class Controls:
         """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451."""
         place = rule.check_place(name, partition)
         asked = check_step(step, what=f"control {place}")
-        return self._hands.step(place, asked, batch=self._batch(place, batch))
+        return self._register.step(place, asked, batch=self._batch(place, batch))
 
     def finish(
         self, name: str, partition: str = "", *, batch: int | None = None, data: object = None
@@ -91,7 +77,7 @@ class Controls:
         """End a run as succeeded: 0, or 451."""
         place = rule.check_place(name, partition)
         mine = self._batch(place, batch)
-        reply = self._hands.finish(place, batch=mine, data=_checked(data, place))
+        reply = self._register.finish(place, batch=mine, data=_checked(data, place))
         return self._forget(place, reply)
 
     def error(
@@ -107,12 +93,12 @@ class Controls:
         place = rule.check_place(name, partition)
         mine = self._batch(place, batch)
         why = storable(str(error))[:LONGEST_TRACEBACK] or "failed"
-        reply = self._hands.fail(place, why, batch=mine, data=_checked(data, place))
+        reply = self._register.fail(place, why, batch=mine, data=_checked(data, place))
         return self._forget(place, reply)
 
     def get(self, name: str, partition: str = "") -> Control | None:
         """The row of a run, or None if it was never started."""
-        return self._hands.get(rule.check_place(name, partition))
+        return self._register.get(rule.check_place(name, partition))
 
     async def astart(
         self,
@@ -165,127 +151,6 @@ class Controls:
                 if self._batches.get(place) == reply.data["batch"]:
                     del self._batches[place]
         return reply
-
-
-class Transactions(Hands):
-    """What is done to the row of a run, each a whole transaction."""
-
-    def __init__(self, database: Callable[[], Database], clock: Clock, numbers: Numbers) -> None:
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
-
-    def now(self) -> int:
-        return self._clock.now()
-
-    def start(self, place: Place, *, lasting: int | None, data: object) -> Reply:
-        database = self._database()
-        number, now = self._numbers.take()[0], self.now()
-        until = None if lasting is None else now + lasting
-        asked = Start(number, now, this_process(), until, data)
-
-        def work(connection: Connection) -> Move:
-            return store.begin(
-                connection, database.dialect, place, partial(rule.start, asked=asked)
-            )
-
-        move = database.write(work)
-        if move.reply.code == DONE:
-            took_over = None if move.ended is None else move.ended.who
-            telemetry.emit(
-                "control.started",
-                **place._asdict(),
-                batch=number,
-                tries=move.reply.data["tries"],
-                took_over=took_over,
-            )
-        return move.reply
-
-    def step(
-        self, place: Place, asked: StepName, *, batch: int | None, called: bool = False
-    ) -> Reply:
-        now = self.now()
-        return self._change(
-            place, lambda found: rule.step(found, asked, batch=batch, now=now, called=called)
-        ).reply
-
-    def complete(self, place: Place, asked: StepName, *, batch: int, result: object) -> Reply:
-        now = self.now()
-        return self._change(
-            place, lambda found: rule.complete(found, asked, batch=batch, now=now, result=result)
-        ).reply
-
-    def finish(
-        self,
-        place: Place,
-        *,
-        batch: int | None,
-        data: object = None,
-        progress: rule.Progress | None = None,
-    ) -> Reply:
-        now = self.now()
-        move = self._change(
-            place,
-            lambda found: rule.finish(found, batch=batch, now=now, data=data, progress=progress),
-        )
-        if move.ended is not None:
-            seconds = move.ended.run_seconds
-            telemetry.emit("control.finished", **place._asdict(), run_seconds=seconds)
-        return move.reply
-
-    def fail(
-        self,
-        place: Place,
-        error: str,
-        *,
-        batch: int | None,
-        data: object = None,
-        progress: rule.Progress | None = None,
-    ) -> Reply:
-        now = self.now()
-        move = self._change(
-            place,
-            lambda found: rule.fail(
-                found, batch=batch, now=now, error=error, data=data, progress=progress
-            ),
-        )
-        if move.ended is not None:
-            first_line = error.splitlines()[0]
-            step = move.ended.step
-            telemetry.emit("control.failed", **place._asdict(), step=step, error=first_line)
-        return move.reply
-
-    def note(
-        self,
-        place: Place,
-        *,
-        batch: int,
-        data: object = None,
-        progress: rule.Progress | None = None,
-        lasting: int | None = None,
-    ) -> Reply:
-        until = None if lasting is None else self.now() + lasting
-        return self._change(
-            place,
-            lambda found: rule.note(
-                found, batch=batch, data=data, progress=progress, expire_time=until
-            ),
-        ).reply
-
-    def get(self, place: Place) -> Control | None:
-        return self._database().read(lambda connection: store.get(connection, place))
-
-    def _change(self, place: Place, decide: Callable[[Control | None], Move]) -> Move:
-        written: list[Move] = []
-
-        def again(found: Control | None) -> Move:
-            # An end whose answer was lost is there already when it is done again.
-            if written and found is not None and found == written[-1].after:
-                return Move(written[-1].reply, ended=None)
-            written.append(decide(found))
-            return written[-1]
-
-        return self._database().write(lambda connection: store.change(connection, place, again))
 
 
 def _lasting(expires: Duration | None) -> int | None:

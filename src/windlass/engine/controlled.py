@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import (
     AsyncIterable,
@@ -21,8 +19,8 @@ from collections.abc import (
 from contextlib import ExitStack
 from datetime import datetime
 from functools import wraps
-from types import FrameType, TracebackType
-from typing import Any, Protocol, TypeVar, overload
+from types import TracebackType
+from typing import Any, TypedDict, TypeVar, overload
 
 import msgspec
 
@@ -30,6 +28,9 @@ from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.declare.twin import twin
 from windlass.engine.loop import Loop
+from windlass.engine.register import Register
+from windlass.engine.terminate import Signals, Terminated
+from windlass.engine.track import bar, each
 from windlass.errors import AlreadyRunning, BadInput, RunLost
 from windlass.model.control import (
     DONE,
@@ -42,7 +43,7 @@ from windlass.model.control import (
     Reply,
     check_data,
 )
-from windlass.model.outcome import describe
+from windlass.model.outcome import LONGEST_TRACEBACK, describe, storable
 from windlass.model.payload import LARGEST_PAYLOAD, LARGEST_RESULT, result_decoder
 from windlass.model.step import StepName, check_step
 
@@ -54,45 +55,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Hands(Protocol):
-    """What a run asks of the engine, each a whole transaction."""
+class Facts(TypedDict):
+    """What every end of a block says."""
 
-    def start(self, place: Place, *, lasting: int | None, data: object) -> Reply: ...
-
-    def step(
-        self, place: Place, asked: StepName, *, batch: int | None, called: bool = False
-    ) -> Reply: ...
-
-    def complete(self, place: Place, asked: StepName, *, batch: int, result: object) -> Reply: ...
-
-    def finish(
-        self,
-        place: Place,
-        *,
-        batch: int | None,
-        data: object = None,
-        progress: Progress | None = None,
-    ) -> Reply: ...
-
-    def fail(
-        self,
-        place: Place,
-        error: str,
-        *,
-        batch: int | None,
-        data: object = None,
-        progress: Progress | None = None,
-    ) -> Reply: ...
-
-    def note(
-        self,
-        place: Place,
-        *,
-        batch: int,
-        data: object = None,
-        progress: Progress | None = None,
-        lasting: int | None = None,
-    ) -> Reply: ...
+    batch: int
+    progress: Progress | None
 
 
 class Beat(Loop):
@@ -117,8 +84,10 @@ class Beat(Loop):
 class ControlRun:
     """One try of a named run, held while its block runs."""
 
-    def __init__(self, hands: Hands, place: Place, *, expires: int | None, data: object) -> None:
-        self._hands = hands
+    def __init__(
+        self, register: Register, place: Place, *, expires: int | None, data: object
+    ) -> None:
+        self._register = register
         self._place = place
         self._expires = expires
         self._given = data
@@ -126,6 +95,7 @@ class ControlRun:
         self._tries = 0
         self._progress: Progress | None = None
         self._lost: str | None = None
+        self._failing: str | None = None
         self._beat: Beat | None = None
         self._signals = Signals()
         self.data: Any = None
@@ -247,7 +217,7 @@ class ControlRun:
     def note(self, data: object) -> None:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
         checked = check_data(data, place=self._place, largest=LARGEST_PAYLOAD)
-        self._must(self._hands.note(self._place, batch=self.batch, data=checked))
+        self._must(self._register.note(self._place, batch=self.batch, data=checked))
         merge = isinstance(checked, dict) and isinstance(self.data, dict)
         self.data = self.data | checked if merge else checked
 
@@ -255,12 +225,16 @@ class ControlRun:
         """`note`, awaited."""
         await twin(self.note, data)
 
+    def error(self, why: object) -> None:
+        """Have the run recorded as failed when its block ends, although it does not raise."""
+        self._failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
+
     def track(self, iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
         """Go through `iterable` and show how far: a bar on a terminal, a number in the table."""
         if total is None and isinstance(iterable, Sized):
             total = len(iterable)
         with ExitStack() as stack:
-            advance = _bar(stack, str(self._place), total)
+            advance = bar(stack, str(self._place), total)
             written = self._tell(Progress(0, total))
             for item in iterable:
                 yield item
@@ -279,9 +253,9 @@ class ControlRun:
         if total is None and isinstance(iterable, Sized):
             total = len(iterable)
         with ExitStack() as stack:
-            advance = _bar(stack, str(self._place), total)
+            advance = bar(stack, str(self._place), total)
             written = await twin(self._tell, Progress(0, total))
-            async for item in _each(iterable):
+            async for item in each(iterable):
                 yield item
                 assert self._progress is not None
                 self._progress = Progress(self._progress.done + 1, total)
@@ -293,14 +267,14 @@ class ControlRun:
 
     def renew(self) -> bool:
         """Push the end of the lease; False if the run is lost. The heartbeat calls it."""
-        reply = self._hands.note(self._place, batch=self.batch, lasting=LEASE)
+        reply = self._register.note(self._place, batch=self.batch, lasting=LEASE)
         if reply.code == REFUSED:
             self._lose(reply.msg)
         return reply.code == DONE
 
     def _begin(self) -> None:
         lasting = LEASE if self._expires is None else self._expires
-        reply = self._hands.start(self._place, lasting=lasting, data=self._given)
+        reply = self._register.start(self._place, lasting=lasting, data=self._given)
         if reply.code == RUNNING:
             since = reply.data["since"]
             raise AlreadyRunning(
@@ -312,7 +286,7 @@ class ControlRun:
         self._batch = reply.data["batch"]
         self._tries = reply.data["tries"]
         self.data = reply.data["data"]
-        self._lost = self._progress = None
+        self._lost = self._failing = self._progress = None
         if self._expires is None:
             self._beat = Beat(self.renew)
             self._beat.start()
@@ -321,16 +295,19 @@ class ControlRun:
         if self._beat is not None:
             self._beat.stop()
             self._beat.join()
+        facts: Facts = {"batch": self.batch, "progress": self._progress}
         if error is None:
-            reply = self._hands.finish(self._place, batch=self.batch, progress=self._progress)
-            self._must(reply)
+            why = self._failing
+            self._must(
+                self._register.finish(self._place, **facts)
+                if why is None
+                else self._register.fail(self._place, why, **facts)
+            )
             return
         if isinstance(error, RunLost):
             return
         try:
-            reply = self._hands.fail(
-                self._place, _told(error), batch=self.batch, progress=self._progress
-            )
+            reply = self._register.fail(self._place, _told(error), **facts)
         except Exception:
             # The block's own error matters more than that nobody could write it down.
             telemetry.log.exception("control %s: its error could not be recorded", self._place)
@@ -340,17 +317,17 @@ class ControlRun:
 
     def _ask(self, step: StepName, *, called: bool = False) -> Reply:
         asked = check_step(step, what=f"control {self._place}")
-        return self._must(self._hands.step(self._place, asked, batch=self.batch, called=called))
+        return self._must(self._register.step(self._place, asked, batch=self.batch, called=called))
 
     def _keep(self, step: StepName, function: Callable[..., Any], result: object) -> Any:
         what = f"the result of step {step!r}"
         plain = check_data(result, place=self._place, what=what, largest=LARGEST_RESULT)
-        self._must(self._hands.complete(self._place, step, batch=self.batch, result=plain))
+        self._must(self._register.complete(self._place, step, batch=self.batch, result=plain))
         return _as_promised(plain, function)
 
     def _tell(self, progress: Progress) -> float:
         self._progress = progress
-        self._must(self._hands.note(self._place, batch=self.batch, progress=progress))
+        self._must(self._register.note(self._place, batch=self.batch, progress=progress))
         return time.monotonic()
 
     def _must(self, reply: Reply) -> Reply:
@@ -363,44 +340,6 @@ class ControlRun:
         if self._lost is None:
             self._lost = why
             telemetry.emit("control.lost", **self._place._asdict(), batch=self._batch, why=why)
-
-
-class Signals:
-    """Turns a SIGTERM that would kill the process into an end of the block."""
-
-    def __init__(self) -> None:
-        self._is_ours = False
-        self._was_terminated = False
-
-    def catch(self, task: asyncio.Task[Any] | None = None) -> None:
-        """From the main thread only, and only where nobody else minds the signal."""
-        self._was_terminated = False
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            return
-
-        def handle(_number: int, _frame: FrameType | None) -> None:
-            if self._was_terminated:
-                return
-            self._was_terminated = True
-            if task is None:
-                raise Terminated
-            task.get_loop().call_soon_threadsafe(task.cancel)
-
-        signal.signal(signal.SIGTERM, handle)
-        self._is_ours = True
-
-    def release(self) -> bool:
-        """As it was before; whether the signal came."""
-        if self._is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            self._is_ours = False
-        return self._was_terminated
-
-
-class Terminated(BaseException):
-    """SIGTERM came while the block was running."""
 
 
 def controlled(make: Callable[[], ControlRun], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -436,24 +375,3 @@ def _remembered(reply: Reply, function: Callable[..., Any]) -> Any:
 def _as_promised(plain: object, function: Callable[..., Any]) -> Any:
     """What is kept, as the type that the function's annotation promises."""
     return None if plain is None else result_decoder(function)(msgspec.json.encode(plain).decode())
-
-
-async def _each(iterable: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    if isinstance(iterable, AsyncIterable):
-        async for item in iterable:
-            yield item
-    else:
-        for item in iterable:
-            yield item
-
-
-def _bar(stack: ExitStack, what: str, total: int | None) -> Callable[[], None]:
-    """A bar on the terminal, if there is one; returns what moves it."""
-    if not sys.stderr.isatty():
-        return lambda: None
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    bar = stack.enter_context(Bar(console=Console(stderr=True)))
-    task = bar.add_task(what, total=total)
-    return lambda: bar.advance(task)
