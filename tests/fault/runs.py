@@ -1,0 +1,106 @@
+"""What processes of the tests of named runs do: `python -m tests.fault.runs WHAT URL LOG`."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.fault.crew import Process
+from windlass import App, RunLost
+
+RACERS = 50
+
+
+class Log:
+    """Lines that several processes append."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, *words: object) -> None:
+        # One short write to a file opened for appending is never torn or overwritten.
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(file, (" ".join(map(str, words)) + "\n").encode())
+        finally:
+            os.close(file)
+
+    def lines(self) -> list[str]:
+        written = self.path.read_text() if self.path.exists() else ""
+        return written[: written.rfind("\n") + 1].splitlines()
+
+
+def race(url: str, log: Log) -> None:
+    """Fifty processes wait at a gate, and start the same run when it opens."""
+    gate, opener = os.pipe()
+    ready, telling = os.pipe()
+    children = []
+    for _ in range(RACERS):
+        pid = os.fork()
+        if pid == 0:
+            os.close(opener)
+            app = App(url)
+            app.prepare()
+            app.control.get("load")
+            os.write(telling, b".")
+            os.read(gate, 1)
+            reply = app.control.start("load")
+            log.write(reply.code, os.getpid(), reply.data["batch"], reply.data.get("who"))
+            os._exit(0)
+        children.append(pid)
+    waiting = 0
+    while waiting < RACERS:
+        waiting += len(os.read(ready, RACERS))
+    os.close(opener)
+    codes = [os.waitpid(pid, 0)[1] for pid in children]
+    sys.exit(max(codes))
+
+
+def load(url: str, log: Log) -> None:
+    """Three steps; the second never ends, and the process is killed in it."""
+    with App(url).control("load", data={"pid": os.getpid()}) as run:
+        if run.step(1):
+            log.write("step", 1)
+        assert run.step("rows", lambda: 42) == 42
+        if run.step(2):
+            log.write("step", 2)
+            wait_for_ever()
+
+
+def linger(url: str, log: Log) -> None:
+    """Hold a run that has expired until another has taken it over, and then go on."""
+    app = App(url)
+    try:
+        with app.control("load", expires="1ms") as run:
+            log.write("began", run.batch)
+            while app.control.get("load").batch == run.batch:
+                time.sleep(0.01)
+            run.step(2)
+            log.write("stepped")
+    except RunLost:
+        late = [app.control.finish("load", batch=run.batch), app.control.get("load")]
+        log.write("lost", late[0].code)
+
+
+def hold(url: str, log: Log) -> None:
+    """Hold a run until a signal comes."""
+    with App(url).control("load") as run:
+        run.step("wait")
+        log.write("began", run.batch)
+        wait_for_ever()
+
+
+def wait_for_ever() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def start(what: str, *, url: str, log: Log) -> Process:
+    """A process of its own that does that."""
+    command = [sys.executable, "-m", "tests.fault.runs", what, url, str(log.path)]
+    return Process(command, folder=log.path.parent, name=what, url=url)
+
+
+if __name__ == "__main__":
+    parts = {"race": race, "load": load, "linger": linger, "hold": hold}
+    parts[sys.argv[1]](sys.argv[2], Log(Path(sys.argv[3])))
