@@ -1,12 +1,14 @@
 """Named runs: once at a time, steps remembered, on every database."""
 
 import asyncio
+import itertools
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from tests.table import count
 from windlass import (
@@ -221,6 +223,44 @@ def test_wrong_states_are_refused_and_change_nothing(app):
     assert [reply.code for reply in late] == [451, 451, 451]
     assert app.control.get("load") == before
     assert count(app, control_run) == 1
+
+
+@pytest.fixture
+def lose_answers(app, monkeypatch):
+    """From now on each transaction is committed, and its first answer is lost."""
+
+    def start():
+        commit, calls = app.database._in_transaction, itertools.count()
+
+        def lose(work):
+            result = commit(work)
+            if next(calls) % 2 == 0:
+                raise DBAPIError("commit", {}, OSError("gone"), connection_invalidated=True)
+            return result
+
+        monkeypatch.setattr(app.database, "_in_transaction", lose)
+
+    return start
+
+
+def test_a_call_whose_answer_was_lost_has_its_effect_once(app, lose_answers):
+    app.control.start("other")
+    app.control.finish("other")
+    lose_answers()
+
+    replies = [
+        app.control.start("load"),
+        app.control.step("load", 1),
+        app.control.step("load", 2),
+        app.control.error("load", "why"),
+        app.control.start("load"),
+        app.control.step("load", 1),
+        app.control.finish("load"),
+    ]
+
+    assert [reply.code for reply in replies] == [0, 0, 0, 0, 0, 2, 0]
+    assert app.control.get("load").tries == 2
+    assert [run.error for run in history(app, "load")] == [None, "why"]
 
 
 # Steps

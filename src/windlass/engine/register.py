@@ -14,7 +14,7 @@ to a call is lost: the same transaction is done again and finds its own work.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -27,6 +27,8 @@ from windlass.model.step import StepName
 from windlass.store import control as store
 from windlass.store.database import Database
 from windlass.store.number import Numbers
+
+F = TypeVar("F", bound=Control | None)
 
 
 class Register:
@@ -46,10 +48,13 @@ class Register:
         until = None if lasting is None else now + lasting
         asked = Start(number, now, this_process(), until, data)
 
+        def decide(found: Control) -> Move:
+            return rule.start(found, asked)
+
+        once = _once(decide)
+
         def work(connection: Connection) -> Move:
-            return store.begin(
-                connection, database.dialect, place, partial(rule.start, asked=asked)
-            )
+            return store.begin(connection, database.dialect, place, once)
 
         move = database.write(work)
         if move.reply.code == DONE:
@@ -57,7 +62,7 @@ class Register:
             telemetry.emit(
                 "control.started",
                 **place._asdict(),
-                batch=number,
+                batch=move.reply.data["batch"],
                 tries=move.reply.data["tries"],
                 took_over=took_over,
             )
@@ -138,13 +143,19 @@ class Register:
         return self._database().read(lambda connection: store.get(connection, place))
 
     def _change(self, place: Place, decide: Callable[[Control | None], Move]) -> Move:
-        written: list[Move] = []
+        once = _once(decide)
+        return self._database().write(lambda connection: store.change(connection, place, once))
 
-        def again(found: Control | None) -> Move:
-            # An end whose answer was lost is there already when it is done again.
-            if written and found is not None and found == written[-1].after:
-                return Move(written[-1].reply, ended=None)
-            written.append(decide(found))
-            return written[-1]
 
-        return self._database().write(lambda connection: store.change(connection, place, again))
+def _once(decide: Callable[[F], Move]) -> Callable[[F], Move]:
+    """`decide` for a transaction that may be done again: one that had its effect has it once."""
+    decided: list[Move] = []
+
+    def again(found: F) -> Move:
+        if decided and found is not None and found == decided[-1].after:
+            # It was committed, and only the answer was lost.
+            return decided[-1]._replace(after=None)
+        decided.append(decide(found))
+        return decided[-1]
+
+    return again

@@ -111,8 +111,7 @@ class Control:
         return self.status is RunStatus.RUNNING and is_over
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """What becomes of a row: `after` None changes nothing, `ended` goes into the history."""
 
     reply: Reply
@@ -167,9 +166,6 @@ def _checked(given: object, what: str) -> str:
 
 def start(found: Control, asked: Start) -> Move:
     """Start it, unless somebody runs it. What an earlier try of the same run has done is kept."""
-    if found.status is RunStatus.RUNNING and found.batch == asked.batch:
-        # The same transaction, done again because its answer was lost.
-        return Move(_started(found))
     if found.is_held(asked.now):
         return Move(_running(found))
     is_expired = found.status is RunStatus.RUNNING
@@ -185,7 +181,8 @@ def start(found: Control, asked: Start) -> Move:
         start_time=asked.now,
         expire_time=asked.expire_time,
         data=data,
-        batch=asked.batch,
+        # Numbers come in blocks: that of another process may be smaller than one used before it.
+        batch=max(asked.batch, (found.batch or 0) + 1),
         tries=found.tries + 1 if is_again else 1,
         who=asked.who,
     )

@@ -91,8 +91,8 @@ def _write(connection: Connection, before: Control | None, move: Move) -> Move:
 def _remember(connection: Connection, ended: Control) -> None:
     """Append a try to the history, and forget what is older than the last of its name."""
     values = _columns(ended)
-    kept = {column.name: values.get(column.name) for column in control_run.columns}
-    kept |= {"id": ended.batch, "name": ended.name, "partition_id": ended.partition}
+    kept = {name: value for name, value in values.items() if name in control_run.columns}
+    kept |= {"name": ended.name, "partition_id": ended.partition}
     connection.execute(insert(control_run).values(kept))
     old = connection.scalars(
         select(control_run.c.id)
@@ -150,7 +150,7 @@ def _read_ended(row: Row[Any]) -> Control:
         run_seconds=row.run_seconds,
         error=row.error,
         data=_json(row.data),
-        batch=row.id,
+        batch=row.batch,
         tries=row.tries,
         who=row.who,
     )

@@ -251,13 +251,14 @@ control = _table(
     Column("progress_total", BigInteger),
 )
 
-# The tries that ended. The number of a try is the batch it was started under.
+# The tries that ended, numbered in the order in which they did.
 control_run = _table(
     "control_run",
-    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("id", Number, primary_key=True, autoincrement=True),
     Column("name", Exact(255), nullable=False),
     Column("partition_id", Exact(255), nullable=False),
     Column("status", StatusCode, nullable=False),
+    Column("batch", BigInteger),
     Column("stat_date", String(10)),
     Column("step", Exact(255)),
     Column("steps", Json),

@@ -55,10 +55,11 @@ def control() -> None:
 def control_run() -> None:
     op.create_table(
         "windlass_control_run",
-        sa.Column("id", Number, primary_key=True, autoincrement=False),
+        sa.Column("id", Number, primary_key=True, autoincrement=True),
         sa.Column("name", Exact(255), nullable=False),
         sa.Column("partition_id", Exact(255), nullable=False),
         sa.Column("status", StatusCode, nullable=False),
+        sa.Column("batch", sa.BigInteger),
         sa.Column("stat_date", sa.String(10)),
         sa.Column("step", Exact(255)),
         sa.Column("steps", Json),
