@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from windlass.errors import SchemaMismatch
 from windlass.store.database import Database
 
-VERSION = "0003"
+VERSION = "0004"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 

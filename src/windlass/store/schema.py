@@ -273,6 +273,27 @@ control_run = _table(
     Index("windlass_control_run_name", "name", "partition_id", "id"),
 )
 
+# Who owns which part of the task rows; those due before `careful_to` are claimed, not read.
+bucket = _table(
+    "bucket",
+    Column("bucket", SmallInteger, primary_key=True, autoincrement=False),
+    Column("owner", BigInteger),
+    Column("careful_to", BigInteger, nullable=False, server_default=text("0")),
+)
+
+# What this database is among several: one row.
+shard = _table(
+    "shard",
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    # Its place among the shards, which its numbers begin with.
+    Column("place", SmallInteger, nullable=False, server_default=text("0")),
+    # The name of its ring where members are kept elsewhere, and what they are kept in.
+    Column("ring", Exact(32), nullable=False),
+    Column("members", String(255), nullable=False),
+    # Whether it takes no new rows.
+    Column("draining", SmallInteger, nullable=False, server_default=text("0")),
+)
+
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL has a sequence of that name.
 number = _table(
     "number",

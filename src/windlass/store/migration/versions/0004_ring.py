@@ -1,0 +1,53 @@
+"""The tables of the ring: bucket, shard."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from windlass.model.bucket import BUCKETS
+from windlass.store.schema import Exact
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+OPTIONS: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+}
+
+
+def upgrade() -> None:
+    bucket()
+    shard()
+
+
+def bucket() -> None:
+    table = op.create_table(
+        "windlass_bucket",
+        sa.Column("bucket", sa.SmallInteger, primary_key=True, autoincrement=False),
+        sa.Column("owner", sa.BigInteger),
+        sa.Column("careful_to", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+        **OPTIONS,
+    )
+    op.bulk_insert(table, [{"bucket": number} for number in range(BUCKETS)])
+
+
+def shard() -> None:
+    table = op.create_table(
+        "windlass_shard",
+        sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+        sa.Column("place", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
+        sa.Column("ring", Exact(32), nullable=False),
+        sa.Column("members", sa.String(255), nullable=False),
+        sa.Column("draining", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
+        **OPTIONS,
+    )
+    op.bulk_insert(table, [{"id": 1, "ring": secrets.token_hex(8), "members": "database"}])
