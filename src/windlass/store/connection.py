@@ -26,6 +26,16 @@ def is_async(conn: object) -> bool:
     return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
 
 
+def backend_of(conn: object) -> str | None:
+    """Which database a connection speaks to: sqlite, postgresql or mysql; None if it is none."""
+    if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
+        conn = conn.get_bind()
+    named = getattr(getattr(conn, "dialect", None), "name", None)
+    if named is None:
+        named = MODULES.get(type(conn).__module__.split(".")[0])
+    return None if named is None else str(named).replace("mariadb", "mysql")
+
+
 def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
     """Something that runs our statements in the transaction of `conn`, and never ends it."""
     if is_async(conn):

@@ -70,6 +70,14 @@ def change(connection: Connection, place: Place, decide: Callable[[Control | Non
     return _write(connection, found, decide(found))
 
 
+def change_existing(
+    connection: Connection, place: Place, decide: Callable[[Control], Move]
+) -> Move | None:
+    """Make of the row of a run what `decide` makes of it; None if there is no row."""
+    found = _locked(connection, place)
+    return None if found is None else _write(connection, found, decide(found))
+
+
 def _locked(connection: Connection, place: Place) -> Control | None:
     row = connection.execute(select(control).where(*_at(place)).with_for_update()).first()
     return None if row is None else _read(row)

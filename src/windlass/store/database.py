@@ -82,9 +82,9 @@ class Database:
             return self._again(lambda: self._in_passing(work), tries)
         return self.write(work, tries=tries)
 
-    def measure(self) -> int:
+    def measure(self, *, tries: int = TRIES) -> int:
         """The time of the database now."""
-        return self.read(self.dialect.measure)
+        return self.read(self.dialect.measure, tries=tries)
 
     def close(self) -> None:
         """Give back all connections."""

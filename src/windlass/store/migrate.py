@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.errors import SchemaMismatch
-from windlass.store.database import Database
+from windlass.store.database import TRIES, Database
 
 VERSION = "0004"
 VERSION_TABLE = "windlass_version"
@@ -59,7 +59,7 @@ def _url_of_server(database: Database) -> URL:
     return database.url.set(drivername="mariadb+pymysql") if is_mariadb else database.url
 
 
-def current(database: Database) -> str | None:
+def current(database: Database, *, tries: int = TRIES) -> str | None:
     """The version of the tables, or None where there are none."""
 
     def read(connection: Connection) -> str | None:
@@ -68,12 +68,12 @@ def current(database: Database) -> str | None:
         found = connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar()
         return None if found is None else str(found)
 
-    return database.read(read)
+    return database.read(read, tries=tries)
 
 
-def check(database: Database) -> None:
+def check(database: Database, *, tries: int = TRIES) -> None:
     """Refuse to work on tables that this Windlass does not understand."""
-    found = current(database)
+    found = current(database, tries=tries)
     if found == VERSION:
         return
     if found is None:

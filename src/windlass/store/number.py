@@ -11,7 +11,7 @@ import threading
 import time
 from itertools import chain
 
-from windlass.store.database import Database
+from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import BLOCK, Executor
 
 FRESH_SECONDS = 10.0
@@ -28,7 +28,9 @@ class Numbers:
         self._taken_at = 0.0
         self._blocks = 1
 
-    def take(self, count: int = 1, *, inside: Executor | None = None) -> list[int]:
+    def take(
+        self, count: int = 1, *, inside: Executor | None = None, tries: int = TRIES
+    ) -> list[int]:
         """`count` new numbers. `inside` is the caller's transaction, used where they must join."""
         dialect = self._database.dialect
         if inside is not None and dialect.numbers_join:
@@ -39,14 +41,14 @@ class Numbers:
             numbers: list[int] = []
             while len(numbers) < count:
                 if not self._left:
-                    self._fetch(count - len(numbers))
+                    self._fetch(count - len(numbers), tries)
                 numbers += self._use(count - len(numbers))
             return numbers
 
-    def _fetch(self, count: int) -> None:
+    def _fetch(self, count: int, tries: int) -> None:
         wanted = max(self._blocks * BLOCK, count)
         self._left = self._database.write(
-            lambda connection: self._database.dialect.take_numbers(connection, wanted)
+            lambda connection: self._database.dialect.take_numbers(connection, wanted), tries=tries
         )
         self._blocks = min(self._blocks * 2, MOST_BLOCKS)
         self._taken_at = time.monotonic()

@@ -292,6 +292,11 @@ shard = _table(
     Column("members", String(255), nullable=False),
     # Whether it takes no new rows.
     Column("draining", SmallInteger, nullable=False, server_default=text("0")),
+    # What all shards know of each other, and its number; null in a database that is alone.
+    Column("number", BigInteger, nullable=False, server_default=text("0")),
+    Column("roster", Json),
+    # The rows that are on their way to another shard.
+    Column("moving", Json),
 )
 
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL has a sequence of that name.

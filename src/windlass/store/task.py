@@ -49,6 +49,8 @@ class TaskFilter:
     status: Status | None = None
     key: str | None = None
     before: int | None = None
+    # Among several shards, whose ids do not tell the order.
+    created_before: int | None = None
 
 
 def insert(
@@ -110,6 +112,19 @@ def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
         },
     )
     return bool(result.rowcount)
+
+
+def take_back(connection: Connection, ids: Sequence[int]) -> int:
+    """Delete waiting rows that were never taken; how many that were."""
+    result = connection.execute(
+        delete(task).where(
+            task.c.id.in_(ids),
+            task.c.status == Status.WAITING,
+            task.c.batch.is_(None),
+            task.c.started_at.is_(None),
+        )
+    )
+    return result.rowcount
 
 
 def get(connection: Connection, number: int) -> TaskView | None:
@@ -229,6 +244,8 @@ def _where(wanted: TaskFilter) -> ColumnElement[bool]:
         clauses.append(task.c.task_key == wanted.key)
     if wanted.before is not None:
         clauses.append(task.c.id < wanted.before)
+    if wanted.created_before is not None:
+        clauses.append(task.c.created_at < wanted.created_before)
     return and_(True, *clauses)
 
 

@@ -24,6 +24,9 @@ ENDLESS = 1 << 15
 
 encode = msgspec.json.Encoder().encode
 
+NEXT_NUMBER = text("select next from windlass_number where name = 'id'")
+BEGIN_NUMBERS = text("update windlass_number set next = :first where name = 'id'")
+
 
 class Lane(NamedTuple):
     """The waiting rows of one kind and priority, and when the first of them is due."""
@@ -168,6 +171,10 @@ class Dialect(ABC):
     numbers_join = False
     # Makes a select see what is committed, whatever snapshot the caller's transaction has.
     read_now = ""
+    # Has a select hold what it reads, together with others, until the transaction ends.
+    hold_shared = ""
+    # Asks whether a connection sees the tables of a shard, without breaking its transaction.
+    has_shard: str
     # How a payload that comes as text is written into its column.
     payload = ":payload"
 
@@ -208,6 +215,14 @@ class Dialect(ABC):
     @abstractmethod
     def take_numbers(self, executor: Executor, count: int) -> list[range]:
         """At least `count` numbers that nobody else has or will have."""
+
+    def next_number(self, connection: Connection) -> int:
+        """The number that would be given out next."""
+        return int(connection.execute(NEXT_NUMBER).scalar_one())
+
+    def begin_numbers(self, connection: Connection, first: int) -> None:
+        """Give out numbers from `first` on."""
+        connection.execute(BEGIN_NUMBERS, {"first": first})
 
     @abstractmethod
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:

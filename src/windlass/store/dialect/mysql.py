@@ -134,6 +134,11 @@ class MySQL(PickAndStamp):
     lock = "for update skip locked"
     greatest = "greatest"
     read_now = "lock in share mode"
+    hold_shared = "lock in share mode"
+    has_shard = (
+        "select 1 from information_schema.tables "
+        "where table_schema = database() and table_name = 'windlass_shard'"
+    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -47,6 +47,11 @@ def listed(query: str) -> str:
 
 TAKE_NUMBERS = text("select nextval('windlass_number_id') from generate_series(1, :blocks)")
 
+NEXT_NUMBER = text(
+    f"select last_value + case when is_called then {BLOCK} else 0 end from windlass_number_id"
+)
+BEGIN_NUMBERS = text("select setval('windlass_number_id', :first, false)")
+
 INSERT = text("""
 insert into windlass_task
     (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
@@ -173,6 +178,8 @@ class PostgreSQL(Dialect):
 
     name = "postgresql"
     payload = "cast(:payload as json)"
+    hold_shared = "for share"
+    has_shard = "select to_regclass('windlass_shard') is not null"
     commits_alone = True
     wakes = True
 
@@ -243,6 +250,12 @@ class PostgreSQL(Dialect):
         # The sequence counts in blocks, and gives them out for good without waiting for a commit.
         rows = executor.execute(TAKE_NUMBERS, {"blocks": -(-count // BLOCK)}).fetchall()
         return [range(row[0], row[0] + BLOCK) for row in rows]
+
+    def next_number(self, connection: Connection) -> int:
+        return int(connection.execute(NEXT_NUMBER).scalar_one())
+
+    def begin_numbers(self, connection: Connection, first: int) -> None:
+        connection.execute(BEGIN_NUMBERS, {"first": first})
 
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         if len(rows) == 1:

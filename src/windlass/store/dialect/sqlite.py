@@ -122,6 +122,7 @@ class SQLite(PickAndStamp):
     lock = ""
     greatest = "max"
     numbers_join = True
+    has_shard = "select 1 from sqlite_master where name = 'windlass_shard'"
     is_embedded = True
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from windlass.model.bucket import BUCKETS
-from windlass.store.schema import Exact
+from windlass.store.schema import Exact, Json
 
 revision = "0004"
 down_revision = "0003"
@@ -48,6 +48,9 @@ def shard() -> None:
         sa.Column("ring", Exact(32), nullable=False),
         sa.Column("members", sa.String(255), nullable=False),
         sa.Column("draining", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
+        sa.Column("number", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+        sa.Column("roster", Json),
+        sa.Column("moving", Json),
         **OPTIONS,
     )
     op.bulk_insert(table, [{"id": 1, "ring": secrets.token_hex(8), "members": "database"}])

@@ -1,0 +1,138 @@
+"""The row that says what this database is among several, and the rules for changing it.
+
+Whoever writes a row with a key first reads the number of the roster here and holds it; whoever
+changes the roster waits for them. So a row was written under the roster of its time, or not at all.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, Row, func, select, text, update
+
+from windlass.model.shard import Roster, first_number, place_of
+from windlass.store.dialect.base import Dialect, Executor
+from windlass.store.schema import shard, task, worker
+
+
+class ShardRow(NamedTuple):
+    """What a database is among several; the roster is None while it is alone."""
+
+    place: int
+    ring: str
+    number: int
+    roster: Roster | None
+
+
+def get(connection: Connection) -> ShardRow:
+    """What this database is."""
+    return _read(connection.execute(select(shard)).one())
+
+
+def number_of(executor: Executor, dialect: Dialect) -> int:
+    """The number of the roster here; it stays so until this transaction ends."""
+    query = text(f"select number from windlass_shard where id = 1 {dialect.hold_shared}")
+    return int(executor.execute(query, {}).fetchall()[0][0])
+
+
+def ring_of(executor: Executor, dialect: Dialect) -> str | None:
+    """Which shard a connection is on; None if it is on none."""
+    there = executor.execute(text(dialect.has_shard), {}).fetchall()
+    if not there or not there[0][0]:
+        return None
+    return str(executor.execute(text("select ring from windlass_shard"), {}).fetchall()[0][0])
+
+
+def has_tasks(connection: Connection) -> bool:
+    """Whether there are rows whose numbers are in use."""
+    return connection.scalar(select(task.c.id).limit(1)) is not None
+
+
+def propose(connection: Connection, dialect: Dialect, roster: Roster) -> bool:
+    """Make `roster` the next one, here where it is decided; False if another one came first."""
+    found = _locked(connection)
+    if found.number != roster.number - 1:
+        return False
+    _write(connection, dialect, found, roster)
+    return True
+
+
+def push(connection: Connection, dialect: Dialect, roster: Roster) -> ShardRow:
+    """Have `roster` known here, unless a newer one is; what is known then."""
+    found = _locked(connection)
+    if found.number >= roster.number:
+        return found
+    _write(connection, dialect, found, roster)
+    return ShardRow(roster.peers[found.ring].place, found.ring, roster.number, roster)
+
+
+def rename(connection: Connection, ring: str) -> None:
+    """Give a database that is a copy of another one, named `ring`, a name of its own."""
+    connection.execute(update(shard).where(shard.c.ring == ring).values(ring=secrets.token_hex(8)))
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """Rows that are on their way: old id to new id, to which shard, and whether they have left."""
+
+    number: int
+    to: str
+    ids: dict[int, int]
+    has_left: bool = False
+
+
+def journal(connection: Connection) -> Journal | None:
+    """The rows that are on their way from here; nobody else changes that meanwhile."""
+    row = connection.execute(select(shard.c.moving).with_for_update()).one()
+    return None if row.moving is None else msgspec.json.decode(row.moving, type=Journal)
+
+
+def keep_journal(connection: Connection, kept: Journal | None) -> None:
+    """Note which rows are on their way from here."""
+    moving = None if kept is None else msgspec.json.encode(kept).decode()
+    connection.execute(update(shard).values(moving=moving))
+
+
+class Load(NamedTuple):
+    """How much there is in a shard; counted up to a bound."""
+
+    waiting: int
+    running: int
+    ended: int
+    workers: int
+
+
+def load(connection: Connection, *, now: int, most: int) -> Load:
+    """How much there is to do here, and who does it."""
+
+    def count(*statuses: int) -> int:
+        few = select(task.c.id).where(task.c.status.in_(statuses)).limit(most + 1).subquery()
+        return connection.execute(select(func.count()).select_from(few)).scalar_one()
+
+    alive = worker.c.left_at.is_(None) & (worker.c.lease_until >= now)
+    workers = connection.execute(select(func.count()).select_from(worker).where(alive)).scalar_one()
+    return Load(count(0, 4, 5), count(1), count(2, 3, 6), workers)
+
+
+def _locked(connection: Connection) -> ShardRow:
+    return _read(connection.execute(select(shard).with_for_update()).one())
+
+
+def _read(row: Row[Any]) -> ShardRow:
+    roster = None if row.roster is None else msgspec.json.decode(row.roster, type=Roster)
+    return ShardRow(row.place, row.ring, row.number, roster)
+
+
+def _write(connection: Connection, dialect: Dialect, found: ShardRow, roster: Roster) -> None:
+    place = roster.peers[found.ring].place
+    if place_of(dialect.next_number(connection)) != place:
+        dialect.begin_numbers(connection, first_number(place))
+    connection.execute(
+        update(shard).values(
+            place=place,
+            number=roster.number,
+            roster=msgspec.json.encode(roster).decode(),
+            draining=int(roster.is_draining(found.ring)),
+        )
+    )
