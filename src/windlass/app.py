@@ -1,10 +1,9 @@
-"""The front door: an App holds the kinds and the database, and forwards everything else."""
+"""The front door: an App holds the kinds and the databases, and forwards everything else."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,16 +12,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from sqlalchemy import URL
 
-from windlass.clock import SECOND, Clock, DatabaseClock
+from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period
 from windlass.declare.rolling import Rolling
 from windlass.declare.task import Call, How, Task, TaskRef
 from windlass.declare.twin import twin
 from windlass.engine.control import Controls
 from windlass.engine.controlled import ControlRun, controlled
-from windlass.engine.enqueue import Enqueue
-from windlass.engine.rolling import Items
-from windlass.engine.wake import Bell
+from windlass.engine.fleet import make_fleet, only_database
+from windlass.engine.shard import Shard
+from windlass.engine.spread import Spread, SpreadItems
+from windlass.engine.team import Team, make_worker
 from windlass.engine.worker import Worker, WorkerSettings
 from windlass.errors import BadDatabase, BadInput, WindlassError
 from windlass.model.cron import Schedule
@@ -32,15 +32,14 @@ from windlass.model.retry import Backoff, Retries
 from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.source import Source
 from windlass.model.status import Status
-from windlass.operate import alert, freshness, rolling, switch, task
+from windlass.model.task import TaskView
+from windlass.operate import gather, rolling, switch, task
+from windlass.operate.gather import Listing
 from windlass.operate.mirror import mirror
 from windlass.operate.switch import UNSET, Unset
-from windlass.operate.visit import Visitor
-from windlass.store import migrate
+from windlass.operate.visit import Visits
 from windlass.store.connection import is_async
-from windlass.store.database import Database
 from windlass.store.history import AlertView
-from windlass.store.number import Numbers
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +49,7 @@ DEFAULT_CONCURRENCY = 100
 
 
 class App:
-    """Declares tasks and keeps them in a database.
+    """Declares tasks and keeps them in a database, or in several, which are its shards.
 
     Without a database it takes $WINDLASS_DATABASE_URL, or else the file windlass.db here.
     """
@@ -65,16 +64,11 @@ class App:
         max_payload: int = LARGEST_PAYLOAD,
         clock: Clock | None = None,
     ) -> None:
-        if len(databases) > 1:
-            raise BadDatabase("this version of Windlass keeps its tasks in one database; give one")
         if members is not None:
             raise BadDatabase(
                 "this version of Windlass keeps its members in the database; leave members= out"
             )
-        url = databases[0] if databases else os.environ.get("WINDLASS_DATABASE_URL")
         self.registry = Registry()
-        self.database = Database(url or DEFAULT_DATABASE)
-        self.clock = clock or DatabaseClock(self.database.measure)
         self.settings = WorkerSettings(
             concurrency=DEFAULT_CONCURRENCY,
             lease=parse_duration(lease, what="lease"),
@@ -83,23 +77,20 @@ class App:
         )
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
-        self.database.dialect.idle_milliseconds = max(500, self.settings.dead_after // 1_250)
-        self._numbers = Numbers(self.database)
-        self._bell = Bell(self.database)
-        self._enqueue = Enqueue(
-            self.database, self.clock, self._numbers, self._bell, max_payload=max_payload
+        given = databases or (os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_DATABASE,)
+        idle_milliseconds = max(500, self.settings.dead_after // 1_250)
+        self.fleet = make_fleet(
+            given, clock=clock, max_payload=max_payload, idle_milliseconds=idle_milliseconds
         )
-        self._items = Items(self.database, self.clock, self._numbers, self._bell)
-        self._visitor = Visitor(
-            self.database,
-            self.clock,
-            self._items,
-            worker_for=self._worker_for,
-            dead_after=self.settings.dead_after,
+        # Of several shards, the first: an app with one database has no other.
+        self.database = self.fleet.shards[0].database
+        self.clock = self.fleet.shards[0].clock
+        self._spread = Spread(self.fleet)
+        self._items = SpreadItems(self.fleet)
+        self._visits = Visits(
+            self.fleet, worker_for=self._worker_for, dead_after=self.settings.dead_after
         )
-        self.control = Controls(self._db, self.clock, self._numbers)
-        self._ready = False
-        self._ready_lock = threading.Lock()
+        self.control = Controls(self.fleet)
 
     # Declaring
 
@@ -281,7 +272,7 @@ class App:
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         """Write calls down as tasks."""
         self.prepare()
-        numbers = self._enqueue.submit(kind, calls, how)
+        numbers = self._spread.submit(kind, calls, how)
         # In the caller's transaction it may yet come to nothing.
         known_until = 0.0
         if how.conn is None:
@@ -310,19 +301,24 @@ class App:
 
     def status_of(self, task_id: int, *, enqueued: bool) -> Status:
         """The state of a task."""
-        return task.status_of(self._db(), task_id, enqueued=enqueued)
+        return task.status_of(self._look, task_id, enqueued=enqueued)
 
     def result_of(
         self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
     ) -> object:
         """The result of a task, waited for."""
         return task.result_of(
-            self._db(), task_id, task.decoder(kind), timeout=timeout, enqueued=enqueued
+            self._look, task_id, task.decoder(kind), timeout=timeout, enqueued=enqueued
         )
 
     def cancel(self, task_id: int, *, reason: str = "") -> bool:
         """End a task that has not ended."""
-        return task.cancel(self._db(), self.clock, self.registry, task_id, reason=reason)
+        self.prepare()
+        return gather.cancel(self.fleet, self.registry, task_id, reason=reason)
+
+    def _look(self, task_id: int) -> TaskView | None:
+        self.prepare()
+        return gather.find(self.fleet, task_id)
 
     # Rolling: what a declared rolling kind asks of its app
 
@@ -338,47 +334,48 @@ class App:
 
     def item_of(self, kind: Kind, code: str) -> Item | None:
         """One item of a rolling kind."""
-        return rolling.item(self._db(), kind, code)
+        self.prepare()
+        return gather.item(self.fleet, kind, code)
 
     def visit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         """Have one item run now, and wait for it."""
         self.prepare()
-        return self._visitor.visit(kind, code, fresh=fresh, timeout=timeout)
+        return self._visits.visit(kind, code, fresh=fresh, timeout=timeout)
 
     async def avisit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         """`visit_item`, awaited."""
         await twin(self.prepare)
-        return await self._visitor.avisit(kind, code, fresh=fresh, timeout=timeout)
+        return await self._visits.avisit(kind, code, fresh=fresh, timeout=timeout)
 
     def mirror(self, kind: Kind, source: Source, *, dry_run: bool) -> Mirror:
         """Make the items of a rolling kind equal to the keys of a source."""
-        return mirror(self._db(), self._items, kind, source, dry_run=dry_run)
+        self.prepare()
+        return mirror(self.fleet, self._items, kind, source, dry_run=dry_run)
 
     def follow(self, kind: Kind, source: Source) -> None:
         """Install triggers that keep the items equal to the keys of a source."""
-        rolling.follow(self._db(), kind, source)
+        self.prepare()
+        rolling.follow(only_database(self.fleet, source), kind, source)
 
     def unfollow(self, kind: Kind, source: Source) -> bool:
         """Remove those triggers."""
-        return rolling.unfollow(self._db(), kind, source)
+        self.prepare()
+        return any(rolling.unfollow(shard.database, kind, source) for shard in self.fleet.shards)
 
     def freshness_of(self, kind: Kind) -> Freshness:
         """How fresh the items of a rolling kind are."""
-        return freshness.look(self._db(), self.clock, kind)
+        self.prepare()
+        return gather.fresh(self.fleet, self.clock, kind)
 
     # Operating
 
     def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
         """Let nothing of `kind` start until it is resumed. What runs goes on to its end."""
-        name = self.registry.get(kind).name
-        switch.pause(self._db(), self.clock, name, reason=reason, who=who)
-        self._bell.ring_here()
+        self._switch(kind, "paused", partial(switch.pause, reason=reason, who=who))
 
     def resume(self, kind: str, *, who: str | None = None) -> None:
         """Let `kind` run again, and close its breaker if that is open."""
-        name = self.registry.get(kind).name
-        switch.resume(self._db(), self.clock, self._numbers, name, who=who)
-        self._bell.ring_here()
+        self._switch(kind, "resumed", partial(switch.resume, who=who))
 
     def set(
         self,
@@ -392,9 +389,16 @@ class App:
 
         None goes back to what the kind declares, "none" takes the rate or the window away.
         """
+        changes = switch.changes(kind, rate=rate, window=window, concurrency=concurrency)
+        self._switch(kind, "set", partial(switch.set_, changes=changes))
+
+    def _switch(self, kind: str, done: str, change: Callable[[Shard, str], object]) -> None:
+        """Change the switch of a kind in all shards."""
         name = self.registry.get(kind).name
-        switch.set_(self._db(), name, rate=rate, window=window, concurrency=concurrency)
-        self._bell.ring_here()
+        self.prepare()
+        self.fleet.everywhere(lambda shard: change(shard, name), what=f"kind {name!r} is {done}")
+        for shard in self.fleet.shards:
+            shard.bell.ring_here()
 
     async def apause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
         """`pause`, awaited."""
@@ -422,20 +426,11 @@ class App:
 
     def migrate(self) -> str:
         """Create or upgrade the tables; returns their version."""
-        version = migrate.migrate(self.database)
-        self._ready = True
-        return version
+        return self.fleet.migrate()
 
     def prepare(self) -> None:
         """Make sure that the tables are there. SQLite gets them on first use."""
-        if self._ready:
-            return
-        with self._ready_lock:
-            if self.database.dialect.name == "sqlite":
-                migrate.migrate(self.database)
-            else:
-                migrate.check(self.database)
-            self._ready = True
+        self.fleet.prepare()
 
     def worker(
         self,
@@ -443,8 +438,12 @@ class App:
         kinds: Sequence[str] | None = None,
         concurrency: int | None = None,
         until_idle: bool = False,
-    ) -> Worker:
-        """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`."""
+        shards: Sequence[str] | None = None,
+    ) -> Worker | Team:
+        """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`.
+
+        It serves all shards, or those named by their number or database.
+        """
         self.prepare()
         if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
             raise BadInput(f"concurrency={concurrency!r} is not a number from 1 on")
@@ -454,22 +453,16 @@ class App:
             until_idle=until_idle,
         )
         chosen = self.registry.chosen(list(kinds or []))
-        return Worker(
-            self.database, self.registry, chosen, self.clock, self._numbers, self._bell, settings
-        )
+        served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
+        if self.fleet.single is None:
+            served = served or dict.fromkeys(self.fleet.shards)
+            return Team(self.fleet, list(served), self.registry, chosen, settings)
+        return make_worker(self.fleet.single, self.registry, chosen, settings)
 
-    def _worker_for(self, kind: Kind, task_id: int) -> Worker:
+    def _worker_for(self, shard: Shard, kind: Kind, task_id: int) -> Worker:
         """A worker that is there for one row only."""
-        return Worker(
-            self.database,
-            self.registry,
-            {kind.name: kind},
-            self.clock,
-            self._numbers,
-            self._bell,
-            replace(self.settings, concurrency=1, until_idle=True),
-            only=task_id,
-        )
+        settings = replace(self.settings, concurrency=1, until_idle=True)
+        return make_worker(shard, self.registry, {kind.name: kind}, settings, only=task_id)
 
     def drain(self) -> None:
         """Run everything that is due until nothing is, in this process; for tests and scripts.
@@ -488,11 +481,12 @@ class App:
         await twin(self.prepare)
         await self.worker(until_idle=True).run()
 
-    def alerts(self, limit: int = 100) -> list[AlertView]:
-        """The last alerts, newest first."""
-        return alert.listing(self._db(), limit=limit)
+    def alerts(self, limit: int = 100) -> Listing[AlertView]:
+        """The last alerts, newest first; `.missing` names shards that could not be asked."""
+        self.prepare()
+        return gather.alerts(self.fleet, limit=limit)
 
-    async def aalerts(self, limit: int = 100) -> list[AlertView]:
+    async def aalerts(self, limit: int = 100) -> Listing[AlertView]:
         """`alerts`, awaited."""
         return await twin(self.alerts, limit)
 
@@ -502,9 +496,4 @@ class App:
 
     def close(self) -> None:
         """Give back all connections. The app can be used again."""
-        self._bell.close()
-        self.database.close()
-
-    def _db(self) -> Database:
-        self.prepare()
-        return self.database
+        self.fleet.close()

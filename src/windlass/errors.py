@@ -228,7 +228,11 @@ class SchemaMismatch(WindlassError):
 
 
 class DatabaseUnavailable(WindlassError):
-    """The database could not be used, after all retries."""
+    """The database could not be used, after all retries; `missing` names shards."""
+
+    def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class Signal(WindlassError):

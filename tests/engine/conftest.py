@@ -1,9 +1,13 @@
 """An app on a clean database of each engine, with a clock that stands still."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
+from tests.conftest import pool_of
+from tests.database import Pools
 from windlass import App
 from windlass.clock import ManualClock
 from windlass.model.duration import parse_duration
@@ -26,3 +30,43 @@ def app(database_url: str, clock: Clock) -> Iterator[App]:
     app = App(database_url, clock=clock)
     yield app
     app.close()
+
+
+SETS = {
+    "sqlite": ("sqlite", "sqlite", "sqlite"),
+    "postgresql": ("postgresql", "postgresql"),
+    "mariadb": ("mariadb", "mariadb"),
+    "mixed": ("sqlite", "postgresql"),
+}
+
+
+@pytest.fixture(params=SETS)
+def shard_urls(
+    request: pytest.FixtureRequest, pools: Pools, pytestconfig: pytest.Config
+) -> Iterator[list[str]]:
+    """Databases that become the shards of one app: of one engine, and of two."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(pool_of(engine, pools, pytestconfig).migrated())
+            for engine in SETS[request.param]
+        ]
+
+
+@pytest.fixture
+def make_app(clock: Clock) -> Iterator[Callable[..., App]]:
+    """Makes apps on the manual clock, and closes them."""
+    made: list[App] = []
+
+    def make(*urls: str, **options: Any) -> App:
+        made.append(App(*urls, clock=clock, **options))
+        return made[-1]
+
+    yield make
+    for app in made:
+        app.close()
+
+
+@pytest.fixture
+def sharded(shard_urls: list[str], make_app: Callable[..., App]) -> App:
+    """An app with several shards, on each set of engines."""
+    return make_app(*shard_urls)

@@ -61,7 +61,7 @@ def later(url):
     """An app that lives a minute later."""
     with closing(App(url)) as app:
         app.clock = Later(app.database.measure)
-        app.control = type(app.control)(app._db, app.clock, app._numbers)
+        app.control = type(app.control)(app.fleet)
         yield app
 
 

@@ -118,8 +118,6 @@ def test_a_bad_setting_of_an_app_is_refused(options, said):
     assert said in str(raised.value)
 
 
-def test_an_app_has_one_database_and_no_members_yet():
-    with pytest.raises(BadDatabase, match="one database"):
-        App("sqlite://", "sqlite:///other.db")
+def test_an_app_has_no_members_yet():
     with pytest.raises(BadDatabase, match="members"):
         App("sqlite://", members="etcd://127.0.0.1:2379")

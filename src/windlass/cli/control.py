@@ -19,12 +19,14 @@ from windlass.cli.output import (
     say,
     table,
     timestamp,
+    warn_missing,
     when,
 )
 from windlass.clock import SECOND
 from windlass.model.control import DONE, Control, Place, RunStatus, check_place
 from windlass.model.duration import format_duration
 from windlass.operate import control as operate
+from windlass.operate import gather
 from windlass.operate.control import StepState, StepView
 
 COLOURS = {
@@ -52,7 +54,8 @@ PartitionOption = Annotated[
 def list_runs(app: AppOption = None, as_json: JsonOption = False) -> None:
     """List named runs: who runs them, or how they ended."""
     loaded = _load(app)
-    found, now = operate.listing(loaded.database), loaded.clock.now()
+    found, now = gather.controls(loaded.fleet), loaded.clock.now()
+    warn_missing(found.missing)
     if as_json:
         print_json([_for_programs(run, now=now) for run in found])
         return
@@ -91,7 +94,7 @@ def show(
     """Show the steps of a run, where it stopped, its error, and its earlier tries."""
     loaded = _load(app)
     run, now = _find(loaded, check_place(name, partition)), loaded.clock.now()
-    tries = operate.history(loaded.database, run.place, limit=TRIES_SHOWN)
+    tries = gather.control_history(loaded.fleet, run.place, limit=TRIES_SHOWN)
     if as_json:
         earlier = [_for_programs(ended, now=now) for ended in tries]
         print_json(_for_programs(run, now=now) | {"history": earlier})
@@ -126,7 +129,7 @@ def release(
         if not typer.confirm(f"Release {place}?"):
             complain(f"control {place} was not released")
             raise typer.Exit(1)
-    reply = operate.release(loaded.database, loaded.clock, place)
+    reply = operate.release_in(loaded.fleet, place)
     if reply.code != DONE:
         complain(f"control {place}: {reply.msg}")
         raise typer.Exit(1)
@@ -143,10 +146,10 @@ def _load(app: str | None) -> App:
 
 
 def _find(loaded: App, place: Place) -> Control:
-    run = operate.get(loaded.database, place)
+    run = loaded.control.get(*place)
     if run is not None:
         return run
-    others = operate.partitions_of(loaded.database, place.name)
+    others = [run.partition for run in gather.controls(loaded.fleet) if run.name == place.name]
     known = f"; its partitions: {', '.join(map(repr, others))}" if others else ""
     complain(f"control {place} was never started{known}")
     raise typer.Exit(1)

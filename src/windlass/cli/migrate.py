@@ -30,20 +30,28 @@ def migrate(
         text = store.script(loaded.database)
         print_json({"sql": text}) if as_json else typer.echo(text, nl=False)
         return
-    before = store.current(loaded.database)
+    databases = [shard.database for shard in loaded.fleet.shards]
+    before = [store.current(database) for database in databases]
     version = loaded.migrate()
+    facts = [
+        {"database": database.name, "from": found, "to": version}
+        for database, found in zip(databases, before, strict=True)
+    ]
     if as_json:
-        print_json({"database": loaded.database.name, "from": before, "to": version})
-    elif before == version:
-        done(f"{loaded.database.name} is up to date (version {version})")
-    else:
-        done(f"{loaded.database.name} is now at version {version} (was {before or 'empty'})")
+        print_json(facts[0] if len(facts) == 1 else {**facts[0], "shards": facts})
+        return
+    for database, found in zip(databases, before, strict=True):
+        if found == version:
+            done(f"{database.name} is up to date (version {version})")
+        else:
+            done(f"{database.name} is now at version {version} (was {found or 'empty'})")
 
 
 def check(app: AppOption = None, as_json: JsonOption = False) -> None:
     """Find what is wrong with the app before it runs; exit code 1 if anything is."""
     loaded = load_app(app)
-    findings = operate_check.check(loaded.database, loaded.registry)
+    databases = [shard.database for shard in loaded.fleet.shards]
+    findings = operate_check.check(databases, loaded.registry)
     errors = sum(finding.level == "error" for finding in findings)
     if as_json:
         print_json(findings)

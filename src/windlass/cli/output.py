@@ -40,6 +40,14 @@ def complain(message: str) -> None:
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
+def warn_missing(missing: tuple[str, ...]) -> None:
+    """A line on standard error for each shard that is not in what is shown."""
+    for name in missing:
+        line = Text("warning: ", style="bold yellow")
+        line += Text(f"shard {name} does not answer; what it has is not shown")
+        Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """One JSON value on standard output."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")

@@ -23,6 +23,7 @@ from windlass.cli.output import (
     status_text,
     table,
     timestamp,
+    warn_missing,
     when,
 )
 from windlass.clock import from_datetime
@@ -68,6 +69,8 @@ def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
         for _name, kind in sorted(loaded.registry.kinds.items())
         if kind.period is not None
     }
+    missing = {name for _, freshness in found.values() for name in freshness.missing}
+    warn_missing(tuple(sorted(missing)))
     if as_json:
         print_json([_for_programs(kind, freshness) for kind, freshness in found.values()])
         return
@@ -108,6 +111,7 @@ def show(
         _show_item(loaded, item, as_json=as_json)
         return
     declared, freshness = loaded.registry.get(kind), rolling.freshness()
+    warn_missing(freshness.missing)
     if as_json:
         print_json(_for_programs(declared, freshness))
         return

@@ -6,8 +6,17 @@ import typer
 from rich.text import Text
 
 from windlass.cli.load import AppOption, JsonOption, load_app
-from windlass.cli.output import console, fits, iso, print_json, say, table, when
-from windlass.operate import status as operate
+from windlass.cli.output import (
+    console,
+    fits,
+    iso,
+    print_json,
+    say,
+    table,
+    warn_missing,
+    when,
+)
+from windlass.operate import gather
 from windlass.operate.status import AppStatus, KindStatus
 from windlass.store.task import COUNTED_EXACTLY
 
@@ -32,11 +41,15 @@ def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     """What runs, what waits and why, and who works."""
     loaded = load_app(app)
     loaded.prepare()
-    found = operate.look(loaded.database, loaded.clock, loaded.registry)
+    found = gather.look(loaded.fleet, loaded.registry)
+    warn_missing(found.missing)
     if as_json:
         print_json(_for_programs(found))
         return
-    console.print(Text(found.database, style="bold") + Text(f"  schema {found.schema}"))
+    for name in found.shards:
+        is_missing = Text("  does not answer", style="bold red")
+        known = Text(f"  schema {found.schema}")
+        console.print(Text(name, style="bold") + (is_missing if name in found.missing else known))
     console.print()
     _print_kinds(found)
     console.print()
@@ -48,6 +61,7 @@ def alerts(app: AppOption = None, as_json: JsonOption = False) -> None:
     """The last alerts, newest first."""
     loaded = load_app(app)
     found = loaded.alerts()
+    warn_missing(found.missing)
     now = loaded.clock.now()
     if as_json:
         print_json([{**vars(alert), "raised_at": iso(alert.raised_at)} for alert in found])
@@ -159,6 +173,8 @@ def _for_programs(found: AppStatus) -> dict[str, object]:
         "failures": [
             {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in found.failures
         ],
+        "shards": found.shards,
+        "missing": found.missing,
     }
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
+from windlass.engine.team import Team
 from windlass.engine.worker import Pulse, Worker
 
 CHILD = "WINDLASS_CHILD"
@@ -111,7 +112,7 @@ class Pulses:
         )
 
     @staticmethod
-    def send_from(worker: Worker) -> None:
+    def send_from(worker: Worker | Team) -> None:
         """Tell the supervisor how this process is doing; leave when the supervisor is gone."""
         supervisor = int(os.environ[CHILD])
 

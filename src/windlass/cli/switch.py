@@ -10,7 +10,7 @@ from windlass.app import App
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, iso, print_json
 from windlass.engine.switch import Setting, setting_of
-from windlass.operate import switch as operate
+from windlass.operate import gather
 from windlass.operate.status import held_back, rate_text
 from windlass.operate.switch import UNSET, Unset
 from windlass.store.switch import Switch
@@ -74,7 +74,7 @@ def set_(
         window=_given(window),
         concurrency=_number(_given(concurrency)),
     )
-    found = operate.listing(loaded.database).get(kind, Switch(kind))
+    found = gather.switches(loaded.fleet).get(kind, Switch(kind))
     holds = _holding(setting_of(loaded.registry.get(kind), found))
     _report(loaded, kind, f"{kind} is set: {holds}", as_json=as_json)
 
@@ -103,7 +103,7 @@ def _holding(setting: Setting) -> str:
 
 
 def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:
-    found = operate.listing(loaded.database).get(kind, Switch(kind))
+    found = gather.switches(loaded.fleet).get(kind, Switch(kind))
     if as_json:
         print_json(for_programs(found))
         return

@@ -23,6 +23,7 @@ from windlass.cli.output import (
     status_text,
     table,
     timestamp,
+    warn_missing,
     when,
 )
 from windlass.declare.task import Call, How
@@ -30,7 +31,7 @@ from windlass.errors import TaskNotFound
 from windlass.model.duration import parse_duration
 from windlass.model.status import Status
 from windlass.model.task import TaskView, check_key, check_priority
-from windlass.operate import task as operate
+from windlass.operate import gather
 from windlass.store.task import TaskFilter
 
 cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
@@ -55,7 +56,8 @@ def list_tasks(
     """List tasks, newest first."""
     loaded = _load(app)
     wanted = TaskFilter(kind=kind, status=_status(status), key=key, before=before)
-    found = operate.listing(loaded.database, wanted, limit=limit)
+    found = gather.tasks(loaded.fleet, wanted, limit=limit)
+    warn_missing(found.missing)
     if as_json:
         print_json([for_programs(task) for task in found])
         return
@@ -84,14 +86,17 @@ def list_tasks(
 def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Show one task with its arguments, its result and its last errors."""
     loaded = _load(app)
-    detail = operate.show(loaded.database, task_id)
+    detail = gather.show(loaded.fleet, task_id)
+    warn_missing(detail.missing)
     if as_json:
         failures = [
             {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in detail.failures
         ]
-        print_json({**for_programs(detail.task), "failures": failures})
+        shard = {"shard": detail.shard, "missing": detail.missing}
+        print_json({**for_programs(detail.task), "failures": failures, **shard})
         return
-    console.print(_facts(detail.task, now=loaded.clock.now()))
+    shard_name = None if loaded.fleet.single is not None else detail.shard
+    console.print(_facts(detail.task, now=loaded.clock.now(), shard=shard_name))
     for failure in detail.failures:
         title = f"attempt {failure.attempt}, {timestamp(failure.failed_at)}"
         console.print(
@@ -103,7 +108,7 @@ def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False
 def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Let a failed or cancelled task run again."""
     loaded = _load(app)
-    if not operate.retry(loaded.database, loaded.clock, task_id):
+    if not gather.retry(loaded.fleet, task_id):
         _refuse(loaded, task_id, "only a failed or cancelled task can be retried")
     _report(as_json, task_id, "waiting", f"task {task_id} will run again")
 
@@ -181,7 +186,7 @@ def for_programs(task: TaskView) -> dict[str, Any]:
     }
 
 
-def _facts(task: TaskView, *, now: int) -> Table:
+def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
     shown = table("task", str(task.id), wrap=(str(task.id),))
     shown.add_row("kind", Text(task.kind, style="bold"))
     shown.add_row("status", status_text(task.status))
@@ -198,6 +203,7 @@ def _facts(task: TaskView, *, now: int) -> Table:
         "started": None if task.started_at is None else _moment(task.started_at, now),
         "finished": None if task.finished_at is None else _moment(task.finished_at, now),
         "worker": None if task.worker is None else str(task.worker),
+        "shard": shard,
     }
     for name, value in rows.items():
         if value is not None:
@@ -227,7 +233,7 @@ def _status(name: str | None) -> Status | None:
 
 def _refuse(loaded: App, task_id: int, rule: str) -> None:
     try:
-        found = operate.show(loaded.database, task_id).task
+        found = gather.show(loaded.fleet, task_id).task
     except TaskNotFound as problem:
         complain(str(problem))
     else:

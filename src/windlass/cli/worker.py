@@ -19,6 +19,7 @@ from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import LiveLine, Shown, set_up_logs
 from windlass.cli.output import complain
 from windlass.cli.supervise import CHILD, Pulses, Supervisor
+from windlass.engine.team import Team
 from windlass.engine.worker import Worker
 from windlass.operate import status
 
@@ -36,6 +37,10 @@ GraceOption = Annotated[
     str | None,
     typer.Option("--grace", help="How long SIGTERM waits for running tasks, as 30s."),
 ]
+ShardOption = Annotated[
+    list[str] | None,
+    typer.Option("--shard", help="Only this shard: its number or database; may be given again."),
+]
 LogOption = Annotated[bool, typer.Option("--json", help="Log JSON lines.")]
 
 
@@ -50,6 +55,7 @@ def worker(
     processes: ProcessesOption = 1,
     concurrency: ConcurrencyOption = None,
     kind: KindOption = None,
+    shard: ShardOption = None,
     grace: GraceOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then exit.")] = False,
     as_json: LogOption = False,
@@ -59,6 +65,8 @@ def worker(
     if grace is not None:
         loaded.set_grace(grace)
     loaded.registry.chosen(kind or [])
+    for name in shard or []:
+        loaded.fleet.named(name)
     loaded.prepare()
     if once and processes > 1:
         complain("--once runs in this process alone; leave --processes out")
@@ -66,7 +74,7 @@ def worker(
     if processes > 1 and CHILD not in os.environ:
         loaded.close()
         sys.exit(_supervise(loaded, processes, as_json=as_json))
-    made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once)
+    made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once, shards=shard)
     _exit(run_worker(made, loaded, as_json=as_json))
 
 
@@ -88,7 +96,7 @@ def dev(
     sys.exit(_show(supervisor, None, console))
 
 
-def run_worker(made: Worker, app: App, *, as_json: bool) -> int:
+def run_worker(made: Worker | Team, app: App, *, as_json: bool) -> int:
     """Run one worker in this process until a signal stops it; its exit code."""
     is_child = CHILD in os.environ
     console = None if is_child else _terminal(as_json=as_json)
@@ -144,10 +152,10 @@ def _exit(code: int) -> None:
     sys.exit(code)
 
 
-def _leave_anyway(made: Worker) -> None:
+def _leave_anyway(made: Worker | Team) -> None:
     time.sleep(2.0)
     try:
-        made.life.leave("stopped at once")
+        made.leave("stopped at once")
     finally:
         os._exit(0)
 
@@ -172,7 +180,7 @@ def _terminal(*, as_json: bool) -> Console | None:
     return console if console.is_terminal and not as_json else None
 
 
-def _shown(made: Worker) -> Shown:
+def _shown(made: Worker | Team) -> Shown:
     pulse = made.pulse()
     return Shown(1, pulse.running, pulse.done, pulse.failed)
 
@@ -191,9 +199,9 @@ class _DueCounter:
     def _count(self) -> None:
         while True:
             try:
-                self._text = status.due_text(
-                    self._app.database, self._app.clock, self._app.registry
-                )
+                shards = [shard for shard in self._app.fleet.shards if shard.is_up]
+                databases = [(shard.database, shard.clock) for shard in shards]
+                self._text = status.due_text(databases, self._app.registry)
             except Exception:
                 self._text = "?"
             time.sleep(2.0)

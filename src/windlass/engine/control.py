@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
-from windlass.clock import Clock
 from windlass.declare.twin import twin
 from windlass.engine.controlled import ControlRun
+from windlass.engine.fleet import Fleet
 from windlass.engine.register import Register
 from windlass.model import control as rule
 from windlass.model.control import DONE, Control, Place, Reply
@@ -16,15 +15,13 @@ from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import LONGEST_TRACEBACK, storable
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.step import StepName, check_step
-from windlass.store.database import Database
-from windlass.store.number import Numbers
 
 
 class Controls:
     """`app.control`: call it for a run to enter, or use the plain calls from anywhere."""
 
-    def __init__(self, database: Callable[[], Database], clock: Clock, numbers: Numbers) -> None:
-        self._register = Register(database, clock, numbers)
+    def __init__(self, fleet: Fleet) -> None:
+        self._register = Register(fleet)
         self._batches: dict[Place, int] = {}
         self._lock = threading.Lock()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sqlalchemy import Connection
 
@@ -19,11 +19,26 @@ from windlass.store.database import Database
 from windlass.store.number import Numbers
 
 
-def discover(database: Database, kinds: Mapping[str, Kind], clock: Clock, numbers: Numbers) -> None:
-    """Make the standing rows agree with what is declared; safe with any number of workers."""
+def everywhere(_kind: Kind) -> bool:
+    """In an app with one database every standing row belongs there."""
+    return True
+
+
+def discover(
+    database: Database,
+    kinds: Mapping[str, Kind],
+    clock: Clock,
+    numbers: Numbers,
+    *,
+    here: Callable[[Kind], bool] = everywhere,
+) -> None:
+    """Make the standing rows agree with what is declared; safe with any number of workers.
+
+    `here` says whether the row of a kind belongs into this database.
+    """
     now = clock.now()
     for kind in kinds.values():
-        if kind.schedule is not None:
+        if kind.schedule is not None and here(kind):
             _declare(database, kind, kind.schedule, now=now, numbers=numbers)
     for name in _undeclared(database, kinds):
         if _stop(database, name, now=now):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from typing import TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.declare.kind import Kind
@@ -17,14 +19,25 @@ from windlass.model.status import Status
 from windlass.model.task import NewTask
 from windlass.store import task as store
 from windlass.store.connection import join
-from windlass.store.database import Database
+from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import Executor
 from windlass.store.number import Numbers
 
 PAST_ALLOWED = SECOND
 INSERT_TRIES = 5
+# The second finds out whether the server is gone or only the connection.
+HASTY_TRIES = 2
+
+T = TypeVar("T")
 
 Holders = dict[str, tuple[int, Status]]
+
+# Looks, in the transaction that writes, whether the rows may be written there.
+Guard = Callable[[Executor], None]
+
+
+class Unanswered(DatabaseUnavailable):
+    """The rows may have been written: the answer was lost, and asking again had none."""
 
 
 class Enqueue:
@@ -39,43 +52,73 @@ class Enqueue:
         self._bell = bell
         self._max_payload = max_payload
 
-    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        """Write a row for each call; the ids, in order. All or none, and safe to repeat."""
+    def submit(
+        self,
+        kind: Kind,
+        calls: Sequence[Call],
+        how: How,
+        *,
+        guard: Guard | None = None,
+        hasty: bool = False,
+        new: set[int] | None = None,
+    ) -> list[int]:
+        """Write a row for each call; the ids, in order. All or none, and safe to repeat.
+
+        With a `guard` nothing is written unless it agrees. One who is `hasty` has somewhere else to
+        go, and gives up soon as long as nothing can have been written. `new` gets the ids of rows
+        that this call has made.
+        """
         encode, largest = kind.arguments.encode, self._max_payload
         payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
         first = self._clock.reserve(len(calls))
-        due_at = self._due_at(kind, how, first)
+        times = first, self._due_at(kind, how, first)
         if how.conn is not None:
             executor = join(how.conn, self._database.engine, self._database.dialect)
-            ids = self._write(executor, kind, calls, payloads, how, (first, due_at), is_ours=False)
+            if guard is not None:
+                guard(executor)
+            ids = self._write(executor, kind, calls, payloads, how, times, is_ours=False)
             self._bell.ring_here()
             return ids
+        sent: list[bool] = []
         rows = None
         if not self._database.dialect.numbers_join:
             # Under the same numbers, doing it again after a lost answer has no second effect.
-            rows = self._rows(kind, calls, payloads, how, (first, due_at), None)
-            if len(rows) == 1 and self._write_alone(rows[0]):
+            tries = HASTY_TRIES if hasty else TRIES
+            rows = self._rows(kind, calls, payloads, how, times, None, tries=tries)
+            # Alone, nobody could tell whether a row was written when no answer comes.
+            may_be_alone = guard is None and not hasty and len(rows) == 1
+            if may_be_alone and self._write_alone(rows[0]):
                 self._bell.ring_here()
                 return [rows[0].id]
 
-        tries = count()
+        attempts = count()
 
         def work(connection: Connection) -> list[int]:
-            return self._write(
+            again = next(attempts) > 0
+            if guard is not None:
+                guard(connection)
+            ids = self._write(
                 connection,
                 kind,
                 calls,
                 payloads,
                 how,
-                (first, due_at),
+                times,
                 is_ours=True,
                 rows=rows,
-                again=next(tries) > 0,
+                again=again,
+                new=new,
             )
+            sent.append(True)
+            return ids
 
-        ids = self._database.write(work)
+        ids = _until_known(lambda tries: self._database.write(work, tries=tries), sent, hasty=hasty)
         self._bell.ring_here()
         return ids
+
+    def take_back(self, ids: Sequence[int]) -> int:
+        """Delete rows that were just written and have not begun; how many that were."""
+        return self._database.write(lambda connection: store.take_back(connection, ids))
 
     def _write_alone(self, row: NewTask) -> bool:
         """One row by one round trip, where the database can; False if it met another."""
@@ -107,8 +150,10 @@ class Enqueue:
         how: How,
         times: tuple[int, int],
         inside: Executor | None,
+        *,
+        tries: int = TRIES,
     ) -> list[NewTask]:
-        numbers = self._numbers.take(len(calls), inside=inside)
+        numbers = self._numbers.take(len(calls), inside=inside, tries=tries)
         created_at, due_at = times
         priority = kind.priority if how.priority is None else how.priority
         return [
@@ -139,6 +184,7 @@ class Enqueue:
         is_ours: bool,
         rows: list[NewTask] | None = None,
         again: bool = False,
+        new: set[int] | None = None,
     ) -> list[int]:
         if rows is None:
             rows = self._rows(kind, calls, payloads, how, times, executor)
@@ -151,6 +197,8 @@ class Enqueue:
             return [row.id for row in rows]
         owner = {row.task_key: row.id for row in unique if row.id in inserted}
         owner |= {key: number for key, (number, _status) in held.items()}
+        if new is not None:
+            new.update({row.id for row in unique} & set(owner.values()))
         return [row.id if row.task_key is None else owner[row.task_key] for row in rows]
 
     def _insert(
@@ -195,6 +243,23 @@ class Enqueue:
                 and not store.replace(executor, self._database.dialect, row)
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
+
+
+def _until_known(call: Callable[[int], T], sent: list[bool], *, hasty: bool) -> T:
+    """What `call` answers to so many tries; also a hasty one is patient once it was `sent`."""
+    if not hasty:
+        return call(TRIES)
+    try:
+        return call(HASTY_TRIES)
+    except (DatabaseUnavailable, OperationalError, InterfaceError) as problem:
+        if not sent:
+            raise
+        try:
+            return call(TRIES)
+        except (DatabaseUnavailable, OperationalError, InterfaceError):
+            raise Unanswered(
+                f"{problem}; the tasks may have been written, so they were not written elsewhere"
+            ) from problem
 
 
 def _first_of_each_key(rows: list[NewTask]) -> list[NewTask]:

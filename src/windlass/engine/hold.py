@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import Connection
 
 from windlass.declare.kind import CRON_KEY, Kind
+from windlass.engine.slot import Slots
 from windlass.model.outcome import Outcome
 from windlass.model.task import Claimed
 
@@ -46,6 +47,9 @@ class KindLoad:
         self.is_open = True
         self.is_rated = kind.rate is not None
         self.limits(kind.concurrency, concurrency)
+        # The budget that it shares with the workers of other shards, and as whom.
+        self.slots: Slots | None = None
+        self.holder: object = None
         self.queued = 0
         self.running = 0
         self.ended = 0
@@ -156,6 +160,8 @@ class Shelf:
             load = queue[0].load
             if load.running >= load.limit or not load.is_open:
                 continue
+            if load.slots is not None and not load.slots.take(load.holder, lane[2], load.limit):
+                continue
             run = queue.popleft()
             self.queued -= 1
             if not queue:
@@ -185,9 +191,16 @@ class Shelf:
 class Hold:
     """All runs of one worker."""
 
-    def __init__(self, kinds: Mapping[str, Kind], concurrency: int) -> None:
+    def __init__(
+        self, kinds: Mapping[str, Kind], concurrency: int, slots: Slots | None = None
+    ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
+        self._slots = slots
+        if slots is not None:
+            for load in self.loads.values():
+                load.slots, load.holder = slots, self
+            slots.on_free(self._made_room)
         self.asyncs = Shelf()
         self.syncs = Shelf()
         self.running: dict[int, Run] = {}
@@ -371,12 +384,23 @@ class Hold:
                 return NO_ROOM
             queued = self.asyncs.queued + self.syncs.queued
             speed = sum(load.per_second for load in self.loads.values())
-            total = self.concurrency - len(self.running) + int(speed * AHEAD_SECONDS) - queued
+            total = self._free() + int(speed * AHEAD_SECONDS) - queued
             total = min(total, MOST_AHEAD - queued)
             if total < 1 or (queued and total < (total + queued) // 4):
                 return NO_ROOM
             room = {name: load.room(total) for name, load in self.loads.items()}
             return Room(total, {name: count for name, count in room.items() if count > 0})
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may run here now."""
+        is_full = len(self.running) >= self.concurrency
+        return is_full or (self._slots is not None and self._slots.free < 1)
+
+    def _free(self) -> int:
+        """How many more may run, or wait for one of the others to end."""
+        free = self.concurrency - len(self.running)
+        return free if self._slots is None else min(free, max(self._slots.free, self._slots.ahead))
 
     def _start(self, shelf: Shelf, now: float) -> Run | None:
         if self.is_halted or not shelf.order or len(self.running) >= self.concurrency:
@@ -434,3 +458,5 @@ class Hold:
         load = run.load
         load.running -= 1
         load.ended += 1
+        if load.slots is not None:
+            load.slots.give_back(self, load.kind.name)

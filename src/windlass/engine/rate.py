@@ -21,14 +21,17 @@ class Rates:
     database's clock and kept here on the monotonic one, in microseconds.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, share: float = 1.0) -> None:
         self._database = database
+        # The part of each rate that is for this database, if the app has several.
+        self._share = share
         self._per_second: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
         self._ask_at: dict[str, int] = {}
 
     def set(self, kind: str, per_second: float | None) -> None:
-        """Let so many through a second, or all of them."""
+        """Let so many through a second in the whole app, or all of them."""
+        per_second = None if per_second is None else per_second * self._share
         if per_second == self._per_second.get(kind):
             return
         if per_second is None:

@@ -14,49 +14,51 @@ to a call is lost: the same transaction is done again and finds its own work.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from windlass import telemetry
-from windlass.clock import Clock
+from windlass.engine.fleet import Fleet
 from windlass.engine.identity import this_process
+from windlass.engine.shard import OUTAGES, Shard, first_line
+from windlass.errors import DatabaseUnavailable
 from windlass.model import control as rule
 from windlass.model.control import DONE, Control, Move, Place, Progress, Reply, Start
+from windlass.model.shard import CONTROL
 from windlass.model.step import StepName
 from windlass.store import control as store
-from windlass.store.database import Database
-from windlass.store.number import Numbers
 
 F = TypeVar("F", bound=Control | None)
 
 
 class Register:
-    """What is done to the row of a run, each call a whole transaction."""
+    """What is done to the row of a run, each call a whole transaction.
 
-    def __init__(self, database: Callable[[], Database], clock: Clock, numbers: Numbers) -> None:
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
+    With several shards the row is at its home, or where it still is from before.
+    """
 
-    def now(self) -> int:
-        return self._clock.now()
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
 
     def start(self, place: Place, *, lasting: int | None, data: object) -> Reply:
-        database = self._database()
-        number, now = self._numbers.take()[0], self.now()
-        until = None if lasting is None else now + lasting
-        asked = Start(number, now, this_process(), until, data)
+        def begin(shard: Shard, *, is_home: bool) -> Move | None:
+            number, now = shard.numbers.take()[0], shard.clock.now()
+            until = None if lasting is None else now + lasting
+            asked = Start(number, now, this_process(), until, data)
+            decide, guard = _once(partial(_start, asked=asked)), self._fleet.guard(shard)
 
-        def decide(found: Control) -> Move:
-            return rule.start(found, asked)
+            def work(connection: Connection) -> Move | None:
+                if guard is not None:
+                    guard(connection)
+                if not is_home:
+                    return store.change_existing(connection, place, decide)
+                return store.begin(connection, shard.database.dialect, place, decide)
 
-        once = _once(decide)
+            return shard.database.write(work)
 
-        def work(connection: Connection) -> Move:
-            return store.begin(connection, database.dialect, place, once)
-
-        move = database.write(work)
+        move = self._at(place, begin)
         if move.reply.code == DONE:
             took_over = None if move.ended is None else move.ended.who
             telemetry.emit(
@@ -71,15 +73,14 @@ class Register:
     def step(
         self, place: Place, asked: StepName, *, batch: int | None, called: bool = False
     ) -> Reply:
-        now = self.now()
         return self._change(
-            place, lambda found: rule.step(found, asked, batch=batch, now=now, called=called)
+            place, lambda found, now: rule.step(found, asked, batch=batch, now=now, called=called)
         ).reply
 
     def complete(self, place: Place, asked: StepName, *, batch: int, result: object) -> Reply:
-        now = self.now()
         return self._change(
-            place, lambda found: rule.complete(found, asked, batch=batch, now=now, result=result)
+            place,
+            lambda found, now: rule.complete(found, asked, batch=batch, now=now, result=result),
         ).reply
 
     def finish(
@@ -90,10 +91,11 @@ class Register:
         data: object = None,
         progress: Progress | None = None,
     ) -> Reply:
-        now = self.now()
         move = self._change(
             place,
-            lambda found: rule.finish(found, batch=batch, now=now, data=data, progress=progress),
+            lambda found, now: rule.finish(
+                found, batch=batch, now=now, data=data, progress=progress
+            ),
         )
         if move.ended is not None:
             seconds = move.ended.run_seconds
@@ -109,10 +111,9 @@ class Register:
         data: object = None,
         progress: Progress | None = None,
     ) -> Reply:
-        now = self.now()
         move = self._change(
             place,
-            lambda found: rule.fail(
+            lambda found, now: rule.fail(
                 found, batch=batch, now=now, error=error, data=data, progress=progress
             ),
         )
@@ -131,20 +132,74 @@ class Register:
         progress: Progress | None = None,
         lasting: int | None = None,
     ) -> Reply:
-        until = None if lasting is None else self.now() + lasting
-        return self._change(
-            place,
-            lambda found: rule.note(
-                found, batch=batch, data=data, progress=progress, expire_time=until
-            ),
-        ).reply
+        def decide(found: Control | None, now: int) -> Move:
+            until = None if lasting is None else now + lasting
+            return rule.note(found, batch=batch, data=data, progress=progress, expire_time=until)
+
+        return self._change(place, decide).reply
+
+    def release(self, place: Place, *, who: str) -> Reply:
+        return self._change(place, lambda found, now: rule.release(found, now=now, who=who)).reply
 
     def get(self, place: Place) -> Control | None:
-        return self._database().read(lambda connection: store.get(connection, place))
+        self._fleet.prepare()
+        for shard in self._fleet.route(CONTROL, key_of(place)).shards:
+            found = shard.database.read(lambda connection: store.get(connection, place))
+            if found is not None:
+                return found
+        return None
 
-    def _change(self, place: Place, decide: Callable[[Control | None], Move]) -> Move:
-        once = _once(decide)
-        return self._database().write(lambda connection: store.change(connection, place, once))
+    def _change(self, place: Place, decide: Callable[[Control | None, int], Move]) -> Move:
+        def change(shard: Shard, *, is_home: bool) -> Move | None:
+            now, guard = shard.clock.now(), self._fleet.guard(shard)
+            once = _once(lambda found: decide(found, now))
+
+            def work(connection: Connection) -> Move | None:
+                if guard is not None:
+                    guard(connection)
+                if is_home:
+                    return store.change(connection, place, once)
+                return store.change_existing(connection, place, once)
+
+            return shard.database.write(work)
+
+        return self._at(place, change)
+
+    def _at(self, place: Place, call: Callable[..., Move | None]) -> Move:
+        """Do it where the row still is from before, or else at its home."""
+        self._fleet.prepare()
+
+        def work() -> Move:
+            route = self._fleet.route(CONTROL, key_of(place))
+            for shard in route.shards:
+                try:
+                    move = call(shard, is_home=shard is route.home)
+                except OUTAGES as problem:
+                    if self._fleet.single is not None:
+                        raise
+                    raise _unavailable(place, shard, problem) from problem
+                if move is not None:
+                    return move
+            raise AssertionError("a run has a home")
+
+        return self._fleet.keyed(work)
+
+
+def _unavailable(place: Place, shard: Shard, problem: BaseException) -> DatabaseUnavailable:
+    shard.failed(problem)
+    return DatabaseUnavailable(
+        f"control {place} belongs to {shard.name}, which does not answer: {first_line(problem)}",
+        missing=(shard.name,),
+    )
+
+
+def key_of(place: Place) -> str:
+    """By what a run finds its home."""
+    return "\0".join(place)
+
+
+def _start(found: Control, asked: Start) -> Move:
+    return rule.start(found, asked)
 
 
 def _once(decide: Callable[[F], Move]) -> Callable[[F], Move]:

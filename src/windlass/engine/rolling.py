@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
+from windlass.engine.enqueue import Guard
 from windlass.engine.wake import Bell
 from windlass.model.bucket import bucket_of
 from windlass.model.task import check_key
@@ -36,13 +37,15 @@ class Items:
         self._numbers = numbers
         self._bell = bell
 
-    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+    def add(
+        self, kind: Kind, codes: Iterable[str], *, now: bool, guard: Guard | None = None
+    ) -> int:
         """Add what is not there yet; how many that were. `now` has all of them run at once."""
         added = 0
         # Without a look whether items are there it is faster, as long as none is.
         fast = self._database.dialect.copies_items
         for part in parts(kind.name, codes, size=ADD_AT_ONCE):
-            new, fast = self._add_part(kind, part, now=now, fast=fast)
+            new, fast = self._add_part(kind, part, now=now, fast=fast, guard=guard)
             added += new
             if now:
                 self.hurry(kind, part)
@@ -73,18 +76,20 @@ class Items:
             self._database.write(work)
         self._bell.ring_here()
 
-    def _add_part(self, kind: Kind, codes: list[str], *, now: bool, fast: bool) -> tuple[int, bool]:
+    def _add_part(
+        self, kind: Kind, codes: list[str], *, now: bool, fast: bool, guard: Guard | None
+    ) -> tuple[int, bool]:
         """How many were new, and whether none of the next part is likely to be there either."""
         dialect = self._database.dialect
         # Under the same numbers, doing it again after a lost answer has no second effect.
         new = None if dialect.numbers_join else self._new(kind, codes, None)
         if fast and new is not None:
             try:
-                return self._write(kind, codes, new, now=now, fast=True), True
+                return self._write(kind, codes, new, now=now, fast=True, guard=guard), True
             except DBAPIError as problem:
                 if not dialect.is_duplicate(problem):
                     raise
-        added = self._write(kind, codes, new, now=now, fast=False, again=fast)
+        added = self._write(kind, codes, new, now=now, fast=False, guard=guard, again=fast)
         return added, dialect.copies_items and added == len(codes)
 
     def _write(
@@ -95,11 +100,14 @@ class Items:
         *,
         now: bool,
         fast: bool,
+        guard: Guard | None,
         again: bool = False,
     ) -> int:
         dialect, tries = self._database.dialect, count()
 
         def work(connection: Connection) -> int:
+            if guard is not None:
+                guard(connection)
             rows = new or self._new(kind, codes, connection)
             if not now:
                 self._bell.ring_inside(connection, is_ours=True)

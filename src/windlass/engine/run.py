@@ -227,7 +227,7 @@ class Threads:
 
     def _rest(self) -> bool:
         with self._condition:
-            if self._hold.syncs.queued and len(self._hold.running) < self._hold.concurrency:
+            if self._hold.syncs.queued and not self._hold.is_full:
                 # A kind may be at its limit: look again soon rather than spin.
                 self._condition.wait(0.005)
                 return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from windlass import telemetry
@@ -21,6 +21,7 @@ from windlass.engine.life import Life
 from windlass.engine.loop import Loop
 from windlass.engine.rate import Rates
 from windlass.engine.run import Coroutines, Threads, Watch
+from windlass.engine.slot import Slots
 from windlass.engine.switch import Switchboard
 from windlass.engine.upkeep import Upkeep
 from windlass.engine.visit import OneClaim
@@ -41,6 +42,17 @@ class WorkerSettings:
     dead_after: int = 5 * SECOND
     grace: int = 30 * SECOND
     until_idle: bool = False
+
+
+@dataclass(frozen=True)
+class Among:
+    """What a worker of one shard has in common with those of the others."""
+
+    slots: Slots
+    # The part of a rate that this shard may use.
+    share: float
+    # Whether the standing row of a cron belongs here.
+    has_cron: Callable[[Kind], bool]
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ class Worker:
         settings: WorkerSettings,
         *,
         only: int | None = None,
+        among: Among | None = None,
     ) -> None:
         self._database = database
         self._registry = registry
@@ -78,11 +91,12 @@ class Worker:
         self._settings = settings
         # The one row that it is there for, if it is no worker for everybody.
         self._only = only
+        self._among = among
         self._stop_asked = 0
         self.left_cleanly = False
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.hold = Hold(kinds, settings.concurrency)
+        self.hold = Hold(kinds, settings.concurrency, None if among is None else among.slots)
         self.breakers = Breakers(database, clock, numbers, worker=lambda: self.life.id)
         self.finish = Finish(database, self.hold, clock, numbers, breakers=self.breakers)
         self.life = Life(
@@ -96,7 +110,7 @@ class Worker:
             dead_after=settings.dead_after,
             flush=self._flush,
         )
-        rates = Rates(database)
+        rates = Rates(database, share=1.0 if among is None else among.share)
         self.feed = Feed(self._claims(rates), self.hold)
         self.switchboard = Switchboard(
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
@@ -126,6 +140,10 @@ class Worker:
         self._stop_asked += 1
         if self._loop is not None and self._wake is not None:
             self._loop.call_soon_threadsafe(self._wake.set)
+
+    def leave(self, why: str) -> None:
+        """Hand back what is still held, and go, without waiting for anything."""
+        self.life.leave(why)
 
     @property
     def is_stopping(self) -> bool:
@@ -179,7 +197,9 @@ class Worker:
 
     def _begin(self) -> None:
         if self._only is None:
-            cron.discover(self._database, self._registry.kinds, self._clock, self._numbers)
+            has_cron = cron.everywhere if self._among is None else self._among.has_cron
+            kinds = self._registry.kinds
+            cron.discover(self._database, kinds, self._clock, self._numbers, here=has_cron)
             self.switchboard.obey()
         self.life.join_ring()
 
@@ -203,7 +223,8 @@ class Worker:
 
     async def _until_stopped(self) -> None:
         assert self._wake is not None
-        if self._settings.until_idle:
+        # Among others, being idle is not the end: they may enqueue for this shard.
+        if self._settings.until_idle and self._among is None:
             while not self.feed.idle.is_set() and not self.is_stopping:
                 if self.feed.problem is not None:
                     # A worker waits for better times; a script wants to know.

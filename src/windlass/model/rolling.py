@@ -147,6 +147,7 @@ class Freshness:
     `overdue` items were last visited, or added, more than a period ago. `oldest_age` is the time
     since the oldest of those moments. `forecast` says in words whether the promise will hold;
     `breaks_at` is when it will not, and `head_room` how many times the needed speed there is.
+    `missing` names the shards that could not be asked: their items are not counted.
     """
 
     total: int
@@ -159,6 +160,7 @@ class Freshness:
     forecast: str
     breaks_at: datetime | None = None
     head_room: float | None = None
+    missing: tuple[str, ...] = ()
 
 
 def remark_of(result: str | None) -> str | None:

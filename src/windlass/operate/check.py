@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,9 +22,10 @@ class Finding:
     text: str
 
 
-def check(database: Database, registry: Registry) -> list[Finding]:
+def check(databases: Sequence[Database], registry: Registry) -> list[Finding]:
     """All findings, errors first."""
-    findings = [*_database(database), *_kinds(registry)]
+    findings = [finding for database in databases for finding in _database(database)]
+    findings += _kinds(registry)
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 

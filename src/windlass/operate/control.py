@@ -10,7 +10,9 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
+from windlass.engine.fleet import Fleet
 from windlass.engine.identity import whoami
+from windlass.engine.register import Register
 from windlass.model import control as rule
 from windlass.model.control import DONE, Control, Place, Reply, RunStatus
 from windlass.model.step import Step, StepName
@@ -62,21 +64,24 @@ def release(database: Database, clock: Clock, place: Place, *, who: str | None =
             connection, place, lambda found: rule.release(found, now=now, who=name)
         ).reply
 
-    reply = database.write(work)
+    return _told(place, name, database.write(work))
+
+
+def release_in(fleet: Fleet, place: Place, *, who: str | None = None) -> Reply:
+    """`release`, in whichever shard the run is."""
+    name = (who or whoami())[:255]
+    return _told(place, name, Register(fleet).release(place, who=name))
+
+
+def _told(place: Place, who: str, reply: Reply) -> Reply:
     if reply.code == DONE:
-        telemetry.emit("control.released", **place._asdict(), who=name, held_by=reply.data["who"])
+        telemetry.emit("control.released", **place._asdict(), who=who, held_by=reply.data["who"])
     return reply
 
 
 def steps_of(run: Control, *, now: int) -> list[StepView]:
     """The steps of a run or of a try that ended, in the order in which they were taken."""
     return [_view(run, step, now) for step in run.steps]
-
-
-def partitions_of(database: Database, name: str) -> list[str]:
-    """The partitions of a name that were ever started."""
-    found = database.read(lambda connection: store.listing(connection, name=name))
-    return [run.partition for run in found]
 
 
 def _view(run: Control, step: Step, now: int) -> StepView:

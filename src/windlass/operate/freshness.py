@@ -6,6 +6,7 @@ number of all items comes from the tally, and the speed from the statistics of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,7 +29,7 @@ DAY = 86_400 * SECOND
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """What the database says."""
 
     total: int
@@ -48,13 +49,18 @@ class _Speed:
     milliseconds: float | None
 
 
-def look(database: Database, clock: Clock, kind: Kind) -> Freshness:
-    """How fresh the items of `kind` are now."""
+def facts_of(database: Database, clock: Clock, kind: Kind) -> Facts:
+    """What one database says of the items of `kind`."""
     period, now = kind.period, clock.now()
     assert period is not None
-    facts = database.read(
-        lambda connection: _facts(connection, database.dialect, kind, period, now)
-    )
+    return database.read(lambda connection: _facts(connection, database.dialect, kind, period, now))
+
+
+def judge(found: Sequence[Facts], kind: Kind, *, now: int, missing: tuple[str, ...]) -> Freshness:
+    """How fresh the items of `kind` are, by what all shards that answered say."""
+    period = kind.period
+    assert period is not None
+    facts = _together(found)
     sample = facts.sample
     is_more = facts.due > sample.due
     # Where only a part was looked at, the rest is taken to be like it.
@@ -74,12 +80,35 @@ def look(database: Database, clock: Clock, kind: Kind) -> Freshness:
         forecast=forecast.text,
         breaks_at=None if forecast.breaks_at is None else to_datetime(forecast.breaks_at),
         head_room=forecast.head_room,
+        missing=missing,
     )
 
 
-def _facts(
-    connection: Connection, dialect: Dialect, kind: Kind, period: Period, now: int
-) -> _Facts:
+def _together(found: Sequence[Facts]) -> Facts:
+    if len(found) == 1:
+        return found[0]
+    per_second = sum(facts.speed.per_second for facts in found)
+    weighed = [
+        (facts.speed.per_second, facts.speed.milliseconds)
+        for facts in found
+        if facts.speed.milliseconds is not None
+    ]
+    milliseconds = None
+    if weighed and per_second:
+        milliseconds = sum(speed * each for speed, each in weighed) / per_second
+    return Facts(
+        total=sum(facts.total for facts in found),
+        sample=sum((facts.sample for facts in found), Sample()),
+        due=sum(facts.due for facts in found),
+        speed=_Speed(per_second, milliseconds),
+        setting=found[0].setting,
+        # A process that serves several shards is a worker in each of them.
+        workers=max(facts.workers for facts in found),
+        is_broken=any(facts.is_broken for facts in found),
+    )
+
+
+def _facts(connection: Connection, dialect: Dialect, kind: Kind, period: Period, now: int) -> Facts:
     until = kind.due_until(now)
     sample = rolling.sample(
         connection, dialect, kind.name, until=until, late_before=now - period.every
@@ -96,7 +125,7 @@ def _facts(
     ]
     found = switch.get(connection, kind.name)
     began_at = min((view.joined_at for view in serving), default=0)
-    return _Facts(
+    return Facts(
         total=total,
         sample=sample,
         due=due,
@@ -120,7 +149,7 @@ def _speed(connection: Connection, kind: str, began_at: int, now: int) -> _Speed
     return _Speed(visits / seconds, milliseconds)
 
 
-def _scaled(count: int, facts: _Facts, *, is_more: bool) -> int:
+def _scaled(count: int, facts: Facts, *, is_more: bool) -> int:
     if not is_more or not facts.sample.looked_at:
         return count
     return min(facts.total, round(count / facts.sample.looked_at * facts.due))
@@ -133,7 +162,7 @@ class _Forecast:
     head_room: float | None = None
 
 
-def _forecast(facts: _Facts, period: Period, *, needed: float, late: int, now: int) -> _Forecast:
+def _forecast(facts: Facts, period: Period, *, needed: float, late: int, now: int) -> _Forecast:
     promise = f"the {_named(period.every)} promise"
     if not facts.total:
         return _Forecast("there is nothing to visit")
@@ -154,7 +183,7 @@ def _forecast(facts: _Facts, period: Period, *, needed: float, late: int, now: i
     return _Forecast(f"{promise} holds with {more}{times} times head-room", None, head_room)
 
 
-def _capacity(facts: _Facts) -> float | None:
+def _capacity(facts: Facts) -> float | None:
     """How many could be visited a second, over a whole day; None if that is not known, 0 if none.
 
     While items wait, the actual speed is all there is. Otherwise the speed follows the demand, and
@@ -177,7 +206,7 @@ def _capacity(facts: _Facts) -> float | None:
 
 
 def _breaks_at(
-    facts: _Facts, period: Period, *, needed: float, speed: float | None, now: int
+    facts: Facts, period: Period, *, needed: float, speed: float | None, now: int
 ) -> int | None:
     """When the first item will have waited longer than the period; None if never, or unknown."""
     seen = facts.sample.seen_first
@@ -221,7 +250,7 @@ def _caught_up(backlog: float | None) -> str:
     return f"at this rate what is due is visited in {format_duration(backlog * SECOND)}"
 
 
-def _nobody(facts: _Facts) -> str:
+def _nobody(facts: Facts) -> str:
     if facts.setting.off:
         return "because the kind is paused"
     return "unless its breaker closes" if facts.is_broken else "because no worker runs it"

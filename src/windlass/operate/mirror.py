@@ -9,13 +9,16 @@ walked a second time instead, if triggers are there: millions are not asked for 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby
 
 from sqlalchemy import Connection
 
 from windlass.declare.kind import Kind
-from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, Items
+from windlass.engine.fleet import Fleet
+from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE
+from windlass.engine.spread import SpreadItems
 from windlass.errors import BadKey, BadSource
 from windlass.model.rolling import Mirror
 from windlass.model.source import Source
@@ -28,7 +31,7 @@ PAGE = 10_000
 
 
 def mirror(
-    database: Database, items: Items, kind: Kind, source: Source, *, dry_run: bool
+    fleet: Fleet, items: SpreadItems, kind: Kind, source: Source, *, dry_run: bool
 ) -> Mirror:
     """Add what is new in `source` and remove what is gone; or only count it."""
     if not isinstance(source, Source):
@@ -37,18 +40,23 @@ def mirror(
             "check, keys and present"
         )
     source.check()
-    first = _walk(database, items, kind, source, dry_run=dry_run)
+    first = _walk(fleet, items, kind, source, dry_run=dry_run)
     result = Mirror(first.added, first.removed, dry_run)
-    if first.had_items or dry_run or not is_followed(database, kind, source):
+    if first.had_items or dry_run or not _is_followed(fleet, kind, source):
         return result
-    again = _walk(database, items, kind, source, dry_run=False)
+    again = _walk(fleet, items, kind, source, dry_run=False)
     return Mirror(result.added + again.added - again.removed, result.removed, dry_run)
 
 
-def _walk(database: Database, items: Items, kind: Kind, source: Source, *, dry_run: bool) -> _Side:
+def _is_followed(fleet: Fleet, kind: Kind, source: Source) -> bool:
+    # Triggers write into their own database, so apps with several shards have none.
+    return fleet.single is not None and is_followed(fleet.single.database, kind, source)
+
+
+def _walk(fleet: Fleet, items: SpreadItems, kind: Kind, source: Source, *, dry_run: bool) -> _Side:
     side = _Side(items, kind, source, dry_run=dry_run)
     theirs = _checked(kind, source, chain.from_iterable(source.keys()))
-    for is_new, code in _differences(_codes(database, kind.name), theirs, side):
+    for is_new, code in _differences(_all_codes(fleet, kind.name), theirs, side):
         (side.add if is_new else side.remove)(code)
     side.flush()
     return side
@@ -57,7 +65,7 @@ def _walk(database: Database, items: Items, kind: Kind, source: Source, *, dry_r
 class _Side:
     """Collects what differs, and changes it a part at a time."""
 
-    def __init__(self, items: Items, kind: Kind, source: Source, *, dry_run: bool) -> None:
+    def __init__(self, items: SpreadItems, kind: Kind, source: Source, *, dry_run: bool) -> None:
         self._items = items
         self._kind = kind
         self._source = source
@@ -118,6 +126,14 @@ def _checked(kind: Kind, source: Source, keys: Iterable[str]) -> Iterator[str]:
             yield check_key(kind.name, key)
         except BadKey as problem:
             raise BadSource(f"{source.name}: {problem}") from problem
+
+
+def _all_codes(fleet: Fleet, kind: str) -> Iterator[str]:
+    """The codes in all shards, each once, in order; a shard that is down ends it with an error."""
+    if fleet.single is not None:
+        return _codes(fleet.single.database, kind)
+    streams = [_codes(fleet.opened(shard).database, kind) for shard in fleet.shards]
+    return (code for code, _ in groupby(heapq.merge(*streams)))
 
 
 def _codes(database: Database, kind: str) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -21,6 +22,8 @@ from windlass.store.task import COUNTED_EXACTLY
 from windlass.store.worker import WorkerView
 
 RECENT_MINUTES = 60
+FAILURES_SHOWN = 5
+NOTHING_DUE = "nothing due"
 NEAR_ITS_RATE = 0.7
 
 
@@ -55,7 +58,10 @@ class KindStatus:
 
 @dataclass(frozen=True)
 class AppStatus:
-    """How everything is doing. Times are microseconds since the epoch."""
+    """How everything is doing. Times are microseconds since the epoch.
+
+    `missing` names the shards that could not be asked: what they have is not counted.
+    """
 
     database: str
     schema: str
@@ -63,6 +69,8 @@ class AppStatus:
     kinds: list[KindStatus]
     workers: list[WorkerView]
     failures: list[FailureView]
+    shards: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
@@ -79,6 +87,7 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
         names = set(registry.kinds) | set(cron.kinds_waiting(connection)) | set(done)
         return AppStatus(
             database=database.name,
+            shards=(database.name,),
             schema=migrate.VERSION,
             now=now,
             kinds=[
@@ -95,14 +104,67 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
                 for name in sorted(names)
             ],
             workers=workers,
-            failures=history.recent_failures(connection, limit=5),
+            failures=history.recent_failures(connection, limit=FAILURES_SHOWN),
         )
 
     return database.read(read)
 
 
-def due_text(database: Database, clock: Clock, registry: Registry) -> str:
+def together(
+    found: Sequence[AppStatus], *, shards: tuple[str, ...], missing: tuple[str, ...]
+) -> AppStatus:
+    """How everything is doing in several shards."""
+    kinds: dict[str, list[KindStatus]] = {}
+    for each in found:
+        for kind in each.kinds:
+            kinds.setdefault(kind.kind, []).append(kind)
+    failures = sorted(
+        (failure for each in found for failure in each.failures),
+        key=lambda failure: failure.failed_at,
+        reverse=True,
+    )
+    return AppStatus(
+        database=", ".join(shards),
+        schema=migrate.VERSION,
+        now=max(each.now for each in found),
+        kinds=[_kind_together(same) for _, same in sorted(kinds.items())],
+        workers=[worker for each in found for worker in each.workers],
+        failures=failures[:FAILURES_SHOWN],
+        shards=shards,
+        missing=missing,
+    )
+
+
+def _kind_together(same: Sequence[KindStatus]) -> KindStatus:
+    ended = [kind.done_last_hour + kind.failed_last_hour for kind in same]
+    spent = [
+        (kind.average_milliseconds or 0.0) * count for kind, count in zip(same, ended, strict=True)
+    ]
+    moments = [kind.next_due_at for kind in same if kind.next_due_at is not None]
+    reasons = list(dict.fromkeys(kind.why for kind in same))
+    telling = [why for why in reasons if why != NOTHING_DUE]
+    return replace(
+        same[0],
+        next_due_at=min(moments, default=None),
+        **{
+            name: sum(getattr(kind, name) for kind in same)
+            for name in (
+                *("waiting", "due", "running", "failed"),
+                *("done_last_hour", "failed_last_hour"),
+            )
+        },
+        average_milliseconds=sum(spent) / sum(ended) if sum(ended) else None,
+        why="; ".join(telling or reasons),
+    )
+
+
+def due_text(databases: Sequence[tuple[Database, Clock]], registry: Registry) -> str:
     """How many rows are due, for people: exact up to a bound, then with a plus."""
+    due = sum(_due(database, clock, registry) for database, clock in databases)
+    return f"{COUNTED_EXACTLY:,}+" if due > COUNTED_EXACTLY else f"{due:,}"
+
+
+def _due(database: Database, clock: Clock, registry: Registry) -> int:
     now = clock.now()
 
     def read(connection: Connection) -> int:
@@ -111,8 +173,7 @@ def due_text(database: Database, clock: Clock, registry: Registry) -> str:
             for name, kind in registry.kinds.items()
         )
 
-    due = database.read(read, tries=1)
-    return f"{COUNTED_EXACTLY:,}+" if due > COUNTED_EXACTLY else f"{due:,}"
+    return database.read(read, tries=1)
 
 
 def _kind(
@@ -207,7 +268,7 @@ def _why(
         if rate is not None and rate < 1:
             return f"waiting for its rate of {rate_text(rate)}"
         return "starting"
-    return "nothing due"
+    return NOTHING_DUE
 
 
 def rate_text(per_second: float) -> str:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from windlass.clock import Clock
 from windlass.engine.identity import whoami
+from windlass.engine.shard import Shard
 from windlass.engine.switch import NONE
 from windlass.errors import BadInput
 from windlass.model.breaker import CLOSED
@@ -19,7 +19,6 @@ from windlass.model.window import parse_window
 from windlass.store import switch
 from windlass.store.database import Database
 from windlass.store.history import write_alert
-from windlass.store.number import Numbers
 from windlass.store.switch import Switch
 
 MOST_AT_ONCE = 100_000
@@ -35,29 +34,27 @@ class Unset:
 UNSET: Final = Unset()
 
 
-def pause(database: Database, clock: Clock, kind: str, *, reason: str, who: str | None) -> Switch:
+def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> Switch:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
-    since = clock.now()
+    since = shard.clock.now()
     name = (who or whoami())[:255]
     text = storable(str(reason))[:LONGEST_REMARK]
 
     def decide(found: Switch) -> Switch:
         return replace(found, off=True, reason=text or None, who=name, since=since)
 
-    return _change(database, kind, decide)
+    return _change(shard.database, kind, decide)
 
 
-def resume(
-    database: Database, clock: Clock, numbers: Numbers, kind: str, *, who: str | None
-) -> Switch:
+def resume(shard: Shard, kind: str, *, who: str | None) -> Switch:
     """Let a kind run again; a breaker that is open closes, and that is told."""
     text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
 
     def work(connection: Connection) -> Switch:
         before.clear()
-        after = switch.change(connection, database.dialect, kind, decide)
+        after = switch.change(connection, shard.database.dialect, kind, decide)
         if before[0].breaker.is_open:
-            number, now = numbers.take(inside=connection)[0], clock.now()
+            number, now = shard.numbers.take(inside=connection)[0], shard.clock.now()
             write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
         return after
 
@@ -67,18 +64,17 @@ def resume(
         before.append(found)
         return replace(found, off=False, reason=None, who=None, since=None, breaker=CLOSED)
 
-    return database.write(work)
+    return shard.database.write(work)
 
 
-def set_(
-    database: Database,
+def changes(
     kind: str,
     *,
     rate: str | Unset | None = UNSET,
     window: str | Unset | None = UNSET,
     concurrency: int | Unset | None = UNSET,
-) -> Switch:
-    """Change what holds for a kind. None goes back to what it declares, "none" takes it away."""
+) -> dict[str, Any]:
+    """What to set for a kind, checked."""
     changes: dict[str, Any] = {}
     what = f"kind {kind!r}"
     if not isinstance(rate, Unset):
@@ -93,11 +89,12 @@ def set_(
         changes["concurrency"] = _checked(concurrency, what)
     if not changes:
         raise BadInput(f"{what}: nothing to set; give rate=, window= or concurrency=")
+    return changes
 
-    def decide(found: Switch) -> Switch:
-        return replace(found, **changes)
 
-    return _change(database, kind, decide)
+def set_(shard: Shard, kind: str, *, changes: dict[str, Any]) -> Switch:
+    """Change what holds for a kind. None goes back to what it declares, "none" takes it away."""
+    return _change(shard.database, kind, lambda found: replace(found, **changes))
 
 
 def listing(database: Database) -> dict[str, Switch]:

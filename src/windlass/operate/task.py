@@ -27,15 +27,21 @@ MOST_LISTED = 1_000
 
 @dataclass(frozen=True)
 class TaskDetail:
-    """A task with its last errors."""
+    """A task with its last errors, the shard that has it, and shards that could not be asked."""
 
     task: TaskView
     failures: list[FailureView]
+    shard: str
+    missing: tuple[str, ...] = ()
 
 
-def status_of(database: Database, number: int, *, enqueued: bool) -> Status:
+# Finds a task wherever it is.
+Look = Callable[[int], TaskView | None]
+
+
+def status_of(look: Look, number: int, *, enqueued: bool) -> Status:
     """The state of a task. `enqueued` says that it surely existed: if gone, it succeeded."""
-    found = database.read(lambda connection: task.get(connection, number))
+    found = look(number)
     if found is not None:
         return found.status
     if enqueued:
@@ -44,7 +50,7 @@ def status_of(database: Database, number: int, *, enqueued: bool) -> Status:
 
 
 def result_of(
-    database: Database,
+    look: Look,
     number: int,
     decode: Callable[[str], object],
     *,
@@ -55,7 +61,7 @@ def result_of(
     deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
     pause = FIRST_LOOK
     while True:
-        found = database.read(lambda connection: task.get(connection, number))
+        found = look(number)
         if found is None:
             if enqueued:
                 return None
@@ -104,19 +110,14 @@ def retry(database: Database, clock: Clock, number: int) -> bool:
     return database.write(lambda connection: task.retry(connection, number, now=clock.now()))
 
 
-def show(database: Database, number: int) -> TaskDetail:
-    """One task with its last errors."""
+def get(database: Database, number: int) -> TaskView | None:
+    """One task, or None."""
+    return database.read(lambda connection: task.get(connection, number))
 
-    def read(connection: Connection) -> TaskDetail | None:
-        found = task.get(connection, number)
-        if found is None:
-            return None
-        return TaskDetail(found, history.failures_of(connection, number))
 
-    detail = database.read(read)
-    if detail is None:
-        raise TaskNotFound(number)
-    return detail
+def failures_of(database: Database, number: int) -> list[FailureView]:
+    """The last errors of a task, newest first."""
+    return database.read(lambda connection: history.failures_of(connection, number))
 
 
 def listing(database: Database, wanted: TaskFilter, *, limit: int) -> list[TaskView]:

@@ -5,23 +5,80 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
 from windlass.declare.twin import twin
+from windlass.engine.fleet import Fleet
 from windlass.engine.rolling import Items
+from windlass.engine.shard import Shard
 from windlass.engine.visit import Visit, in_thread
 from windlass.engine.worker import Worker
 from windlass.errors import ItemNotFound
 from windlass.model.rolling import Item
+from windlass.operate.gather import shard_of_item
 from windlass.store import rolling
 from windlass.store.database import Database
 
 LET_GO_SECONDS = 5.0
+SEEK_TRIES = 3
+
+
+class Visits:
+    """Has single items visited, in whichever shard they are."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        worker_for: Callable[[Shard, Kind, int], Worker],
+        dead_after: int,
+    ) -> None:
+        self._fleet = fleet
+        self._visitors = {
+            shard: Visitor(
+                shard.database,
+                shard.clock,
+                shard.items,
+                worker_for=partial(worker_for, shard),
+                dead_after=dead_after,
+            )
+            for shard in fleet.shards
+        }
+
+    def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+        """The item after a visit, or as it is if its last visit is that fresh."""
+        for _ in range(SEEK_TRIES):
+            try:
+                return self._at(kind, code).visit(kind, code, fresh=fresh, timeout=timeout)
+            except ItemNotFound:
+                # It may have moved to another shard under us.
+                if self._fleet.single is not None:
+                    raise
+        raise ItemNotFound(kind.name, code)
+
+    async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+        """`visit`, awaited; if the caller runs it, then on this event loop."""
+        for _ in range(SEEK_TRIES):
+            try:
+                visitor = await twin(self._at, kind, code)
+                return await visitor.avisit(kind, code, fresh=fresh, timeout=timeout)
+            except ItemNotFound:
+                if self._fleet.single is not None:
+                    raise
+        raise ItemNotFound(kind.name, code)
+
+    def _at(self, kind: Kind, code: str) -> Visitor:
+        single = self._fleet.single
+        shard = single or shard_of_item(self._fleet, kind, code)
+        if shard is None:
+            raise ItemNotFound(kind.name, code)
+        return self._visitors[shard]
 
 
 class Visitor:
-    """Has single items of one app visited."""
+    """Has single items of one shard visited."""
 
     def __init__(
         self,

@@ -1,0 +1,307 @@
+"""The shards of an app: which of them a row belongs to, and which of them answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import URL, Connection
+
+from windlass import telemetry
+from windlass.clock import Clock, DatabaseClock
+from windlass.engine.enqueue import Guard
+from windlass.engine.muster import check_alone, muster, propose, tell
+from windlass.engine.shard import OUTAGES, Gathered, Shard, gather
+from windlass.errors import BadDatabase, BadInput, BadSource, DatabaseUnavailable
+from windlass.model.shard import MOST_SHARDS, Roster, place_of
+from windlass.model.source import Source
+from windlass.store import migrate, task
+from windlass.store import shard as store
+from windlass.store.database import TRIES, Database
+from windlass.store.dialect.base import Executor
+
+T = TypeVar("T")
+
+OPEN_SECONDS = 3.0
+ROUTE_TRIES = 8
+ROUTE_PAUSE = 0.02
+
+
+class Rerouted(Exception):
+    """A shard does not know the roster that somebody goes by, or knows a newer one."""
+
+    def __init__(self, shard: Shard) -> None:
+        super().__init__(shard.name)
+        self.shard = shard
+
+
+class Route(NamedTuple):
+    """Where a key belongs, and where it may still be from before; look there first."""
+
+    home: Shard
+    earlier: list[Shard]
+
+    @property
+    def shards(self) -> list[Shard]:
+        return [*self.earlier, self.home]
+
+
+class Fleet:
+    """One shard or several. With one, everything is as if there were no shards at all."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards = list(shards)
+        self.single = self.shards[0] if len(self.shards) == 1 else None
+        self._roster: Roster | None = None
+        self._turn = count()
+        self._is_ready = False
+        self._lock = threading.RLock()
+        for shard in self.shards:
+            shard.on_back = self._assemble_quietly
+
+    @property
+    def roster(self) -> Roster:
+        """What the shards know of each other; `prepare` comes first."""
+        assert self._roster is not None
+        return self._roster
+
+    def migrate(self) -> str:
+        """Create or upgrade the tables of all databases; the version that they have then."""
+        for shard in self.shards:
+            migrate.migrate(shard.database)
+            shard.look()
+        self._assemble()
+        return migrate.VERSION
+
+    def prepare(self) -> None:
+        """Make sure that the tables are there. SQLite gets them on first use.
+
+        Of several databases, those that do not answer are left for later.
+        """
+        if not self._is_ready:
+            with self._lock:
+                self._prepare()
+
+    def close(self) -> None:
+        """Give back all connections."""
+        for shard in self.shards:
+            shard.close()
+
+    # Which shard
+
+    def home(self, kind: str, key: str) -> Shard:
+        """Where a row with this key belongs."""
+        return self.single or self._at(self.roster.home(kind, key), kind, key)
+
+    def route(self, kind: str, key: str) -> Route:
+        """Where a row with this key belongs, and where it may be."""
+        if self.single is not None:
+            return Route(self.single, [])
+        roster = self.roster
+        earlier = [self._at(ring, kind, key) for ring in roster.earlier(kind, key)]
+        return Route(self._at(roster.home(kind, key), kind, key), earlier)
+
+    def guard(self, shard: Shard) -> Guard | None:
+        """Makes sure, in the transaction that writes a key, that it belongs there."""
+        if self.single is not None:
+            return None
+        number, dialect = self.roster.number, shard.database.dialect
+
+        def check(executor: Executor) -> None:
+            if store.number_of(executor, dialect) != number:
+                raise Rerouted(shard)
+
+        return check
+
+    def keyed(self, work: Callable[[], T]) -> T:
+        """Do `work`, which goes by keys; all of it again if the shards have changed meanwhile."""
+        for tried in range(ROUTE_TRIES):
+            try:
+                return work()
+            except Rerouted as problem:
+                self.reconcile(problem.shard)
+                time.sleep(ROUTE_PAUSE * tried)
+        raise DatabaseUnavailable("the shards are being changed again and again; try again")
+
+    def holders(self, shard: Shard, kind: str, keys: Collection[str]) -> set[str]:
+        """Those of the keys that are in a shard where nobody writes them any more."""
+
+        def look(connection: Connection) -> set[str]:
+            # In this order: what was written under an older roster is there by now.
+            if store.get(connection).number != number:
+                raise Rerouted(shard)
+            return set(task.find_keys(connection, shard.database.dialect, kind, keys))
+
+        number = self.roster.number
+        return shard.database.read(look)
+
+    def reconcile(self, shard: Shard) -> None:
+        """Know what a shard knows, and have it know what is known here."""
+        row = shard.look()
+        if row.roster is not None and row.number > self.roster.number:
+            self._roster = row.roster
+        tell(shard, self.roster)
+
+    def taking(self) -> Iterator[Shard]:
+        """Shards that take rows without a key, a different one first each time.
+
+        Those that are down come last, when nobody else is left.
+        """
+        shards = [shard for shard in self.shards if shard.row is not None]
+        first = next(self._turn) % max(1, len(shards))
+        ordered = shards[first:] + shards[:first]
+        for wanted in (True, False):
+            for shard in ordered:
+                if shard.is_up is not wanted:
+                    continue
+                try:
+                    if not shard.is_known():
+                        self.reconcile(shard)
+                except OUTAGES as problem:
+                    shard.failed(problem)
+                    continue
+                if not self.roster.is_draining(shard.ring):
+                    yield shard
+
+    def seeking(self, number: int) -> list[Shard]:
+        """The shards in the order in which to look for a row: first where it was made.
+
+        A row that moves is for a moment in both or, to one who looks, in none: look twice.
+        """
+        if self.single is not None:
+            return [self.single]
+        place = place_of(number)
+        there = [shard for shard in self.shards if shard.row is not None]
+        first = [shard for shard in there if shard.row and shard.row.place == place]
+        return first + [shard for shard in there if shard not in first]
+
+    def named(self, name: str) -> Shard:
+        """The shard that a person means."""
+        found = [shard for shard in self.shards if shard.is_named(name)]
+        if len(found) != 1:
+            known = ", ".join(f"{shard.index} ({shard.name})" for shard in self.shards)
+            problem = "is not a shard" if not found else "names several shards"
+            raise BadInput(f"{name!r} {problem} of this app; give one of: {known}")
+        return found[0]
+
+    def gather(self, work: Callable[[Shard], T]) -> Gathered[T]:
+        """Ask all shards at once; those that are down are missing."""
+        if self.single is not None:
+            return Gathered([(self.single, work(self.single))], ())
+        return gather(self.shards, lambda shard: work(self.opened(shard)))
+
+    def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
+        """Do `work`, which may be repeated, on all shards, or say where it could not be done."""
+        done = self.gather(work)
+        if done.missing:
+            raise DatabaseUnavailable(
+                f"{what}, but not on {', '.join(done.missing)}, which could not be reached; "
+                "do it again when it is back",
+                missing=done.missing,
+            )
+        return done.values
+
+    def change(self, change: Callable[[Roster], Roster]) -> Roster:
+        """Change the roster, and tell all shards that answer."""
+        with self._lock:
+            self._roster = propose(self.shards, self.roster, change)
+            there = [shard for shard in self.shards if shard.row is not None]
+            gather(there, lambda shard: tell(shard, self.roster))
+            return self.roster
+
+    def opened(self, shard: Shard) -> Shard:
+        """The shard, opened now if it was away until now."""
+        if shard.row is None:
+            shard.open()
+            self._assemble()
+        return shard
+
+    @property
+    def share(self) -> float:
+        """The part of a rate that each shard may use."""
+        return 1.0 / len(self.shards)
+
+    def _at(self, ring: str, kind: str, key: str) -> Shard:
+        for shard in self.shards:
+            if shard.row is not None and shard.row.ring == ring:
+                return shard
+        away = [shard for shard in self.shards if shard.row is None]
+        if not away:
+            raise BadDatabase(
+                f"kind {kind!r}: key {key!r} belongs to {self.roster.peers[ring].name}, which "
+                "became a shard after this process began; give it to App(...) and start again"
+            )
+        names = tuple(shard.name for shard in away)
+        raise DatabaseUnavailable(
+            f"kind {kind!r}: key {key!r} belongs to a shard that does not answer: "
+            f"{', '.join(names)}",
+            missing=names,
+        )
+
+    def _prepare(self) -> None:
+        if self._is_ready:
+            return
+        if self.single is None:
+            gather(self.shards, Shard.open, seconds=OPEN_SECONDS)
+        else:
+            self.single.open(tries=TRIES)
+        self._assemble()
+
+    def _assemble(self) -> None:
+        with self._lock:
+            if self.single is not None:
+                check_alone(self.single)
+            else:
+                if not any(shard.row for shard in self.shards):
+                    names = tuple(shard.name for shard in self.shards)
+                    raise DatabaseUnavailable(
+                        f"none of the shards answers: {', '.join(names)}", missing=names
+                    )
+                self._roster = muster(self.shards)
+            self._is_ready = True
+
+    def _assemble_quietly(self) -> None:
+        try:
+            if self._is_ready and self.single is None:
+                self._assemble()
+        except Exception as problem:
+            telemetry.log.error("a shard that came back cannot be used: %s", problem)
+
+
+def make_fleet(
+    databases: Sequence[str | URL],
+    *,
+    clock: Clock | None,
+    max_payload: int,
+    idle_milliseconds: int,
+) -> Fleet:
+    """The shards at these URLs. All go by `clock` if one is given, else each by its own."""
+    if len(databases) > MOST_SHARDS:
+        raise BadDatabase(f"{len(databases)} databases are too many: at most {MOST_SHARDS} shards")
+    shards: list[Shard] = []
+    for index, url in enumerate(databases, start=1):
+        database = Database(url)
+        database.dialect.idle_milliseconds = idle_milliseconds
+        if any(database.url == shard.database.url for shard in shards):
+            raise BadDatabase(f"{database.name} is given twice; each shard has its own database")
+        # With others to go to, nobody waits long for the time.
+        tries = TRIES if len(databases) == 1 else 2
+        own = clock or DatabaseClock(partial(database.measure, tries=tries))
+        shards.append(Shard(index, database, own, max_payload=max_payload))
+    return Fleet(shards)
+
+
+def only_database(fleet: Fleet, source: Source) -> Database:
+    """The database whose triggers can keep all items; an app with several has none."""
+    if fleet.single is None:
+        name = source.name if isinstance(source, Source) else repr(source)
+        raise BadSource(
+            f"{name} cannot be followed: its triggers could only write into their own database, "
+            f"and the items of this app are in {len(fleet.shards)} shards; mirror it now and then, "
+            "or call add(now=True) and remove from your own code"
+        )
+    return fleet.single.database

@@ -1,0 +1,229 @@
+"""New rows over several shards: each with a key at its home, others where there is somebody.
+
+What is written into one shard is one transaction. Keys of one call that belong to several shards
+cannot be: they are written shard by shard, and if a later shard refuses, what was written before is
+taken back, as far as it has not begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+from windlass.declare.kind import Kind
+from windlass.declare.task import Call, How
+from windlass.engine.enqueue import Unanswered
+from windlass.engine.fleet import Fleet
+from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
+from windlass.engine.shard import OUTAGES, Shard, first_line
+from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
+from windlass.store import shard as store
+from windlass.store import task
+from windlass.store.connection import backend_of, join
+
+
+class Spread:
+    """Writes new tasks into the shards they belong to."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        """Write a row for each call; the ids, in order."""
+        single = self._fleet.single
+        if single is not None:
+            return single.enqueue.submit(kind, calls, how)
+        is_keyed = calls[0].key is not None
+        if how.conn is not None:
+            shard = self._shard_of(how.conn)
+            if not is_keyed:
+                return shard.enqueue.submit(kind, calls, how)
+            return self._fleet.keyed(lambda: self._join(shard, kind, calls, how))
+        if is_keyed:
+            return self._fleet.keyed(lambda: self._submit_keyed(kind, calls, how))
+        return self._submit_anywhere(kind, calls, how)
+
+    def _submit_anywhere(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        """All into one shard, so that they are one transaction; the next one if it is down."""
+        said: list[str] = []
+        for shard in self._fleet.taking():
+            try:
+                return shard.enqueue.submit(kind, calls, how, hasty=True)
+            except OUTAGES as problem:
+                shard.failed(problem)
+                if isinstance(problem, Unanswered):
+                    raise
+                said.append(first_line(problem))
+        names = tuple(shard.name for shard in self._fleet.shards)
+        raise DatabaseUnavailable(
+            f"kind {kind.name!r}: no shard takes a task now; of {', '.join(names)} none answers"
+            + "".join(f"; {line}" for line in said),
+            missing=names,
+        )
+
+    def _submit_keyed(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        groups = self._groups(kind, calls)
+        if len(groups) > 1 and how.on_conflict == "raise":
+            self._check_free(kind, calls, groups)
+        ids: dict[int, int] = {}
+        written: dict[Shard, set[int]] = {}
+        for shard, indexes in groups.items():
+            chosen = [calls[index] for index in indexes]
+            new = written[shard] = set()
+            try:
+                made = self._write(shard, kind, chosen, how, new)
+            except Exception as problem:
+                del written[shard]
+                self._take_back(written, problem)
+                raise
+            ids |= zip(indexes, made, strict=True)
+        return [ids[index] for index in range(len(calls))]
+
+    def _write(
+        self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How, new: set[int]
+    ) -> list[int]:
+        guard, hasty = self._fleet.guard(shard), shard.is_down_for_long
+        try:
+            return shard.enqueue.submit(kind, calls, how, guard=guard, hasty=hasty, new=new)
+        except OUTAGES as problem:
+            shard.failed(problem)
+            raise DatabaseUnavailable(
+                f"kind {kind.name!r}: key {calls[0].key!r} belongs to {shard.name}, which does not "
+                f"answer: {first_line(problem)}",
+                missing=(shard.name,),
+            ) from problem
+
+    @staticmethod
+    def _take_back(written: Mapping[Shard, set[int]], problem: Exception) -> None:
+        """Delete what was written into other shards. Rows that were there before stay."""
+        for shard, new in written.items():
+            if not new:
+                continue
+            try:
+                left = len(new) - shard.enqueue.take_back(sorted(new))
+            except OUTAGES:
+                left = len(new)
+            if left:
+                problem.add_note(f"{left} tasks in {shard.name} had begun, or could not be deleted")
+
+    def _check_free(
+        self, kind: Kind, calls: Sequence[Call], groups: dict[Shard, list[int]]
+    ) -> None:
+        for shard, indexes in groups.items():
+            keys = {str(calls[index].key) for index in indexes}
+            look = partial(
+                task.find_keys, dialect=shard.database.dialect, kind=kind.name, keys=keys
+            )
+            for key, (number, status) in shard.database.read(look).items():
+                raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
+
+    def _groups(self, kind: Kind, calls: Sequence[Call]) -> dict[Shard, list[int]]:
+        """Which calls go to which shard: home, unless their key is still somewhere else."""
+        keys = [str(call.key) for call in calls]
+        targets = targets_of(self._fleet, kind.name, keys)
+        groups: dict[Shard, list[int]] = {}
+        for index, key in enumerate(keys):
+            groups.setdefault(targets[key], []).append(index)
+        return groups
+
+    def _join(self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        """Keys in the caller's transaction: all of them must belong where that is."""
+        for target, indexes in self._groups(kind, calls).items():
+            if target is not shard:
+                raise BadConnection(
+                    f"kind {kind.name!r}: key {calls[indexes[0]].key!r} belongs to {target.name}, "
+                    f"but conn is on {shard.name}; enqueue it without conn, or without a key"
+                )
+        return shard.enqueue.submit(kind, calls, how, guard=self._fleet.guard(shard))
+
+    def _shard_of(self, conn: object) -> Shard:
+        """The shard whose database a connection is on."""
+        backend = backend_of(conn)
+        alike = [shard for shard in self._fleet.shards if shard.database.dialect.name == backend]
+        if alike:
+            database = alike[0].database
+            executor = join(conn, database.engine, database.dialect)
+            ring = store.ring_of(executor, database.dialect)
+            for shard in alike:
+                if shard.row is not None and shard.row.ring == ring:
+                    return shard
+        names = ", ".join(shard.name for shard in self._fleet.shards)
+        raise BadConnection(
+            f"conn is a {backend} connection to none of the shards of this app ({names}); a task "
+            "can only join a transaction of a database that is a shard"
+        )
+
+
+class SpreadItems:
+    """Writes items of rolling kinds into the shards they belong to."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+        """Add what is not there yet; how many that were. `now` has all of them run at once."""
+        if self._fleet.single is not None:
+            return self._fleet.single.items.add(kind, codes, now=now)
+        added: list[int] = []
+        for part in parts(kind.name, codes, size=ADD_AT_ONCE * len(self._fleet.shards)):
+            self._fleet.keyed(partial(self._add, kind, part, added, now=now))
+        return sum(added)
+
+    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
+        """Remove items; how many were there. One that runs now goes when its run ends."""
+        if self._fleet.single is not None:
+            return self._fleet.single.items.remove(kind, codes)
+        removed = 0
+        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+            for shard, listed in self._places(kind, part):
+                removed += shard.items.remove(kind, listed)
+        return removed
+
+    def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
+        """Have waiting items run next, before all others of their kind."""
+        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+            for shard, listed in self._places(kind, part):
+                shard.items.hurry(kind, listed)
+
+    def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
+        groups: dict[Shard, list[str]] = {}
+        for code, shard in targets_of(self._fleet, kind.name, codes).items():
+            groups.setdefault(shard, []).append(code)
+        for shard, listed in groups.items():
+            guard = self._fleet.guard(shard)
+            # What is done again after the shards have changed is not counted again.
+            added.append(shard.items.add(kind, listed, now=now, guard=guard))
+
+    def _places(self, kind: Kind, codes: Sequence[str]) -> list[tuple[Shard, list[str]]]:
+        """Where items may be, earlier homes before the home: items move in that direction."""
+        earlier: dict[Shard, list[str]] = {}
+        home: dict[Shard, list[str]] = {}
+        for code in codes:
+            route = self._fleet.route(kind.name, code)
+            home.setdefault(route.home, []).append(code)
+            for shard in route.earlier:
+                earlier.setdefault(shard, []).append(code)
+        return [*earlier.items(), *home.items()]
+
+
+def targets_of(fleet: Fleet, kind: str, keys: Collection[str]) -> dict[str, Shard]:
+    """Where each key is to be written: at home, or where it still is."""
+    targets: dict[str, Shard] = {}
+    earlier: dict[Shard, list[str]] = {}
+    for key in keys:
+        if key not in targets:
+            route = fleet.route(kind, key)
+            targets[key] = route.home
+            for shard in route.earlier:
+                earlier.setdefault(shard, []).append(key)
+    for shard, listed in earlier.items():
+        try:
+            targets |= dict.fromkeys(fleet.holders(shard, kind, listed), shard)
+        except OUTAGES as problem:
+            shard.failed(problem)
+            raise DatabaseUnavailable(
+                f"kind {kind!r}: key {listed[0]!r} may still be in {shard.name}, which does not "
+                f"answer: {first_line(problem)}",
+                missing=(shard.name,),
+            ) from problem
+    return targets

@@ -1,0 +1,227 @@
+"""What is asked of all shards together, and what is done wherever a row is.
+
+A shard that does not answer is named as missing; what it has is then not in the answer. With one
+database all of this is that database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from windlass.clock import Clock
+from windlass.declare.kind import Kind, Registry
+from windlass.engine.fleet import Fleet
+from windlass.engine.shard import OUTAGES, Shard
+from windlass.errors import DatabaseUnavailable, TaskNotFound
+from windlass.model.control import Control, Place
+from windlass.model.rolling import Freshness, Item
+from windlass.model.shard import COMING
+from windlass.model.task import TaskView
+from windlass.operate import alert, control, freshness, rolling, status, switch, task
+from windlass.operate.status import AppStatus
+from windlass.operate.task import TaskDetail
+from windlass.store import rolling as rolling_store
+from windlass.store.history import AlertView
+from windlass.store.switch import Switch
+from windlass.store.task import TaskFilter
+
+T = TypeVar("T")
+
+ACT_TRIES = 3
+FAILURES_SHOWN = 20
+
+
+class Listing(list[T]):
+    """A list from all shards; `missing` names those that could not be asked."""
+
+    def __init__(self, found: Iterable[T] = (), missing: tuple[str, ...] = ()) -> None:
+        super().__init__(found)
+        self.missing = missing
+
+
+def look(fleet: Fleet, registry: Registry) -> AppStatus:
+    """How everything is doing now."""
+    found = fleet.gather(lambda shard: status.look(shard.database, shard.clock, registry))
+    if fleet.single is not None:
+        return found.values[0]
+    _some_must_answer(found.missing, fleet)
+    names = tuple(shard.name for shard in fleet.shards)
+    return status.together(found.values, shards=names, missing=found.missing)
+
+
+def fresh(fleet: Fleet, clock: Clock, kind: Kind) -> Freshness:
+    """How fresh the items of a rolling kind are now."""
+    found = fleet.gather(lambda shard: freshness.facts_of(shard.database, shard.clock, kind))
+    _some_must_answer(found.missing, fleet)
+    return freshness.judge(found.values, kind, now=clock.now(), missing=found.missing)
+
+
+def alerts(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
+    """The last alerts, newest first."""
+    found = fleet.gather(lambda shard: alert.listing(shard.database, limit=limit))
+    merged = [each for part in found.values for each in part]
+    if fleet.single is None:
+        merged.sort(key=lambda each: (each.raised_at, each.id), reverse=True)
+    return Listing(merged[:limit], found.missing)
+
+
+# Tasks
+
+
+def tasks(fleet: Fleet, wanted: TaskFilter, *, limit: int) -> Listing[TaskView]:
+    """Tasks that match, newest first."""
+    if fleet.single is not None:
+        return Listing(task.listing(fleet.single.database, wanted, limit=limit))
+    if wanted.before is not None:
+        last = find(fleet, wanted.before)
+        if last is None:
+            raise TaskNotFound(wanted.before)
+        wanted = replace(wanted, before=None, created_before=last.created_at)
+    found = fleet.gather(lambda shard: task.listing(shard.database, wanted, limit=limit))
+    # One that is on its way is in two shards for a moment.
+    once = {each.id: each for part in found.values for each in part if each.batch != COMING}
+    newest = sorted(once.values(), key=lambda each: (each.created_at, each.id), reverse=True)
+    return Listing(newest[:limit], found.missing)
+
+
+def find(fleet: Fleet, number: int) -> TaskView | None:
+    """A task, wherever it is."""
+    if fleet.single is not None:
+        return task.get(fleet.single.database, number)
+    found = _where(fleet, number)
+    return None if found is None else found[1]
+
+
+def show(fleet: Fleet, number: int) -> TaskDetail:
+    """One task with its last errors, which may be in shards where it once was."""
+    found = _where(fleet, number)
+    if found is None:
+        raise TaskNotFound(number)
+    shard, view = found
+    failures = fleet.gather(lambda each: task.failures_of(each.database, number))
+    merged = [each for part in failures.values for each in part]
+    merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
+    return TaskDetail(view, merged[:FAILURES_SHOWN], shard.name, failures.missing)
+
+
+def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> bool:
+    """End a task that has not ended, wherever it is; whether that made the difference."""
+    return _act(
+        fleet,
+        number,
+        lambda shard: task.cancel(shard.database, shard.clock, registry, number, reason=reason),
+    )
+
+
+def retry(fleet: Fleet, number: int) -> bool:
+    """Let a failed or cancelled task run again, wherever it is."""
+    return _act(fleet, number, lambda shard: task.retry(shard.database, shard.clock, number))
+
+
+def _act(fleet: Fleet, number: int, act: Callable[[Shard], bool]) -> bool:
+    if fleet.single is not None:
+        return act(fleet.single)
+    for _ in range(ACT_TRIES):
+        found = _where(fleet, number)
+        if found is None:
+            return False
+        shard = found[0]
+        if act(shard):
+            return True
+        if task.get(shard.database, number) is not None:
+            return False
+    return False
+
+
+def _where(fleet: Fleet, number: int) -> tuple[Shard, TaskView] | None:
+    """The shard that has a task, and the task."""
+    away: list[str] = []
+    coming: tuple[Shard, TaskView] | None = None
+    # Twice: between two looks it may have moved from the second place to the first.
+    for _ in range(1 if fleet.single is not None else 2):
+        away = [shard.name for shard in fleet.shards if shard.row is None and fleet.single is None]
+        for shard in fleet.seeking(number):
+            try:
+                found = task.get(shard.database, number) if shard.is_up else None
+            except OUTAGES as problem:
+                if fleet.single is not None:
+                    raise
+                shard.failed(problem)
+                found = None
+            if not shard.is_up:
+                away.append(shard.name)
+            elif found is not None and found.batch != COMING:
+                return shard, found
+            elif found is not None:
+                coming = shard, found
+    if coming is None and away:
+        raise DatabaseUnavailable(
+            f"task {number} is in none of the shards that answer; {', '.join(away)} does not",
+            missing=tuple(away),
+        )
+    return coming
+
+
+# Items
+
+
+def item(fleet: Fleet, kind: Kind, code: str) -> Item | None:
+    """One item; None if there is none of that code."""
+    for shard in fleet.route(kind.name, code).shards:
+        found = rolling.item(shard.database, kind, code)
+        if found is not None:
+            return found
+    return None
+
+
+def shard_of_item(fleet: Fleet, kind: Kind, code: str) -> Shard | None:
+    """The shard that has an item."""
+
+    def look(connection: Connection) -> int | None:
+        return rolling_store.find(connection, kind.name, code)
+
+    for shard in fleet.route(kind.name, code).shards:
+        if shard.database.read(look) is not None:
+            return shard
+    return None
+
+
+# Named runs
+
+
+def controls(fleet: Fleet) -> Listing[Control]:
+    """All runs, by name and partition."""
+    found = fleet.gather(lambda shard: control.listing(shard.database))
+    # One that is on its way is in two shards for a moment.
+    once = {run.place: run for part in found.values for run in part}
+    return Listing((once[place] for place in sorted(once)), found.missing)
+
+
+def control_history(fleet: Fleet, place: Place, *, limit: int) -> list[Control]:
+    """The tries of a run that ended, newest first."""
+    found = fleet.gather(lambda shard: control.history(shard.database, place, limit=limit))
+    tries = [run for part in found.values for run in part]
+    if fleet.single is None:
+        tries.sort(key=lambda run: run.end_time or 0, reverse=True)
+    return tries[:limit]
+
+
+# Switches
+
+
+def switches(fleet: Fleet) -> dict[str, Switch]:
+    """All switches, by kind, as the first shard that answers has them."""
+    found = fleet.gather(lambda shard: switch.listing(shard.database))
+    _some_must_answer(found.missing, fleet)
+    return found.values[0]
+
+
+def _some_must_answer(missing: tuple[str, ...], fleet: Fleet) -> None:
+    if len(missing) == len(fleet.shards):
+        raise DatabaseUnavailable(
+            f"none of the shards answers: {', '.join(missing)}", missing=missing
+        )

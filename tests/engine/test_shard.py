@@ -1,0 +1,369 @@
+"""Several databases as one: places, numbers and homes."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tests.engine.fleet import key_for, places, row_of, rows
+from windlass import App, BadConnection, BadDatabase, BadSource, DuplicateKey, Status, Table
+from windlass.model.shard import place_of
+
+
+def declare(app):
+    @app.task(keep="1d")
+    def mail(to: str) -> str:
+        return f"to {to}"
+
+    return mail
+
+
+def test_each_shard_gets_a_place_once_and_numbers_that_begin_with_it(sharded, make_app):
+    mail = declare(sharded)
+
+    refs = [mail.enqueue(f"m{number}") for number in range(6)]
+
+    assert sorted(places(sharded)) == list(range(len(sharded.fleet.shards)))
+    for shard, found in zip(sharded.fleet.shards, rows(sharded), strict=True):
+        assert found
+        assert {place_of(row["id"]) for row in found} == {row_of(shard).place}
+    assert len({ref.id for ref in refs}) == 6
+    again = make_app(*reversed([shard.database.url for shard in sharded.fleet.shards]))
+    assert places(again) == list(reversed(places(sharded)))
+
+
+def test_rows_without_a_key_take_turns_and_many_of_one_call_stay_together(sharded):
+    mail = declare(sharded)
+
+    for number in range(2 * len(sharded.fleet.shards)):
+        mail.enqueue(f"m{number}")
+    single = [len(found) for found in rows(sharded)]
+    many = mail.enqueue_many([{"to": f"n{number}"} for number in range(50)])
+
+    assert single == [2] * len(sharded.fleet.shards)
+    assert sorted(len(found) for found in rows(sharded))[-1] == 52
+    assert len({place_of(ref.id) for ref in many}) == 1
+
+
+def test_a_key_has_one_home_for_all_processes_and_is_unique_there(sharded, make_app):
+    mail, other = declare(sharded), declare(make_app(*_urls(sharded)))
+
+    refs = [mail.using(key=f"k{number}").enqueue("a") for number in range(20)]
+    same = [other.using(key=f"k{number}").enqueue("b") for number in range(20)]
+
+    assert same == refs
+    assert sum(len(found) for found in rows(sharded)) == 20
+    assert all(found for found in rows(sharded))
+    with pytest.raises(DuplicateKey):
+        other.using(key="k3", on_conflict="raise").enqueue("c")
+
+
+def test_a_task_is_found_waited_for_and_cancelled_wherever_it_is(sharded):
+    mail = declare(sharded)
+    refs = [mail.enqueue(f"m{number}") for number in range(6)]
+
+    cancelled = refs[5].cancel("changed my mind")
+    sharded.drain()
+
+    assert cancelled
+    assert [ref.result() for ref in refs[:5]] == [f"to m{number}" for number in range(5)]
+    assert [ref.status() for ref in refs] == [Status.SUCCEEDED] * 5 + [Status.CANCELLED]
+    assert sharded.ref(refs[2].id).result() == "to m2"
+
+
+def test_many_keys_over_several_shards_are_written_all_or_not_at_all(sharded):
+    mail = declare(sharded)
+    taken = key_for(sharded, sharded.fleet.shards[-1], "mail", "taken")
+    mail.using(key=taken).enqueue("first")
+    keys = [f"k{number}" for number in range(30)]
+
+    with pytest.raises(DuplicateKey):
+        mail.using(on_conflict="raise").enqueue_many(
+            [{"to": key} for key in [*keys, taken]], keys=[*keys, taken]
+        )
+    refused = sum(len(found) for found in rows(sharded))
+    refs = mail.enqueue_many([{"to": key} for key in [*keys, taken]], keys=[*keys, taken])
+
+    assert refused == 1
+    assert len({ref.id for ref in refs}) == 31
+    sharded.drain()
+    assert [ref.result() for ref in refs] == [f"to {key}" for key in keys] + ["to first"]
+
+
+def test_what_was_written_is_taken_back_when_a_later_shard_refuses(sharded, monkeypatch):
+    mail = declare(sharded)
+    first, second = sharded.fleet.shards[:2]
+    old = mail.using(key=key_for(sharded, first, "mail")).enqueue("old")
+    keys = [key_for(sharded, shard, "mail", prefix) for shard in (first, second) for prefix in "ab"]
+    keys = [*keys, key_for(sharded, first, "mail")]
+    monkeypatch.setattr(second.enqueue, "submit", _refuse)
+
+    with pytest.raises(RuntimeError):
+        mail.enqueue_many([{"to": key} for key in keys], keys=keys)
+
+    assert [[row["id"] for row in found] for found in rows(sharded)][0] == [old.id]
+    assert sum(len(found) for found in rows(sharded)) == 1
+
+
+def test_a_transaction_of_the_caller_decides_the_shard(sharded):
+    mail = declare(sharded)
+    last = sharded.fleet.shards[-1]
+    mine = key_for(sharded, last, "mail")
+    elsewhere = key_for(sharded, sharded.fleet.shards[0], "mail")
+
+    engine = create_engine(last.database.url)
+    with engine.connect() as connection, connection.begin() as transaction:
+        mail.using(conn=connection).enqueue("stays")
+        mail.using(conn=connection, key=mine).enqueue("stays, too")
+        with pytest.raises(BadConnection, match="belongs to"):
+            mail.using(conn=connection, key=elsewhere).enqueue("cannot")
+        assert len(rows(sharded)[-1]) == 0
+        transaction.commit()
+    engine.dispose()
+
+    assert len(rows(sharded)[-1]) == 2
+    assert sum(len(found) for found in rows(sharded)) == 2
+
+
+def test_a_connection_to_no_shard_is_refused_and_its_transaction_lives_on(
+    sharded, empty_database_url
+):
+    mail = declare(sharded)
+    with closing(App(empty_database_url)) as stranger:
+        engine = stranger.database.engine
+        with engine.connect() as connection, connection.begin():
+            with pytest.raises(BadConnection, match="none of the shards"):
+                mail.using(conn=connection).enqueue("lost")
+
+            assert connection.execute(text("select 1")).scalar() == 1
+
+
+def test_items_live_at_home_and_are_found_there(sharded, clock):
+    @sharded.rolling(every="1d")
+    def level(code: str) -> str:
+        return f"{code} seen"
+
+    codes = [f"c{number}" for number in range(40)]
+    added, again = level.add(codes), level.add(codes)
+    sharded.drain()
+
+    assert (added, again) == (40, 0)
+    assert all(found for found in rows(sharded))
+    assert level.item("c7").remark == "c7 seen"
+    assert level.item("nowhere") is None
+    assert level.freshness().total == 40
+    assert level.remove(["c1", "c2", "nowhere"]) == 2
+    assert level.freshness().total == 38
+    clock.forward("1h")
+    assert level.visit("c3").finished_at > level.item("c4").finished_at
+
+
+def test_a_mirror_reads_the_items_of_all_shards(sharded, sqlite_url):
+    @sharded.rolling(every="1d")
+    def level(code: str) -> None: ...
+
+    with closing(App(sqlite_url)) as shop, shop.database.engine.begin() as connection:
+        connection.execute(text("create table product (code text primary key)"))
+        for number in range(30):
+            connection.execute(text("insert into product values (:code)"), {"code": f"p{number}"})
+    level.add(["gone-1", "gone-2"])
+
+    first = level.mirror(Table(sqlite_url, "product", key="code"))
+    second = level.mirror(Table(sqlite_url, "product", key="code"))
+
+    assert (first.added, first.removed) == (30, 2)
+    assert (second.added, second.removed) == (0, 0)
+
+
+def test_a_table_cannot_be_followed_into_several_shards(sharded):
+    @sharded.rolling(every="1d")
+    def level(code: str) -> None: ...
+
+    with pytest.raises(BadSource, match="mirror it now and then"):
+        level.follow(Table(sharded.database.url, "product", key="code"))
+
+
+def test_a_run_has_one_home_and_a_cron_one_row(sharded, make_app, clock):
+    ran = []
+    for app in (sharded, make_app(*_urls(sharded))):
+
+        @app.cron("0 3 * * *")
+        def nightly() -> None:
+            ran.append("nightly")
+
+        app.drain()
+    other = make_app(*_urls(sharded))
+
+    reply = sharded.control.start("load", partition="2026-11")
+    second = other.control.start("load", partition="2026-11")
+    clock.forward("1d")
+    sharded.drain()
+
+    assert (reply.code, second.code) == (0, 8)
+    assert other.control.get("load", "2026-11").batch == reply.data["batch"]
+    assert sharded.control.finish("load", "2026-11").code == 0
+    assert sum(len(found) for found in rows(sharded)) == 1
+    assert ran == ["nightly"]
+
+
+def test_switches_hold_in_all_shards(sharded):
+    mail = declare(sharded)
+    for number in range(6):
+        mail.enqueue(f"m{number}")
+
+    sharded.pause("mail", reason="sale")
+    sharded.drain()
+    paused = sum(len(found) for found in rows(sharded, status=Status.WAITING))
+    sharded.resume("mail")
+    sharded.drain()
+
+    assert paused == 6
+    assert rows(sharded, status=Status.WAITING) == [[] for _ in sharded.fleet.shards]
+
+
+def test_work_that_is_handed_on_to_another_shard_is_drained_too(sharded):
+    done = []
+
+    @sharded.task
+    def chain(left: int) -> None:
+        done.append(left)
+        if left:
+            chain.enqueue(left - 1)
+
+    chain.enqueue(12)
+    sharded.drain()
+
+    assert done == list(range(12, -1, -1))
+    assert [len(found) for found in rows(sharded)] == [0] * len(sharded.fleet.shards)
+
+
+# How databases come together
+
+
+def test_an_app_grows_from_one_database_to_two(sqlite_url, make_app, tmp_path):
+    alone = make_app(sqlite_url)
+    mail = declare(alone)
+    old = [mail.using(key=f"k{number}").enqueue("before") for number in range(20)]
+    alone.pause("mail", reason="sale")
+
+    grown = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    more = declare(grown)
+    same = [more.using(key=f"k{number}").enqueue("after") for number in range(20)]
+    new = [more.using(key=f"n{number}").enqueue("after") for number in range(20)]
+    grown.drain()
+    held = [ref.status() for ref in same + new]
+    grown.resume("mail")
+    grown.drain()
+
+    assert same == old
+    assert {place_of(ref.id) for ref in new} == {0, 1}
+    assert set(held) == {Status.WAITING}
+    assert [ref.result() for ref in same] == ["to before"] * 20
+    assert [ref.result() for ref in new] == ["to after"] * 20
+
+
+def test_a_new_shard_may_come_first_in_the_list(sqlite_url, make_app, tmp_path):
+    mail = declare(make_app(sqlite_url))
+    old = mail.enqueue("before")
+
+    grown = make_app(f"sqlite:///{tmp_path / 'second.db'}", sqlite_url)
+    declare(grown)
+
+    assert places(grown) == [1, 0]
+    assert grown.ref(old.id).status() is Status.WAITING
+
+
+def test_two_databases_that_both_have_tasks_are_refused(sqlite_url, make_app, tmp_path):
+    other_url = f"sqlite:///{tmp_path / 'second.db'}"
+    for url in (sqlite_url, other_url):
+        declare(make_app(url)).enqueue("mine")
+
+    with pytest.raises(BadDatabase, match="a database that joins must be empty"):
+        make_app(sqlite_url, other_url).prepare()
+
+
+def test_a_third_shard_joins_two(sqlite_url, make_app, tmp_path):
+    urls = [sqlite_url, *(f"sqlite:///{tmp_path / name}.db" for name in "bc")]
+    two = make_app(*urls[:2])
+    mail = declare(two)
+    old = [mail.using(key=f"k{number}").enqueue("before") for number in range(30)]
+    before = dict(zip(urls, places(two), strict=False))
+
+    three = make_app(*urls)
+    same = [declare(three).using(key="k0").enqueue("after")]
+    same += [three_mail.enqueue("after") for three_mail in _keyed(three, 1, 30)]
+
+    assert same == old
+    assert places(three) == [*before.values(), 2]
+
+
+def test_a_process_that_began_before_a_shard_joined_says_so(sqlite_url, make_app, tmp_path):
+    urls = [sqlite_url, *(f"sqlite:///{tmp_path / name}.db" for name in "bc")]
+    two = make_app(*urls[:2])
+    mail = declare(two)
+    mail.enqueue("hello")
+    three = make_app(*urls)
+    key = key_for(three, three.fleet.shards[2], "mail")
+
+    mail.enqueue("still goes")
+    with pytest.raises(BadDatabase, match="start again"):
+        for number in range(100):
+            mail.using(key=f"{key}-{number}").enqueue("where?")
+
+
+def test_leaving_out_a_shard_is_refused(sqlite_url, make_app, tmp_path):
+    urls = [sqlite_url, *(f"sqlite:///{tmp_path / name}.db" for name in "bc")]
+    make_app(*urls).migrate()
+
+    for some in (urls[:2], urls[:1], urls[2:]):
+        with pytest.raises(BadDatabase, match="does not list all of its shards"):
+            make_app(*some).prepare()
+
+
+def test_the_same_database_twice_is_refused(sqlite_url, make_app, tmp_path):
+    with pytest.raises(BadDatabase, match="given twice"):
+        make_app(sqlite_url, sqlite_url)
+
+    link = tmp_path / "link.db"
+    link.symlink_to(Path(sqlite_url.removeprefix("sqlite:///")))
+    with pytest.raises(BadDatabase, match="the same database"):
+        make_app(sqlite_url, f"sqlite:///{link}").prepare()
+
+
+def test_a_shard_of_another_app_is_refused(make_app, tmp_path):
+    urls = [f"sqlite:///{tmp_path / name}.db" for name in "abcd"]
+    make_app(*urls[:2]).migrate()
+    make_app(*urls[2:]).migrate()
+
+    with pytest.raises(BadDatabase, match="shard of another app"):
+        make_app(*urls[:2], urls[2]).prepare()
+
+
+def test_more_databases_than_places_are_refused():
+    with pytest.raises(BadDatabase, match="at most 31"):
+        App(*(f"sqlite:///{number}.db" for number in range(32)))
+
+
+def test_ids_survive_as_numbers_of_json(sharded):
+    mail = declare(sharded)
+
+    ids = [mail.enqueue("a").id for _ in sharded.fleet.shards]
+
+    assert [int(float(json.dumps(number))) for number in ids] == ids
+
+
+def _urls(app):
+    return [shard.database.url for shard in app.fleet.shards]
+
+
+def _keyed(app, first, last):
+    mail = next(iter(app.registry.kinds.values()))
+    from windlass.declare.task import Task
+
+    return [Task(app, mail).using(key=f"k{number}") for number in range(first, last)]
+
+
+def _refuse(*_args, **_options):
+    raise RuntimeError("the disk is full")
