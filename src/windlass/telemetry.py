@@ -67,6 +67,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "shard.down": (logging.WARNING, "a shard does not answer; the others go on without it"),
     "shard.back": (logging.INFO, "a shard answers again"),
     "shard.unserved": (logging.WARNING, "a shard has no worker here until it answers"),
+    "shard.moved": (logging.INFO, "rows were moved to another shard"),
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is tried again"),
     "database.back": (logging.INFO, "database answers again"),

@@ -35,8 +35,7 @@ def app(database_url: str, clock: Clock) -> Iterator[App]:
 SETS = {
     "sqlite": ("sqlite", "sqlite", "sqlite"),
     "postgresql": ("postgresql", "postgresql"),
-    "mariadb": ("mariadb", "mariadb"),
-    "mixed": ("sqlite", "postgresql"),
+    "mixed": ("mariadb", "sqlite", "postgresql"),
 }
 
 

@@ -103,7 +103,7 @@ def test_what_was_written_is_taken_back_when_a_later_shard_refuses(sharded, monk
     with pytest.raises(RuntimeError):
         mail.enqueue_many([{"to": key} for key in keys], keys=keys)
 
-    assert [[row["id"] for row in found] for found in rows(sharded)][0] == [old.id]
+    assert [row["id"] for row in rows(sharded)[0]] == [old.id]
     assert sum(len(found) for found in rows(sharded)) == 1
 
 
@@ -309,8 +309,7 @@ def test_a_process_that_began_before_a_shard_joined_says_so(sqlite_url, make_app
 
     mail.enqueue("still goes")
     with pytest.raises(BadDatabase, match="start again"):
-        for number in range(100):
-            mail.using(key=f"{key}-{number}").enqueue("where?")
+        mail.using(key=key).enqueue("where?")
 
 
 def test_leaving_out_a_shard_is_refused(sqlite_url, make_app, tmp_path):

@@ -9,7 +9,7 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
-from windlass.cli import control, demo, migrate, rolling, run, status, switch, task, worker
+from windlass.cli import control, demo, migrate, rolling, run, shard, status, switch, task, worker
 from windlass.cli.output import complain
 from windlass.errors import WindlassError
 
@@ -30,6 +30,7 @@ demo.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
+cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
 
 
 def _version(asked: bool) -> None:

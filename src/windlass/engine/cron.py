@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 from sqlalchemy import Connection
 
@@ -19,9 +20,17 @@ from windlass.store.database import Database
 from windlass.store.number import Numbers
 
 
-def everywhere(_kind: Kind) -> bool:
+class Belongs(Enum):
+    """Whether the standing row of a cron belongs into a database, is still there, or neither."""
+
+    HERE = "here"
+    STILL = "still"
+    ELSEWHERE = "elsewhere"
+
+
+def everywhere(_kind: Kind) -> Belongs:
     """In an app with one database every standing row belongs there."""
-    return True
+    return Belongs.HERE
 
 
 def discover(
@@ -30,16 +39,18 @@ def discover(
     clock: Clock,
     numbers: Numbers,
     *,
-    here: Callable[[Kind], bool] = everywhere,
+    where: Callable[[Kind], Belongs] = everywhere,
 ) -> None:
     """Make the standing rows agree with what is declared; safe with any number of workers.
 
-    `here` says whether the row of a kind belongs into this database.
+    `where` says whether the row of a kind belongs into this database.
     """
     now = clock.now()
     for kind in kinds.values():
-        if kind.schedule is not None and here(kind):
-            _declare(database, kind, kind.schedule, now=now, numbers=numbers)
+        belongs = Belongs.ELSEWHERE if kind.schedule is None else where(kind)
+        if kind.schedule is not None and belongs is not Belongs.ELSEWHERE:
+            is_home = belongs is Belongs.HERE
+            _declare(database, kind, kind.schedule, now=now, numbers=numbers, is_home=is_home)
     for name in _undeclared(database, kinds):
         if _stop(database, name, now=now):
             telemetry.emit("cron.stopped", kind=name)
@@ -53,12 +64,20 @@ def _stop(database: Database, name: str, *, now: int) -> bool:
 
 
 def _declare(
-    database: Database, kind: Kind, schedule: Schedule, *, now: int, numbers: Numbers
+    database: Database,
+    kind: Kind,
+    schedule: Schedule,
+    *,
+    now: int,
+    numbers: Numbers,
+    is_home: bool,
 ) -> None:
     next_turn = schedule.next_after(now)
 
     def work(connection: Connection) -> bool:
         found = task.find(connection, kind.name, CRON_KEY)
+        if found is None and not is_home:
+            return False
         if found is None:
             number = numbers.take(inside=connection)[0]
             row = NewTask(

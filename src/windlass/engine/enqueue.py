@@ -40,6 +40,10 @@ class Unanswered(DatabaseUnavailable):
     """The rows may have been written: the answer was lost, and asking again had none."""
 
 
+class Vanished(Exception):
+    """A key that was there is there no more."""
+
+
 class Enqueue:
     """Writes new rows into one database."""
 
@@ -113,6 +117,34 @@ class Enqueue:
             return ids
 
         ids = _until_known(lambda tries: self._database.write(work, tries=tries), sent, hasty=hasty)
+        self._bell.ring_here()
+        return ids
+
+    def meet(self, kind: Kind, calls: Sequence[Call], how: How, *, guard: Guard) -> list[int]:
+        """Do with the rows that hold the keys of `calls` what `how` says; no row is made.
+
+        Raises Vanished if one of them is gone.
+        """
+        encode, largest = kind.arguments.encode, self._max_payload
+        payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
+        first = self._clock.reserve(len(calls))
+        times = first, self._due_at(kind, how, first)
+
+        def work(executor: Executor) -> list[int]:
+            guard(executor)
+            keys = {str(call.key) for call in calls}
+            held = store.find_keys(executor, self._database.dialect, kind.name, keys)
+            if held.keys() != keys:
+                raise Vanished
+            if how.on_conflict != "skip":
+                rows = self._rows(kind, calls, payloads, how, times, executor)
+                self._meet(executor, _first_of_each_key(rows), set(), held, how)
+            self._bell.ring_inside(executor, is_ours=how.conn is None)
+            return [held[str(call.key)][0] for call in calls]
+
+        if how.conn is not None:
+            return work(join(how.conn, self._database.engine, self._database.dialect))
+        ids = self._database.write(work)
         self._bell.ring_here()
         return ids
 

@@ -13,11 +13,11 @@ from sqlalchemy import URL, Connection
 
 from windlass import telemetry
 from windlass.clock import Clock, DatabaseClock
-from windlass.engine.enqueue import Guard
+from windlass.engine.enqueue import Guard, Vanished
 from windlass.engine.muster import check_alone, muster, propose, tell
 from windlass.engine.shard import OUTAGES, Gathered, Shard, gather
 from windlass.errors import BadDatabase, BadInput, BadSource, DatabaseUnavailable
-from windlass.model.shard import MOST_SHARDS, Roster, place_of
+from windlass.model.shard import CONTROL, MOST_SHARDS, Roster, place_of
 from windlass.model.source import Source
 from windlass.store import migrate, task
 from windlass.store import shard as store
@@ -107,8 +107,10 @@ class Fleet:
 
     def guard(self, shard: Shard) -> Guard | None:
         """Makes sure, in the transaction that writes a key, that it belongs there."""
-        if self.single is not None:
-            return None
+        return None if self.single is not None else self.check_of(shard)
+
+    def check_of(self, shard: Shard) -> Guard:
+        """Makes sure that a shard knows the roster as it is known here."""
         number, dialect = self.roster.number, shard.database.dialect
 
         def check(executor: Executor) -> None:
@@ -124,7 +126,10 @@ class Fleet:
                 return work()
             except Rerouted as problem:
                 self.reconcile(problem.shard)
-                time.sleep(ROUTE_PAUSE * tried)
+            except Vanished:
+                # It has moved meanwhile.
+                pass
+            time.sleep(ROUTE_PAUSE * tried)
         raise DatabaseUnavailable("the shards are being changed again and again; try again")
 
     def holders(self, shard: Shard, kind: str, keys: Collection[str]) -> set[str]:
@@ -225,22 +230,31 @@ class Fleet:
         """The part of a rate that each shard may use."""
         return 1.0 / len(self.shards)
 
-    def _at(self, ring: str, kind: str, key: str) -> Shard:
+    def at(self, ring: str) -> Shard:
+        """The shard of that name, if it answers."""
         for shard in self.shards:
             if shard.row is not None and shard.row.ring == ring:
                 return shard
-        away = [shard for shard in self.shards if shard.row is None]
+        away = tuple(shard.name for shard in self.shards if shard.row is None)
         if not away:
             raise BadDatabase(
-                f"kind {kind!r}: key {key!r} belongs to {self.roster.peers[ring].name}, which "
-                "became a shard after this process began; give it to App(...) and start again"
+                f"{self.roster.peers[ring].name} became a shard after this process began; give it "
+                "to App(...) and start again"
             )
-        names = tuple(shard.name for shard in away)
         raise DatabaseUnavailable(
-            f"kind {kind!r}: key {key!r} belongs to a shard that does not answer: "
-            f"{', '.join(names)}",
-            missing=names,
+            f"a shard does not answer and has not since this process began: {', '.join(away)}",
+            missing=away,
         )
+
+    def _at(self, ring: str, kind: str, key: str) -> Shard:
+        try:
+            return self.at(ring)
+        except DatabaseUnavailable as problem:
+            raise DatabaseUnavailable(
+                f"{what_belongs(kind, key)} belongs to a shard that does not answer: "
+                f"{', '.join(problem.missing)}",
+                missing=problem.missing,
+            ) from problem
 
     def _prepare(self) -> None:
         if self._is_ready:
@@ -270,6 +284,13 @@ class Fleet:
                 self._assemble()
         except Exception as problem:
             telemetry.log.error("a shard that came back cannot be used: %s", problem)
+
+
+def what_belongs(kind: str, key: str) -> str:
+    """What has a home, for people."""
+    if kind == CONTROL:
+        return f"control {key.partition(chr(0))[0]!r}"
+    return f"kind {kind!r}: key {key!r}"
 
 
 def make_fleet(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from windlass.declare.kind import Kind
 from windlass.declare.task import Call, How
@@ -33,13 +34,10 @@ class Spread:
         single = self._fleet.single
         if single is not None:
             return single.enqueue.submit(kind, calls, how)
-        is_keyed = calls[0].key is not None
         if how.conn is not None:
             shard = self._shard_of(how.conn)
-            if not is_keyed:
-                return shard.enqueue.submit(kind, calls, how)
             return self._fleet.keyed(lambda: self._join(shard, kind, calls, how))
-        if is_keyed:
+        if calls[0].key is not None:
             return self._fleet.keyed(lambda: self._submit_keyed(kind, calls, how))
         return self._submit_anywhere(kind, calls, how)
 
@@ -67,23 +65,26 @@ class Spread:
             self._check_free(kind, calls, groups)
         ids: dict[int, int] = {}
         written: dict[Shard, set[int]] = {}
-        for shard, indexes in groups.items():
+        for target, indexes in groups.items():
             chosen = [calls[index] for index in indexes]
-            new = written[shard] = set()
+            new: set[int] = set()
             try:
-                made = self._write(shard, kind, chosen, how, new)
+                made = self._write(target, kind, chosen, how, new)
             except Exception as problem:
-                del written[shard]
                 self._take_back(written, problem)
                 raise
+            written[target.shard] = new
             ids |= zip(indexes, made, strict=True)
         return [ids[index] for index in range(len(calls))]
 
     def _write(
-        self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How, new: set[int]
+        self, target: Target, kind: Kind, calls: Sequence[Call], how: How, new: set[int]
     ) -> list[int]:
-        guard, hasty = self._fleet.guard(shard), shard.is_down_for_long
+        shard, guard = target.shard, self._fleet.check_of(target.shard)
         try:
+            if not target.is_home:
+                return shard.enqueue.meet(kind, calls, how, guard=guard)
+            hasty = shard.is_down_for_long
             return shard.enqueue.submit(kind, calls, how, guard=guard, hasty=hasty, new=new)
         except OUTAGES as problem:
             shard.failed(problem)
@@ -107,9 +108,9 @@ class Spread:
                 problem.add_note(f"{left} tasks in {shard.name} had begun, or could not be deleted")
 
     def _check_free(
-        self, kind: Kind, calls: Sequence[Call], groups: dict[Shard, list[int]]
+        self, kind: Kind, calls: Sequence[Call], groups: dict[Target, list[int]]
     ) -> None:
-        for shard, indexes in groups.items():
+        for (shard, _), indexes in groups.items():
             keys = {str(calls[index].key) for index in indexes}
             look = partial(
                 task.find_keys, dialect=shard.database.dialect, kind=kind.name, keys=keys
@@ -117,24 +118,36 @@ class Spread:
             for key, (number, status) in shard.database.read(look).items():
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
 
-    def _groups(self, kind: Kind, calls: Sequence[Call]) -> dict[Shard, list[int]]:
+    def _groups(self, kind: Kind, calls: Sequence[Call]) -> dict[Target, list[int]]:
         """Which calls go to which shard: home, unless their key is still somewhere else."""
         keys = [str(call.key) for call in calls]
         targets = targets_of(self._fleet, kind.name, keys)
-        groups: dict[Shard, list[int]] = {}
+        groups: dict[Target, list[int]] = {}
         for index, key in enumerate(keys):
             groups.setdefault(targets[key], []).append(index)
         return groups
 
     def _join(self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        """Keys in the caller's transaction: all of them must belong where that is."""
-        for target, indexes in self._groups(kind, calls).items():
-            if target is not shard:
+        """Rows in the caller's transaction: all of their keys must belong where that is."""
+        guard = self._fleet.check_of(shard)
+        if calls[0].key is None:
+            if shard.ring not in self._fleet.roster.needed:
                 raise BadConnection(
-                    f"kind {kind.name!r}: key {calls[indexes[0]].key!r} belongs to {target.name}, "
+                    f"conn is on {shard.name}, which was drained and emptied and takes no tasks; "
+                    "enqueue without conn"
+                )
+            return shard.enqueue.submit(kind, calls, how, guard=guard)
+        ids: dict[int, int] = {}
+        for target, indexes in self._groups(kind, calls).items():
+            chosen = [calls[index] for index in indexes]
+            if target.shard is not shard:
+                raise BadConnection(
+                    f"kind {kind.name!r}: key {chosen[0].key!r} belongs to {target.shard.name}, "
                     f"but conn is on {shard.name}; enqueue it without conn, or without a key"
                 )
-        return shard.enqueue.submit(kind, calls, how, guard=self._fleet.guard(shard))
+            write = shard.enqueue.submit if target.is_home else shard.enqueue.meet
+            ids |= zip(indexes, write(kind, chosen, how, guard=guard), strict=True)
+        return [ids[index] for index in range(len(calls))]
 
     def _shard_of(self, conn: object) -> Shard:
         """The shard whose database a connection is on."""
@@ -186,13 +199,16 @@ class SpreadItems:
                 shard.items.hurry(kind, listed)
 
     def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
-        groups: dict[Shard, list[str]] = {}
-        for code, shard in targets_of(self._fleet, kind.name, codes).items():
-            groups.setdefault(shard, []).append(code)
-        for shard, listed in groups.items():
-            guard = self._fleet.guard(shard)
-            # What is done again after the shards have changed is not counted again.
-            added.append(shard.items.add(kind, listed, now=now, guard=guard))
+        groups: dict[Target, list[str]] = {}
+        for code, target in targets_of(self._fleet, kind.name, codes).items():
+            groups.setdefault(target, []).append(code)
+        for (shard, is_home), listed in groups.items():
+            if is_home:
+                guard = self._fleet.check_of(shard)
+                # What is done again after the shards have changed is not counted again.
+                added.append(shard.items.add(kind, listed, now=now, guard=guard))
+            elif now:
+                shard.items.hurry(kind, listed)
 
     def _places(self, kind: Kind, codes: Sequence[str]) -> list[tuple[Shard, list[str]]]:
         """Where items may be, earlier homes before the home: items move in that direction."""
@@ -206,19 +222,26 @@ class SpreadItems:
         return [*earlier.items(), *home.items()]
 
 
-def targets_of(fleet: Fleet, kind: str, keys: Collection[str]) -> dict[str, Shard]:
-    """Where each key is to be written: at home, or where it still is."""
-    targets: dict[str, Shard] = {}
+class Target(NamedTuple):
+    """Where a key is to be written: at home, or where it still is and no new row is made."""
+
+    shard: Shard
+    is_home: bool
+
+
+def targets_of(fleet: Fleet, kind: str, keys: Collection[str]) -> dict[str, Target]:
+    """Where each key is to be written."""
+    targets: dict[str, Target] = {}
     earlier: dict[Shard, list[str]] = {}
     for key in keys:
         if key not in targets:
             route = fleet.route(kind, key)
-            targets[key] = route.home
+            targets[key] = Target(route.home, is_home=True)
             for shard in route.earlier:
                 earlier.setdefault(shard, []).append(key)
     for shard, listed in earlier.items():
         try:
-            targets |= dict.fromkeys(fleet.holders(shard, kind, listed), shard)
+            there = fleet.holders(shard, kind, listed)
         except OUTAGES as problem:
             shard.failed(problem)
             raise DatabaseUnavailable(
@@ -226,4 +249,5 @@ def targets_of(fleet: Fleet, kind: str, keys: Collection[str]) -> dict[str, Shar
                 f"answer: {first_line(problem)}",
                 missing=(shard.name,),
             ) from problem
+        targets |= dict.fromkeys(there, Target(shard, is_home=False))
     return targets

@@ -13,6 +13,7 @@ from functools import partial
 
 from windlass import telemetry
 from windlass.declare.kind import CRON_KEY, Kind, Registry
+from windlass.engine.cron import Belongs
 from windlass.engine.fleet import Fleet
 from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.engine.slot import Slots
@@ -158,7 +159,7 @@ class Team:
             await asyncio.sleep(0.05)
 
     def _worker(self, shard: Shard) -> Worker:
-        among = Among(self._slots, self._fleet.share, partial(has_cron, self._fleet, shard))
+        among = Among(self._slots, self._fleet.share, partial(where_cron, self._fleet, shard))
         return make_worker(shard, self._registry, self._kinds, self._settings, among=among)
 
     async def _until_stopped(self, serving: Sequence[asyncio.Task[None]]) -> None:
@@ -204,21 +205,21 @@ class Team:
             )
 
 
-def has_cron(fleet: Fleet, shard: Shard, kind: Kind) -> bool:
-    """Whether the standing row of a cron belongs into `shard`: at home, or where it still is."""
+def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
+    """Whether the standing row of a cron belongs into `shard`, or is still there from before."""
 
-    def look() -> bool:
+    def look() -> Belongs:
         route = fleet.route(kind.name, CRON_KEY)
         for earlier in route.earlier:
             if fleet.holders(earlier, kind.name, [CRON_KEY]):
-                return earlier is shard
-        return route.home is shard
+                return Belongs.STILL if earlier is shard else Belongs.ELSEWHERE
+        return Belongs.HERE if route.home is shard else Belongs.ELSEWHERE
 
     try:
         return fleet.keyed(look)
     except OUTAGES:
         # It may be where nobody can look now.
-        return False
+        return Belongs.ELSEWHERE
 
 
 def make_worker(

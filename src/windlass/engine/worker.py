@@ -52,7 +52,7 @@ class Among:
     # The part of a rate that this shard may use.
     share: float
     # Whether the standing row of a cron belongs here.
-    has_cron: Callable[[Kind], bool]
+    where: Callable[[Kind], cron.Belongs]
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,9 @@ class Worker:
 
     def _begin(self) -> None:
         if self._only is None:
-            has_cron = cron.everywhere if self._among is None else self._among.has_cron
+            where = cron.everywhere if self._among is None else self._among.where
             kinds = self._registry.kinds
-            cron.discover(self._database, kinds, self._clock, self._numbers, here=has_cron)
+            cron.discover(self._database, kinds, self._clock, self._numbers, where=where)
             self.switchboard.obey()
         self.life.join_ring()
 

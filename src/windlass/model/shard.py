@@ -133,6 +133,11 @@ class Roster(msgspec.Struct, frozen=True):
         kept = tuple(each for each in past if each.unmoved)
         return replace(self, number=self.number + 1, past=kept)
 
+    def lost(self, ring: str) -> Roster:
+        """Without a shard that will never answer again, and whatever it has."""
+        without = self.drained(ring) if ring in self.layout else self
+        return replace(without.settled(ring), number=self.number + 1)
+
     def _with_layout(self, rings: Collection[str]) -> Roster:
         layout = tuple(sorted(rings))
         if layout == self.layout:

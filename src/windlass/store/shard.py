@@ -74,24 +74,37 @@ def rename(connection: Connection, ring: str) -> None:
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """Rows that are on their way: old id to new id, to which shard, and whether they have left."""
+    """Rows that are on their way to another shard: their ids here, and there."""
 
     number: int
     to: str
     ids: dict[int, int]
+    # Whether they have left here; those of `stay` have not, and their copies go.
     has_left: bool = False
+    stay: tuple[int, ...] = ()
 
 
-def journal(connection: Connection) -> Journal | None:
-    """The rows that are on their way from here; nobody else changes that meanwhile."""
+class Moving(msgspec.Struct, frozen=True):
+    """What moves from here and to here.
+
+    `last` numbers the journals of this shard; `arrived` has the last one of each other shard whose
+    rows have come. A mover that is late changes nothing any more.
+    """
+
+    last: int = 0
+    journal: Journal | None = None
+    arrived: dict[str, int] = {}
+
+
+def moving(connection: Connection) -> Moving:
+    """What moves; nobody else changes that until this transaction ends."""
     row = connection.execute(select(shard.c.moving).with_for_update()).one()
-    return None if row.moving is None else msgspec.json.decode(row.moving, type=Journal)
+    return Moving() if row.moving is None else msgspec.json.decode(row.moving, type=Moving)
 
 
-def keep_journal(connection: Connection, kept: Journal | None) -> None:
-    """Note which rows are on their way from here."""
-    moving = None if kept is None else msgspec.json.encode(kept).decode()
-    connection.execute(update(shard).values(moving=moving))
+def keep_moving(connection: Connection, kept: Moving) -> None:
+    """Note what moves."""
+    connection.execute(update(shard).values(moving=msgspec.json.encode(kept).decode()))
 
 
 class Load(NamedTuple):
@@ -100,6 +113,8 @@ class Load(NamedTuple):
     waiting: int
     running: int
     ended: int
+    # Rows that a mover which died has left on their way.
+    moving: int
     workers: int
 
 
@@ -112,7 +127,10 @@ def load(connection: Connection, *, now: int, most: int) -> Load:
 
     alive = worker.c.left_at.is_(None) & (worker.c.lease_until >= now)
     workers = connection.execute(select(func.count()).select_from(worker).where(alive)).scalar_one()
-    return Load(count(0, 4, 5), count(1), count(2, 3, 6), workers)
+    found = connection.execute(select(shard.c.moving)).one().moving
+    journal = None if found is None else msgspec.json.decode(found, type=Moving).journal
+    moving = 0 if journal is None else len(journal.ids)
+    return Load(count(0, 4, 5), count(1), count(2, 3, 6), moving, workers)
 
 
 def _locked(connection: Connection) -> ShardRow:

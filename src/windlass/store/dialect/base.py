@@ -247,9 +247,15 @@ class Dialect(ABC):
     def insert_items(self, connection: Connection, new: NewItems) -> int:
         """Write the items that are not there yet; how many that were."""
 
-    @abstractmethod
     def ensure(self, connection: Connection, table: Table, **values: object) -> None:
         """Write a row unless one with its key is there."""
+        self.ensure_all(connection, table, [values])
+
+    @abstractmethod
+    def ensure_all(
+        self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Write rows, each unless one with one of its keys is there."""
 
     @abstractmethod
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:

@@ -210,8 +210,10 @@ class MySQL(PickAndStamp):
             made += int(connection.execute(COUNT_MADE, between).scalar_one())
         return made
 
-    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
-        connection.execute(insert(table).prefix_with("ignore").values(**values))
+    def ensure_all(
+        self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        connection.execute(insert(table).prefix_with("ignore"), list(rows))
 
     def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
         asked = {"kind": lane.kind, "priority": lane.priority, "until": until}

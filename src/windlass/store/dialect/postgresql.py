@@ -309,8 +309,10 @@ class PostgreSQL(Dialect):
         }
         return int(connection.execute(INSERT_ITEMS, parameters).scalar_one())
 
-    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
-        connection.execute(insert(table).values(**values).on_conflict_do_nothing())
+    def ensure_all(
+        self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
 
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         return "= any(cast(:texts as text[]))", {"texts": list(texts)}

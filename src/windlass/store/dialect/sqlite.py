@@ -207,8 +207,10 @@ class SQLite(PickAndStamp):
         rows = [(*row, *shared) for row in new.rows]
         return connection.exec_driver_sql(INSERT_ITEMS, rows).rowcount
 
-    def ensure(self, connection: Connection, table: Table, **values: object) -> None:
-        connection.execute(insert(table).values(**values).on_conflict_do_nothing())
+    def ensure_all(
+        self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
 
     def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
         asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
