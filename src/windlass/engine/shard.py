@@ -158,7 +158,8 @@ def gather(
 
     def ask(shard: Shard) -> None:
         try:
-            answers.put((shard, [work(shard)], None))
+            with shard.database.hasty(FEW_TRIES):
+                answers.put((shard, [work(shard)], None))
         except BaseException as problem:
             answers.put((shard, [], problem))
 

@@ -7,8 +7,10 @@ can be answered by doing all of it again. Callers therefore write transactions t
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
@@ -47,6 +49,7 @@ class Database:
         self.dialect: Dialect = dialect_of(self.url)
         self.engine: Engine = _engine(self.url, self.dialect)
         self.dialect.prepare(self.engine)
+        self._patience = threading.local()
         # Connections whose statements stand alone; changing one back and forth costs more.
         self._passing = self.engine
         if self.dialect.commits_alone:
@@ -86,6 +89,15 @@ class Database:
         """The time of the database now."""
         return self.read(self.dialect.measure, tries=tries)
 
+    @contextmanager
+    def hasty(self, tries: int) -> Iterator[None]:
+        """Let nothing on this thread take more tries than these, while the block lasts."""
+        self._patience.tries = tries
+        try:
+            yield
+        finally:
+            del self._patience.tries
+
     def close(self) -> None:
         """Give back all connections."""
         for engine in self.engines:
@@ -102,6 +114,7 @@ class Database:
             return work(connection)
 
     def _again(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
+        tries = min(tries, getattr(self._patience, "tries", tries))
         failures = conflicts = 0
         began = time.monotonic()
         while True:
