@@ -1,7 +1,7 @@
 """An app on a clean database of each engine, with a clock that stands still."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -39,16 +39,22 @@ SETS = {
 }
 
 
+@contextmanager
+def lend_set(name: str, pools: Pools, config: pytest.Config) -> Iterator[list[str]]:
+    """Migrated databases of a set of engines."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(pool_of(engine, pools, config).migrated()) for engine in SETS[name]
+        ]
+
+
 @pytest.fixture(params=SETS)
 def shard_urls(
     request: pytest.FixtureRequest, pools: Pools, pytestconfig: pytest.Config
 ) -> Iterator[list[str]]:
-    """Databases that become the shards of one app: of one engine, and of two."""
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(pool_of(engine, pools, pytestconfig).migrated())
-            for engine in SETS[request.param]
-        ]
+    """Databases that become the shards of one app: of one engine, and of several."""
+    with lend_set(request.param, pools, pytestconfig) as urls:
+        yield urls
 
 
 @pytest.fixture

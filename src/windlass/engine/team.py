@@ -133,7 +133,7 @@ class Team:
         pause = FIRST_PAUSE
         while not (self._over or self.is_stopping):
             try:
-                await asyncio.to_thread(self._fleet.opened, place.shard)
+                await asyncio.to_thread(self._look_at, place.shard)
                 place.worker = self._worker(place.shard)
                 place.problem = None
                 await place.worker.run()
@@ -143,6 +143,11 @@ class Team:
                 self._let_go(place, problem)
             await self._rest(pause)
             pause = min(pause * 2, LAST_PAUSE)
+
+    def _look_at(self, shard: Shard) -> None:
+        """Find out soon whether it answers: joining is patient."""
+        self._fleet.opened(shard)
+        shard.look()
 
     @staticmethod
     def _let_go(place: Place, problem: BaseException) -> None:
