@@ -1,6 +1,13 @@
 """Several databases as one: places, numbers and homes."""
 
+import asyncio
+import itertools
 import json
+import random
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +17,7 @@ from sqlalchemy import create_engine, text
 from tests.engine.fleet import key_for, places, row_of, rows
 from windlass import App, BadConnection, BadDatabase, BadSource, DuplicateKey, Status, Table
 from windlass.model.shard import place_of
+from windlass.operate import shard as operate
 
 
 def declare(app):
@@ -239,6 +247,79 @@ def test_work_that_is_handed_on_to_another_shard_is_drained_too(sharded):
     assert [len(found) for found in rows(sharded)] == [0] * len(sharded.fleet.shards)
 
 
+def test_no_more_run_at_once_in_a_process_than_its_concurrency(sharded):
+    running, most, lock = Counter(), Counter(), threading.Lock()
+
+    def note(kind, change):
+        with lock:
+            for what in ("all", kind):
+                running[what] += change
+                most[what] = max(most[what], running[what])
+
+    @sharded.task(concurrency=2)
+    def narrow(number: int) -> None:
+        note("narrow", 1)
+        time.sleep(0.01)
+        note("narrow", -1)
+
+    @sharded.task
+    async def wide(number: int) -> None:
+        note("wide", 1)
+        await asyncio.sleep(0.01)
+        note("wide", -1)
+
+    for number in range(30):
+        narrow.enqueue(number)
+        wide.enqueue(number)
+    asyncio.run(sharded.worker(concurrency=5, until_idle=True).run())
+
+    assert [len(found) for found in rows(sharded)] == [0] * len(sharded.fleet.shards)
+    assert most["narrow"] == 2
+    assert most["all"] == 5
+
+
+def test_a_busy_shard_leaves_slots_to_the_others(sqlite_url, make_app, tmp_path):
+    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    ended = []
+
+    @app.task
+    def work(where: int) -> None:
+        time.sleep(0.005)
+        ended.append(where)
+
+    busy, other = app.fleet.shards
+    work.enqueue_many([{"where": 1}] * 300, keys=_keys_for(app, busy, "work", 300))
+    work.enqueue_many([{"where": 2}] * 20, keys=_keys_for(app, other, "work", 20))
+
+    asyncio.run(app.worker(concurrency=4, until_idle=True).run())
+
+    assert len(ended) == 320
+    assert max(index for index, where in enumerate(ended) if where == 2) < 200
+
+
+def test_a_rate_is_for_all_shards_together(sharded):
+    @sharded.task(rate="40/s")
+    async def call(number: int) -> None: ...
+
+    for number in range(45):
+        call.enqueue(number)
+    began = time.monotonic()
+    sharded.drain()
+    took = time.monotonic() - began
+
+    assert 0.8 < took < 3.0
+
+
+async def test_the_twins_know_the_shards_too(sqlite_url, make_app, tmp_path):
+    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    mail = declare(app)
+
+    refs = [await mail.aenqueue(f"m{number}") for number in range(4)]
+    await app.adrain()
+
+    assert [await ref.aresult() for ref in refs] == [f"to m{number}" for number in range(4)]
+
+
 # How databases come together
 
 
@@ -275,6 +356,26 @@ def test_a_new_shard_may_come_first_in_the_list(sqlite_url, make_app, tmp_path):
     assert grown.ref(old.id).status() is Status.WAITING
 
 
+def test_a_database_that_follows_tables_cannot_become_one_of_several(
+    database_url, make_app, tmp_path
+):
+    alone = make_app(database_url)
+
+    @alone.rolling(every="1d")
+    def level(code: str) -> None: ...
+
+    product = Table(database_url, "shard_product", key="code")
+    alone.prepare()
+    with alone.database.engine.begin() as connection:
+        connection.execute(text("create table shard_product (code varchar(50) primary key)"))
+    level.follow(product)
+
+    with pytest.raises(BadDatabase, match="follows tables by triggers"):
+        make_app(database_url, f"sqlite:///{tmp_path / 'second.db'}").prepare()
+    level.unfollow(product)
+    make_app(database_url, f"sqlite:///{tmp_path / 'second.db'}").prepare()
+
+
 def test_two_databases_that_both_have_tasks_are_refused(sqlite_url, make_app, tmp_path):
     other_url = f"sqlite:///{tmp_path / 'second.db'}"
     for url in (sqlite_url, other_url):
@@ -297,6 +398,46 @@ def test_a_third_shard_joins_two(sqlite_url, make_app, tmp_path):
 
     assert same == old
     assert places(three) == [*before.values(), 2]
+
+
+def test_processes_that_put_shards_together_at_once_agree(make_app, tmp_path):
+    urls = [f"sqlite:///{tmp_path / name}.db" for name in "abcd"]
+
+    def gather(count):
+        apps = [make_app(*random.sample(urls[:count], count)) for _ in range(6)]
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(App.prepare, apps))
+        return [app.fleet.roster for app in apps], apps[0]
+
+    first, _ = gather(2)
+    second, app = gather(4)
+
+    assert len({str(roster) for roster in first}) == 1
+    assert sorted(places(app)) == [0, 1, 2, 3]
+    assert len({peer.place for peer in second[-1].peers.values()}) == 4
+    numbers = {row_of(shard).number for shard in app.fleet.shards}
+    assert len(numbers) == 1
+
+
+def test_one_who_only_reads_hears_that_rows_have_moved(sharded, make_app, monkeypatch):
+    reader = make_app(*_urls(sharded))
+    shard = sharded.fleet.shards[0]
+    key = key_for(sharded, shard, "level")
+    for app in (sharded, reader):
+
+        @app.rolling(every="1d")
+        def level(code: str) -> None: ...
+
+        if app is sharded:
+            level.add([key])
+    assert level.item(key) is not None
+    monkeypatch.setattr("windlass.operate.shard.HEARD_SECONDS", 0.0)
+    monkeypatch.setattr("windlass.engine.shard.LOOK_AGAIN_AFTER", 0.0)
+
+    operate.drain(sharded.fleet, "1")
+    operate.move(sharded.fleet, "1", dead_after=5_000_000)
+
+    assert level.item(key) is not None
 
 
 def test_a_process_that_began_before_a_shard_joined_says_so(sqlite_url, make_app, tmp_path):
@@ -355,6 +496,14 @@ def test_ids_survive_as_numbers_of_json(sharded):
 
 def _urls(app):
     return [shard.database.url for shard in app.fleet.shards]
+
+
+def _keys_for(app, shard, kind, count):
+    app.prepare()
+    keys = (f"k{number}" for number in itertools.count())
+    return list(
+        itertools.islice((key for key in keys if app.fleet.home(kind, key) is shard), count)
+    )
 
 
 def _keyed(app, first, last):

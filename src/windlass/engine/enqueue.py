@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -34,6 +34,17 @@ Holders = dict[str, tuple[int, Status]]
 
 # Looks, in the transaction that writes, whether the rows may be written there.
 Guard = Callable[[Executor], None]
+
+
+class Order(NamedTuple):
+    """Calls that are to become rows, with everything but their numbers."""
+
+    kind: Kind
+    calls: Sequence[Call]
+    payloads: Sequence[str]
+    how: How
+    created_at: int
+    due_at: int
 
 
 class Unanswered(DatabaseUnavailable):
@@ -72,63 +83,51 @@ class Enqueue:
         go, and gives up soon as long as nothing can have been written. `new` gets the ids of rows
         that this call has made.
         """
-        encode, largest = kind.arguments.encode, self._max_payload
-        payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
-        first = self._clock.reserve(len(calls))
-        times = first, self._due_at(kind, how, first)
-        if how.conn is not None:
+        order = self._order(kind, calls, how)
+        if how.conn is None:
+            ids = self._submit(order, guard, hasty=hasty, new=new)
+        else:
             executor = join(how.conn, self._database.engine, self._database.dialect)
             if guard is not None:
                 guard(executor)
-            ids = self._write(executor, kind, calls, payloads, how, times, is_ours=False)
-            self._bell.ring_here()
-            return ids
-        sent: list[bool] = []
+            ids = self._write(executor, order, self._rows(order, executor), is_ours=False)
+        self._bell.ring_here()
+        return ids
+
+    def _submit(
+        self, order: Order, guard: Guard | None, *, hasty: bool, new: set[int] | None
+    ) -> list[int]:
         rows = None
         if not self._database.dialect.numbers_join:
             # Under the same numbers, doing it again after a lost answer has no second effect.
-            tries = HASTY_TRIES if hasty else TRIES
-            rows = self._rows(kind, calls, payloads, how, times, None, tries=tries)
+            rows = self._rows(order, None, tries=HASTY_TRIES if hasty else TRIES)
             # Alone, nobody could tell whether a row was written when no answer comes.
             may_be_alone = guard is None and not hasty and len(rows) == 1
             if may_be_alone and self._write_alone(rows[0]):
-                self._bell.ring_here()
                 return [rows[0].id]
-
-        attempts = count()
+        attempts, sent = count(), list[bool]()
 
         def work(connection: Connection) -> list[int]:
             again = next(attempts) > 0
             if guard is not None:
                 guard(connection)
-            ids = self._write(
-                connection,
-                kind,
-                calls,
-                payloads,
-                how,
-                times,
-                is_ours=True,
-                rows=rows,
-                again=again,
-                new=new,
-            )
+            made = rows or self._rows(order, connection)
+            ids = self._write(connection, order, made, is_ours=True, again=again)
+            if new is not None:
+                new.update({row.id for row in made}.intersection(ids))
             sent.append(True)
             return ids
 
-        ids = _until_known(lambda tries: self._database.write(work, tries=tries), sent, hasty=hasty)
-        self._bell.ring_here()
-        return ids
+        return _until_known(
+            lambda tries: self._database.write(work, tries=tries), sent, hasty=hasty
+        )
 
     def meet(self, kind: Kind, calls: Sequence[Call], how: How, *, guard: Guard) -> list[int]:
         """Do with the rows that hold the keys of `calls` what `how` says; no row is made.
 
         Raises Vanished if one of them is gone.
         """
-        encode, largest = kind.arguments.encode, self._max_payload
-        payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
-        first = self._clock.reserve(len(calls))
-        times = first, self._due_at(kind, how, first)
+        order = self._order(kind, calls, how)
 
         def work(executor: Executor) -> list[int]:
             guard(executor)
@@ -137,7 +136,7 @@ class Enqueue:
             if held.keys() != keys:
                 raise Vanished
             if how.on_conflict != "skip":
-                rows = self._rows(kind, calls, payloads, how, times, executor)
+                rows = self._rows(order, executor)
                 self._meet(executor, _first_of_each_key(rows), set(), held, how)
             self._bell.ring_inside(executor, is_ours=how.conn is None)
             return [held[str(call.key)][0] for call in calls]
@@ -174,20 +173,16 @@ class Enqueue:
             )
         return how.at
 
-    def _rows(
-        self,
-        kind: Kind,
-        calls: Sequence[Call],
-        payloads: Sequence[str],
-        how: How,
-        times: tuple[int, int],
-        inside: Executor | None,
-        *,
-        tries: int = TRIES,
-    ) -> list[NewTask]:
-        numbers = self._numbers.take(len(calls), inside=inside, tries=tries)
-        created_at, due_at = times
-        priority = kind.priority if how.priority is None else how.priority
+    def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
+        encode, largest = kind.arguments.encode, self._max_payload
+        payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
+        first = self._clock.reserve(len(calls))
+        return Order(kind, calls, payloads, how, first, self._due_at(kind, how, first))
+
+    def _rows(self, order: Order, inside: Executor | None, *, tries: int = TRIES) -> list[NewTask]:
+        numbers = self._numbers.take(len(order.calls), inside=inside, tries=tries)
+        kind, created_at, due_at = order.kind, order.created_at, order.due_at
+        priority = kind.priority if order.how.priority is None else order.how.priority
         return [
             NewTask(
                 number,
@@ -200,37 +195,28 @@ class Enqueue:
                 created_at + index,
             )
             for index, (number, call, payload) in enumerate(
-                zip(numbers, calls, payloads, strict=True)
+                zip(numbers, order.calls, order.payloads, strict=True)
             )
         ]
 
     def _write(
         self,
         executor: Executor,
-        kind: Kind,
-        calls: Sequence[Call],
-        payloads: Sequence[str],
-        how: How,
-        times: tuple[int, int],
+        order: Order,
+        rows: list[NewTask],
         *,
         is_ours: bool,
-        rows: list[NewTask] | None = None,
         again: bool = False,
-        new: set[int] | None = None,
     ) -> list[int]:
-        if rows is None:
-            rows = self._rows(kind, calls, payloads, how, times, executor)
         unique = _first_of_each_key(rows)
         inserted, held = self._insert(executor, unique, again=again)
         if held:
-            self._meet(executor, unique, inserted, held, how)
+            self._meet(executor, unique, inserted, held, order.how)
         self._bell.ring_inside(executor, is_ours=is_ours)
         if rows[0].task_key is None:
             return [row.id for row in rows]
         owner = {row.task_key: row.id for row in unique if row.id in inserted}
         owner |= {key: number for key, (number, _status) in held.items()}
-        if new is not None:
-            new.update({row.id for row in unique} & set(owner.values()))
         return [row.id if row.task_key is None else owner[row.task_key] for row in rows]
 
     def _insert(

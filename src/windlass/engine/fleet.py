@@ -102,6 +102,14 @@ class Fleet:
         if self.single is not None:
             return Route(self.single, [])
         roster = self.roster
+        home = self._at(roster.home(kind, key), kind, key)
+        if not home.is_known() and home.is_up:
+            # One who only reads would not hear otherwise that rows have moved.
+            try:
+                self.reconcile(home)
+            except OUTAGES as problem:
+                home.failed(problem)
+            roster = self.roster
         earlier = [self._at(ring, kind, key) for ring in roster.earlier(kind, key)]
         return Route(self._at(roster.home(kind, key), kind, key), earlier)
 

@@ -147,10 +147,11 @@ class Roster(msgspec.Struct, frozen=True):
 
 
 def first_roster(names: dict[str, str], *, used: str | None) -> Roster:
-    """The roster of shards that come together: ring to name, in order. One may have been `used`."""
+    """The roster of shards that come together: ring to name. One may have been `used` before."""
     if len(names) > MOST_SHARDS:
         raise BadDatabase(f"{len(names)} databases are too many: at most {MOST_SHARDS} shards")
-    order = sorted(names, key=lambda ring: ring != used)
+    # Not in the order of the list: two processes may have it in different orders.
+    order = sorted(names, key=lambda ring: (ring != used, ring))
     peers = {ring: Peer(place, names[ring]) for place, ring in enumerate(order)}
     past = () if used is None else (Past((used,), (used,)),)
     return Roster(1, peers, tuple(sorted(names)), past)

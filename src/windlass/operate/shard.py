@@ -104,8 +104,10 @@ def move(
         if done.is_clean:
             quiet_since = quiet_since or time.monotonic()
             if time.monotonic() - quiet_since >= HEARD_SECONDS or not _may_come(fleet, source):
-                fleet.change(partial(_settled, ring=source.ring, layout=done.layout))
-                return Moved(moved, 0, [])
+                settle = partial(_settled, ring=source.ring, layout=done.layout)
+                if source.ring not in _unmoved(fleet.change(settle)):
+                    return Moved(moved, 0, [])
+                quiet_since = None
         else:
             quiet_since = None
             only_stuck = bool(done.stuck) and not (done.moved or done.busy)

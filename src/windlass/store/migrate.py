@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ VERSION = "0004"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 
+# Alembic keeps what it works on in globals.
+_ONE_AT_A_TIME = threading.Lock()
+
 
 def migrate(database: Database) -> str:
     """Create or upgrade the tables; safe to call at any time, by any number of processes."""
@@ -27,7 +31,8 @@ def migrate(database: Database) -> str:
     from alembic.util import CommandError
 
     try:
-        database.write(_upgrade)
+        with _ONE_AT_A_TIME:
+            database.write(_upgrade)
     except CommandError as problem:
         raise SchemaMismatch(
             f"{database.name} has tables of version {found}, which this Windlass does not know: "

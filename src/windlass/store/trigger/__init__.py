@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import URL
+from sqlalchemy import URL, text
 from sqlalchemy.exc import DBAPIError
 
 from windlass.errors import BadSource
@@ -24,7 +24,7 @@ from windlass.store.trigger.mysql import MySQLTriggers
 from windlass.store.trigger.postgresql import PostgreSQLTriggers
 from windlass.store.trigger.sqlite import SQLiteTriggers
 
-__all__ = ["install", "is_installed", "uninstall"]
+__all__ = ["follows_any", "install", "is_installed", "uninstall"]
 
 T = TypeVar("T")
 
@@ -82,6 +82,12 @@ def is_installed(database: Database, source: Table, *, kind: str) -> bool:
     follow = _follow(database, source, kind)
     found = database.read(lambda connection: triggers.found(connection, follow))
     return found == triggers.names(follow)
+
+
+def follows_any(database: Database) -> bool:
+    """Whether there are triggers that write items into `database`, of whatever table and kind."""
+    query = text(TRIGGERS[database.dialect.name].any_found)
+    return database.read(lambda connection: connection.execute(query).first()) is not None
 
 
 def _follow(database: Database, source: Table, kind: str, priority: int = 0) -> Follow:

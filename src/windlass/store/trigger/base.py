@@ -33,6 +33,8 @@ class Triggers(ABC):
     """The contract. Statements have no parameters: no trigger can keep one."""
 
     events: tuple[str, ...] = ("insert", "delete", "update")
+    # Finds one of all triggers that write into the database of the connection.
+    any_found: str
 
     @abstractmethod
     def place_of(self, source: Table) -> str:

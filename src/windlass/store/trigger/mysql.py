@@ -99,6 +99,11 @@ CHANGED = "not (cast(old.{key} as binary) <=> cast(new.{key} as binary))"
 class MySQLTriggers(Triggers):
     """A trigger lives beside its table, and names the tables of Windlass in full."""
 
+    any_found = (
+        "select 1 from information_schema.triggers where trigger_name like 'windlass_follow_%' "
+        "and instr(action_statement, concat('`', database(), '`.windlass_task')) > 0 limit 1"
+    )
+
     def place_of(self, source: Table) -> str:
         return source.url.database or ""
 

@@ -126,6 +126,14 @@ class PostgreSQLTriggers(Triggers):
     """The functions are kept beside the tables of Windlass."""
 
     events = tuple(EVENTS)
+    any_found = """
+        select 1 from pg_trigger t join pg_proc f on f.oid = t.tgfoid
+        where not t.tgisinternal and f.proname like 'windlass_follow_%'
+          and f.pronamespace = (
+              select relnamespace from pg_class where oid = to_regclass('windlass_task')
+          )
+        limit 1
+    """
 
     def place_of(self, source: Table) -> str:
         visible = text(

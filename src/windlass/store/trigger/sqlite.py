@@ -60,6 +60,10 @@ CHANGED = "cast(old.{key} as text) is not cast(new.{key} as text) collate binary
 class SQLiteTriggers(Triggers):
     """Row by row, under the one lock for writing that the user's transaction has anyway."""
 
+    any_found = (
+        "select 1 from sqlite_master where type = 'trigger' and name like 'windlass_follow_%'"
+    )
+
     def place_of(self, source: Table) -> str:
         return "main"
 
