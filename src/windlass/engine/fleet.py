@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,7 +28,7 @@ from windlass.store.dialect.base import Executor
 T = TypeVar("T")
 
 OPEN_SECONDS = 3.0
-ROUTE_TRIES = 8
+ROUTE_SECONDS = 10.0
 ROUTE_PAUSE = 0.02
 
 
@@ -129,7 +130,8 @@ class Fleet:
 
     def keyed(self, work: Callable[[], T]) -> T:
         """Do `work`, which goes by keys; all of it again if the shards have changed meanwhile."""
-        for tried in range(ROUTE_TRIES):
+        deadline = time.monotonic() + ROUTE_SECONDS
+        while True:
             try:
                 return work()
             except Rerouted as problem:
@@ -137,8 +139,9 @@ class Fleet:
             except Vanished:
                 # It has moved meanwhile.
                 pass
-            time.sleep(ROUTE_PAUSE * tried)
-        raise DatabaseUnavailable("the shards are being changed again and again; try again")
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable("the shards are being changed again and again; try again")
+            time.sleep(random.uniform(0, ROUTE_PAUSE))
 
     def holders(self, shard: Shard, kind: str, keys: Collection[str]) -> set[str]:
         """Those of the keys that are in a shard where nobody writes them any more."""
