@@ -45,6 +45,8 @@ class Route(NamedTuple):
 
     home: Shard
     earlier: list[Shard]
+    # Of the roster that says so.
+    number: int
 
     @property
     def shards(self) -> list[Shard]:
@@ -101,26 +103,25 @@ class Fleet:
     def route(self, kind: str, key: str) -> Route:
         """Where a row with this key belongs, and where it may be."""
         if self.single is not None:
-            return Route(self.single, [])
-        roster = self.roster
-        home = self._at(roster.home(kind, key), kind, key)
+            return Route(self.single, [], 0)
+        home = self.home(kind, key)
         if not home.is_known() and home.is_up:
             # One who only reads would not hear otherwise that rows have moved.
             try:
                 self.reconcile(home)
             except OUTAGES as problem:
                 home.failed(problem)
-            roster = self.roster
+        return self.route_by(self.roster, kind, key)
+
+    def route_by(self, roster: Roster, kind: str, key: str) -> Route:
+        """`route`, by a roster that others may have replaced meanwhile."""
         earlier = [self._at(ring, kind, key) for ring in roster.earlier(kind, key)]
-        return Route(self._at(roster.home(kind, key), kind, key), earlier)
+        home = self._at(roster.home(kind, key), kind, key)
+        return Route(home, earlier, roster.number)
 
-    def guard(self, shard: Shard) -> Guard | None:
-        """Makes sure, in the transaction that writes a key, that it belongs there."""
-        return None if self.single is not None else self.check_of(shard)
-
-    def check_of(self, shard: Shard) -> Guard:
-        """Makes sure that a shard knows the roster as it is known here."""
-        number, dialect = self.roster.number, shard.database.dialect
+    def guard(self, shard: Shard, number: int) -> Guard:
+        """Makes sure, in the transaction that writes a key, that the roster has that number."""
+        dialect = shard.database.dialect
 
         def check(executor: Executor) -> None:
             if store.number_of(executor, dialect) != number:
@@ -143,8 +144,8 @@ class Fleet:
                 raise DatabaseUnavailable("the shards are being changed again and again; try again")
             time.sleep(random.uniform(0, ROUTE_PAUSE))
 
-    def holders(self, shard: Shard, kind: str, keys: Collection[str]) -> set[str]:
-        """Those of the keys that are in a shard where nobody writes them any more."""
+    def holders(self, shard: Shard, kind: str, keys: Collection[str], *, number: int) -> set[str]:
+        """Those of the keys that are in a shard where nobody writes them by the roster `number`."""
 
         def look(connection: Connection) -> set[str]:
             # In this order: what was written under an older roster is there by now.
@@ -152,7 +153,6 @@ class Fleet:
                 raise Rerouted(shard)
             return set(task.find_keys(connection, shard.database.dialect, kind, keys))
 
-        number = self.roster.number
         return shard.database.read(look)
 
     def reconcile(self, shard: Shard) -> None:

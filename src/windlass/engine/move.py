@@ -37,7 +37,7 @@ from windlass.engine.fleet import Fleet, Rerouted
 from windlass.engine.register import key_of
 from windlass.engine.shard import Shard
 from windlass.model.control import Place, RunStatus
-from windlass.model.shard import CONTROL
+from windlass.model.shard import CONTROL, Roster
 from windlass.model.status import Status
 from windlass.store import move as store
 from windlass.store import shard as shard_store
@@ -187,10 +187,12 @@ class Mover:
 
     def _copy(self, target: Shard, journal: Journal, done: Pass) -> Journal:
         """Steps 2 and 3: the journal as it is then."""
-        source, ids = self._source.database, journal.ids
+        source, ids, roster = self._source.database, journal.ids, self._fleet.roster
         copies = source.read(lambda connection: store.leaving(connection, list(ids)))
         items = source.read(store.item_kinds)
-        check = self._fleet.check_of(target)
+        check = self._fleet.guard(target, roster.number)
+        if not all(_belongs(roster, target, row) for row in copies.values()):
+            raise Rerouted(target)
         moved = [{**row, "id": ids[number]} for number, row in copies.items()]
 
         def put(connection: Connection) -> dict[int, str]:
@@ -292,7 +294,10 @@ class Mover:
                 done.moved += 1
 
     def _move_run(self, target: Shard, place: Place) -> bool:
-        source, check = self._source.database, self._fleet.check_of(target)
+        source, roster = self._source.database, self._fleet.roster
+        check = self._fleet.guard(target, roster.number)
+        if roster.home(CONTROL, key_of(place)) != target.ring:
+            return False
         copied = source.read(lambda connection: store.copy_run(connection, place))
         if copied is None:
             return False
@@ -326,3 +331,10 @@ class Mover:
             if view.lease_until < now - self._dead_after:
                 why = "it gave no sign of life"
                 worker.mark_dead(self._source.database, number=view.id, now=now, why=why)
+
+
+def _belongs(roster: Roster, target: Shard, row: Values) -> bool:
+    """Whether a row goes to `target`, by the roster that its copy is written under."""
+    if row["task_key"] is None:
+        return not roster.is_draining(target.ring)
+    return roster.home(row["kind"], row["task_key"]) == target.ring

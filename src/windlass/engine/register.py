@@ -20,6 +20,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from windlass import telemetry
+from windlass.engine.enqueue import Guard
 from windlass.engine.fleet import Fleet
 from windlass.engine.identity import this_process
 from windlass.engine.shard import OUTAGES, Shard, first_line
@@ -43,11 +44,11 @@ class Register:
         self._fleet = fleet
 
     def start(self, place: Place, *, lasting: int | None, data: object) -> Reply:
-        def begin(shard: Shard, *, is_home: bool) -> Move | None:
+        def begin(shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None:
             number, now = shard.numbers.take()[0], shard.clock.now()
             until = None if lasting is None else now + lasting
             asked = Start(number, now, this_process(), until, data)
-            decide, guard = _once(partial(_start, asked=asked)), self._fleet.guard(shard)
+            decide = _once(partial(_start, asked=asked))
 
             def work(connection: Connection) -> Move | None:
                 if guard is not None:
@@ -150,8 +151,8 @@ class Register:
         return None
 
     def _change(self, place: Place, decide: Callable[[Control | None, int], Move]) -> Move:
-        def change(shard: Shard, *, is_home: bool) -> Move | None:
-            now, guard = shard.clock.now(), self._fleet.guard(shard)
+        def change(shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None:
+            now = shard.clock.now()
             once = _once(lambda found: decide(found, now))
 
             def work(connection: Connection) -> Move | None:
@@ -172,8 +173,11 @@ class Register:
         def work() -> Move:
             route = self._fleet.route(CONTROL, key_of(place))
             for shard in route.shards:
+                guard = None
+                if self._fleet.single is None:
+                    guard = self._fleet.guard(shard, route.number)
                 try:
-                    move = call(shard, is_home=shard is route.home)
+                    move = call(shard, guard, is_home=shard is route.home)
                 except OUTAGES as problem:
                     if self._fleet.single is not None:
                         raise

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from windlass.declare.kind import Kind
 from windlass.declare.task import Call, How
-from windlass.engine.enqueue import Unanswered
+from windlass.engine.enqueue import Guard, Unanswered
 from windlass.engine.fleet import Fleet
 from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
 from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
+from windlass.model.shard import Roster
 from windlass.store import shard as store
 from windlass.store import task
 from windlass.store.connection import backend_of, join
@@ -60,7 +61,8 @@ class Spread:
         )
 
     def _submit_keyed(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        groups = self._groups(kind, calls)
+        roster = self._fleet.roster
+        groups = self._groups(roster, kind, calls)
         if len(groups) > 1 and how.on_conflict == "raise":
             self._check_free(kind, calls, groups)
         ids: dict[int, int] = {}
@@ -69,7 +71,8 @@ class Spread:
             chosen = [calls[index] for index in indexes]
             new: set[int] = set()
             try:
-                made = self._write(target, kind, chosen, how, new)
+                guard = self._fleet.guard(target.shard, roster.number)
+                made = self._write(target, kind, chosen, how, guard=guard, new=new)
             except Exception as problem:
                 self._take_back(written, problem)
                 raise
@@ -77,10 +80,17 @@ class Spread:
             ids |= zip(indexes, made, strict=True)
         return [ids[index] for index in range(len(calls))]
 
+    @staticmethod
     def _write(
-        self, target: Target, kind: Kind, calls: Sequence[Call], how: How, new: set[int]
+        target: Target,
+        kind: Kind,
+        calls: Sequence[Call],
+        how: How,
+        *,
+        guard: Guard,
+        new: set[int],
     ) -> list[int]:
-        shard, guard = target.shard, self._fleet.check_of(target.shard)
+        shard = target.shard
         try:
             if not target.is_home:
                 return shard.enqueue.meet(kind, calls, how, guard=guard)
@@ -118,10 +128,10 @@ class Spread:
             for key, (number, status) in shard.database.read(look).items():
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
 
-    def _groups(self, kind: Kind, calls: Sequence[Call]) -> dict[Target, list[int]]:
+    def _groups(self, roster: Roster, kind: Kind, calls: Sequence[Call]) -> dict[Target, list[int]]:
         """Which calls go to which shard: home, unless their key is still somewhere else."""
         keys = [str(call.key) for call in calls]
-        targets = targets_of(self._fleet, kind.name, keys)
+        targets = targets_of(self._fleet, roster, kind.name, keys)
         groups: dict[Target, list[int]] = {}
         for index, key in enumerate(keys):
             groups.setdefault(targets[key], []).append(index)
@@ -129,16 +139,17 @@ class Spread:
 
     def _join(self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
         """Rows in the caller's transaction: all of their keys must belong where that is."""
-        guard = self._fleet.check_of(shard)
+        roster = self._fleet.roster
+        guard = self._fleet.guard(shard, roster.number)
         if calls[0].key is None:
-            if shard.ring not in self._fleet.roster.needed:
+            if shard.ring not in roster.needed:
                 raise BadConnection(
                     f"conn is on {shard.name}, which was drained and emptied and takes no tasks; "
                     "enqueue without conn"
                 )
             return shard.enqueue.submit(kind, calls, how, guard=guard)
         ids: dict[int, int] = {}
-        for target, indexes in self._groups(kind, calls).items():
+        for target, indexes in self._groups(roster, kind, calls).items():
             chosen = [calls[index] for index in indexes]
             if target.shard is not shard:
                 raise BadConnection(
@@ -200,11 +211,12 @@ class SpreadItems:
 
     def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
         groups: dict[Target, list[str]] = {}
-        for code, target in targets_of(self._fleet, kind.name, codes).items():
+        roster = self._fleet.roster
+        for code, target in targets_of(self._fleet, roster, kind.name, codes).items():
             groups.setdefault(target, []).append(code)
         for (shard, is_home), listed in groups.items():
             if is_home:
-                guard = self._fleet.check_of(shard)
+                guard = self._fleet.guard(shard, roster.number)
                 # What is done again after the shards have changed is not counted again.
                 added.append(shard.items.add(kind, listed, now=now, guard=guard))
             elif now:
@@ -229,19 +241,19 @@ class Target(NamedTuple):
     is_home: bool
 
 
-def targets_of(fleet: Fleet, kind: str, keys: Collection[str]) -> dict[str, Target]:
-    """Where each key is to be written."""
+def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -> dict[str, Target]:
+    """Where each key is to be written, by a roster that must still hold when it is."""
     targets: dict[str, Target] = {}
     earlier: dict[Shard, list[str]] = {}
     for key in keys:
         if key not in targets:
-            route = fleet.route(kind, key)
+            route = fleet.route_by(roster, kind, key)
             targets[key] = Target(route.home, is_home=True)
             for shard in route.earlier:
                 earlier.setdefault(shard, []).append(key)
     for shard, listed in earlier.items():
         try:
-            there = fleet.holders(shard, kind, listed)
+            there = fleet.holders(shard, kind, listed, number=roster.number)
         except OUTAGES as problem:
             shard.failed(problem)
             raise DatabaseUnavailable(

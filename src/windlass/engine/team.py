@@ -216,7 +216,7 @@ def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
     def look() -> Belongs:
         route = fleet.route(kind.name, CRON_KEY)
         for earlier in route.earlier:
-            if fleet.holders(earlier, kind.name, [CRON_KEY]):
+            if fleet.holders(earlier, kind.name, [CRON_KEY], number=route.number):
                 return Belongs.STILL if earlier is shard else Belongs.ELSEWHERE
         return Belongs.HERE if route.home is shard else Belongs.ELSEWHERE
 
