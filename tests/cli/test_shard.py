@@ -7,6 +7,7 @@ import sys
 import pytest
 from sqlalchemy import make_url
 
+from tests.engine.hand import Hand
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass import Status
@@ -85,8 +86,6 @@ def test_a_shard_is_drained_and_moved_and_may_be_opened_again(windlass, shop):
 
 
 def test_a_move_that_leaves_rows_says_so(windlass, shop):
-    from tests.engine.hand import Hand
-
     ref = shop.send_mail.enqueue("now")
     shard = next(each for each in shop.app.fleet.shards if each.row.place == ref.id >> 48)
     shop.app.database, shop.app.clock = shard.database, shard.clock

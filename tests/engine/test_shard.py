@@ -393,8 +393,8 @@ def test_a_third_shard_joins_two(sqlite_url, make_app, tmp_path):
     before = dict(zip(urls, places(two), strict=False))
 
     three = make_app(*urls)
-    same = [declare(three).using(key="k0").enqueue("after")]
-    same += [three_mail.enqueue("after") for three_mail in _keyed(three, 1, 30)]
+    more = declare(three)
+    same = [more.using(key=f"k{number}").enqueue("after") for number in range(30)]
 
     assert same == old
     assert places(three) == [*before.values(), 2]
@@ -504,13 +504,6 @@ def _keys_for(app, shard, kind, count):
     return list(
         itertools.islice((key for key in keys if app.fleet.home(kind, key) is shard), count)
     )
-
-
-def _keyed(app, first, last):
-    mail = next(iter(app.registry.kinds.values()))
-    from windlass.declare.task import Task
-
-    return [Task(app, mail).using(key=f"k{number}") for number in range(first, last)]
 
 
 def _refuse(*_args, **_options):

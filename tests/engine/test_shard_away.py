@@ -148,6 +148,28 @@ def test_reads_gather_what_there_is_and_say_what_is_missing(app, relay):
         there.status()
 
 
+def test_a_shard_that_says_nothing_holds_up_nobody_for_long(app, relay, monkeypatch):
+    monkeypatch.setattr("windlass.engine.shard.READ_SECONDS", 0.5)
+    mail, goes = declare(app), app.fleet.shards[1]
+    for _ in range(4):
+        mail.enqueue("m")
+
+    relay.stall()
+    began = time.monotonic()
+    found = gather.look(app.fleet, app.registry)
+    first = time.monotonic() - began
+    again = gather.look(app.fleet, app.registry)
+    for _ in range(10):
+        mail.enqueue("goes on")
+    rest = time.monotonic() - began - first
+
+    assert found.missing == again.missing == (goes.name,)
+    assert first < 1.5
+    assert rest < 1.0
+    relay.heal()
+    eventually(lambda: goes.is_up, 15.0, what="a shard back")
+
+
 def test_a_switch_says_where_it_could_not_be_set_and_can_be_repeated(app, relay):
     mail, goes = declare(app), app.fleet.shards[1]
     mail.enqueue("m")

@@ -150,7 +150,7 @@ class Gathered(Generic[T]):
 
 
 def gather(
-    shards: Iterable[Shard], work: Callable[[Shard], T], *, seconds: float = READ_SECONDS
+    shards: Iterable[Shard], work: Callable[[Shard], T], *, seconds: float | None = None
 ) -> Gathered[T]:
     """Ask all shards at once, and wait so long at most; whoever is down is missing."""
     asked = list(shards)
@@ -167,18 +167,24 @@ def gather(
     for shard in waiting:
         threading.Thread(target=ask, args=(shard,), name="windlass-ask", daemon=True).start()
     found: dict[Shard, T] = {}
-    deadline = time.monotonic() + seconds
+    patience = READ_SECONDS if seconds is None else seconds
+    deadline = time.monotonic() + patience
+    late = set(waiting)
     for _ in waiting:
         try:
             shard, value, problem = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             break
+        late.discard(shard)
         if isinstance(problem, OUTAGES):
             shard.failed(problem)
         elif problem is not None:
             raise problem
         else:
             (found[shard],) = value
+    for shard in late:
+        # If it was only busy, the thread that looks finds it back in a moment.
+        shard.failed(TimeoutError(f"no answer within {patience:g} s"))
     answered = [(shard, found[shard]) for shard in asked if shard in found]
     missing = tuple(shard.name for shard in asked if shard not in found)
     return Gathered(answered, missing)

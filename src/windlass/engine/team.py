@@ -18,7 +18,7 @@ from windlass.engine.fleet import Fleet
 from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.engine.slot import Slots
 from windlass.engine.worker import Among, Pulse, Worker, WorkerSettings
-from windlass.errors import DatabaseUnavailable
+from windlass.errors import DatabaseUnavailable, WindlassError
 
 LOOK_SECONDS = 0.002
 WAKE_SECONDS = 0.25
@@ -140,6 +140,9 @@ class Team:
                 return
             except OUTAGES as problem:
                 place.shard.failed(problem)
+                self._let_go(place, problem)
+            except WindlassError as problem:
+                # It answers, but cannot be used as it is.
                 self._let_go(place, problem)
             await self._rest(pause)
             pause = min(pause * 2, LAST_PAUSE)
