@@ -135,6 +135,22 @@ def test_a_transaction_of_the_caller_decides_the_shard(sharded):
     assert sum(len(found) for found in rows(sharded)) == 2
 
 
+def test_a_raw_connection_of_a_driver_decides_the_shard_too(sharded):
+    mail = declare(sharded)
+    sharded.prepare()
+
+    for shard in sharded.fleet.shards:
+        engine = create_engine(shard.database.url)
+        raw = engine.raw_connection()
+        mail.using(conn=raw.driver_connection).enqueue("raw")
+        mail.using(conn=raw.driver_connection, key=key_for(sharded, shard, "mail")).enqueue("raw")
+        raw.commit()
+        raw.close()
+        engine.dispose()
+
+    assert [len(found) for found in rows(sharded)] == [2] * len(sharded.fleet.shards)
+
+
 def test_a_connection_to_no_shard_is_refused_and_its_transaction_lives_on(
     sharded, empty_database_url
 ):

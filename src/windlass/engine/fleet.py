@@ -76,7 +76,8 @@ class Fleet:
         """Create or upgrade the tables of all databases; the version that they have then."""
         for shard in self.shards:
             migrate.migrate(shard.database)
-            shard.look()
+            if self.single is None:
+                shard.look()
         self._assemble()
         return migrate.VERSION
 
@@ -273,7 +274,7 @@ class Fleet:
         if self.single is None:
             gather(self.shards, Shard.open, seconds=OPEN_SECONDS)
         else:
-            self.single.open(tries=TRIES)
+            self.single.prepare(tries=TRIES)
         self._assemble()
 
     def _assemble(self) -> None:

@@ -166,9 +166,9 @@ def _check_complete(shards: Sequence[Shard], there: Sequence[Shard], roster: Ros
 
 def check_alone(shard: Shard) -> None:
     """An app with one database must not be one that left out the others."""
-    roster = shard.look().roster
-    if roster is not None:
-        _check_complete([shard], [shard], roster)
+    row = shard.row = shard.database.read(store.find)
+    if row is not None and row.roster is not None:
+        _check_complete([shard], [shard], row.roster)
 
 
 def _all_must_answer(shards: Sequence[Shard], there: Sequence[Shard]) -> None:

@@ -76,12 +76,16 @@ class Shard:
         database = self.database.url.database or ""
         return name in {str(self.index), self.name, database, database.rpartition("/")[2]}
 
-    def open(self, *, tries: int = FEW_TRIES) -> ShardRow:
-        """Make sure that its tables are there, and read what it is. SQLite gets its tables."""
+    def prepare(self, *, tries: int) -> None:
+        """Make sure that its tables are there. SQLite gets them."""
         if self.database.dialect.name == "sqlite":
             migrate.migrate(self.database)
         else:
             migrate.check(self.database, tries=tries)
+
+    def open(self) -> ShardRow:
+        """Make sure that its tables are there, and read what it is."""
+        self.prepare(tries=FEW_TRIES)
         return self.look()
 
     def look(self) -> ShardRow:

@@ -31,6 +31,12 @@ def get(connection: Connection) -> ShardRow:
     return _read(connection.execute(select(shard)).one())
 
 
+def find(connection: Connection) -> ShardRow | None:
+    """What this database is; None if somebody has emptied its tables."""
+    row = connection.execute(select(shard)).first()
+    return None if row is None else _read(row)
+
+
 def number_of(executor: Executor, dialect: Dialect) -> int:
     """The number of the roster here; it stays so until this transaction ends."""
     query = text(f"select number from windlass_shard where id = 1 {dialect.hold_shared}")
