@@ -60,8 +60,7 @@ def app(url):
 def later(url):
     """An app that lives a minute later."""
     with closing(App(url)) as app:
-        app.clock = Later(app.database.measure)
-        app.control = type(app.control)(app.fleet)
+        app.fleet.shards[0].clock = Later(app.database.measure)
         yield app
 
 
