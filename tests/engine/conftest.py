@@ -48,7 +48,7 @@ def lend_set(name: str, pools: Pools, config: pytest.Config) -> Iterator[list[st
         ]
 
 
-@pytest.fixture(params=SETS)
+@pytest.fixture(params=["sqlite", "mixed", pytest.param("postgresql", marks=pytest.mark.slow)])
 def shard_urls(
     request: pytest.FixtureRequest, pools: Pools, pytestconfig: pytest.Config
 ) -> Iterator[list[str]]:

@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy import text, update
 
-from tests.engine.conftest import lend_set
 from tests.engine.fleet import key_for, rows, rows_of
 from tests.engine.hand import Hand
 from windlass import BadInput, DuplicateKey, Status
@@ -15,12 +14,6 @@ from windlass.operate import shard as operate
 from windlass.store import schema
 
 DEAD_AFTER = 5_000_000
-
-
-@pytest.fixture(params=["sqlite", "mixed", pytest.param("postgresql", marks=pytest.mark.slow)])
-def shard_urls(request, pools, pytestconfig):
-    with lend_set(request.param, pools, pytestconfig) as urls:
-        yield urls
 
 
 @pytest.fixture(autouse=True)

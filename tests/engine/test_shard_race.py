@@ -12,7 +12,7 @@ from tests.engine.fleet import rows
 from windlass.operate import shard as operate
 
 KEYS = [f"k{number}" for number in range(40)]
-SECONDS = 2.0
+SECONDS = 1.5
 
 
 @pytest.fixture(params=["sqlite", "postgresql", pytest.param("mixed", marks=pytest.mark.slow)])

@@ -235,6 +235,7 @@ def test_a_server_that_is_killed_takes_nothing_of_the_others_with_it(site_of, tm
         assert {row["status"] for row in rows} == {State.SUCCEEDED}
 
 
+@pytest.mark.slow
 def test_a_supervised_worker_serves_all_shards_and_leaves_cleanly(fleet):
     process = fleet.run("-m", "windlass", "worker", "served:app", "--processes", "2", "--json")
     refs = [fleet.work.enqueue(number) for number in range(40)]
