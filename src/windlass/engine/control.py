@@ -10,14 +10,17 @@ from windlass.clock import Clock
 from windlass.declare.twin import twin
 from windlass.engine.controlled import ControlRun
 from windlass.engine.register import Register
+from windlass.errors import BadStep
 from windlass.model import control as rule
-from windlass.model.control import DONE, Control, Place, Reply
-from windlass.model.duration import Duration, parse_duration
+from windlass.model.control import DONE, REFUSED, Expiry, Place, Reply, RunView, parse_expires
 from windlass.model.outcome import LONGEST_TRACEBACK, storable
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.step import StepName, check_step
 from windlass.store.database import Database
 from windlass.store.number import Numbers
+
+# Of runs that are started here and ended elsewhere, so many are known as ours.
+MOST_REMEMBERED = 10_000
 
 
 class Controls:
@@ -32,7 +35,7 @@ class Controls:
         self,
         name: str,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
         data: object = None,
     ) -> ControlRun:
         """The run of that name, to enter with `with` or `async with`.
@@ -41,14 +44,14 @@ class Controls:
         """
         place = rule.check_place(name, partition)
         return ControlRun(
-            self._register, place, expires=_lasting(expires), data=_checked(data, place)
+            self._register, place, expires=parse_expires(expires), data=_checked(data, place)
         )
 
     def start(
         self,
         name: str,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
         *,
         data: object = None,
     ) -> Reply:
@@ -57,10 +60,11 @@ class Controls:
         Without `expires` it is held until it is finished, failed or released.
         """
         place = rule.check_place(name, partition)
-        reply = self._register.start(place, lasting=_lasting(expires), data=_checked(data, place))
+        reply = self._register.start(
+            place, expires=parse_expires(expires), data=_checked(data, place)
+        )
         if reply.code == DONE:
-            with self._lock:
-                self._batches[place] = reply.data["batch"]
+            self._remember(place, reply.data["batch"])
         return reply
 
     def step(
@@ -69,7 +73,10 @@ class Controls:
         """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451."""
         place = rule.check_place(name, partition)
         asked = check_step(step, what=f"control {place}")
-        return self._register.step(place, asked, batch=self._batch(place, batch))
+        try:
+            return self._register.step(place, asked, batch=self._batch(place, batch))
+        except BadStep as problem:
+            return Reply(REFUSED, str(problem))
 
     def finish(
         self, name: str, partition: str = "", *, batch: int | None = None, data: object = None
@@ -96,15 +103,16 @@ class Controls:
         reply = self._register.fail(place, why, batch=mine, data=_checked(data, place))
         return self._forget(place, reply)
 
-    def get(self, name: str, partition: str = "") -> Control | None:
+    def get(self, name: str, partition: str = "") -> RunView | None:
         """The row of a run, or None if it was never started."""
-        return self._register.get(rule.check_place(name, partition))
+        found = self._register.get(rule.check_place(name, partition))
+        return None if found is None else rule.view(found, now=self._register.now())
 
     async def astart(
         self,
         name: str,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
         *,
         data: object = None,
     ) -> Reply:
@@ -135,7 +143,7 @@ class Controls:
         """`error`, awaited."""
         return await twin(self.error, name, error, partition, batch=batch, data=data)
 
-    async def aget(self, name: str, partition: str = "") -> Control | None:
+    async def aget(self, name: str, partition: str = "") -> RunView | None:
         """`get`, awaited."""
         return await twin(self.get, name, partition)
 
@@ -144,6 +152,13 @@ class Controls:
         with self._lock:
             return self._batches.get(place) if given is None else given
 
+    def _remember(self, place: Place, batch: int) -> None:
+        with self._lock:
+            self._batches.pop(place, None)
+            self._batches[place] = batch
+            if len(self._batches) > MOST_REMEMBERED:
+                del self._batches[next(iter(self._batches))]
+
     def _forget(self, place: Place, reply: Reply) -> Reply:
         # A run that ended under us stays remembered: what we say of it later must be refused.
         if reply.code == DONE:
@@ -151,10 +166,6 @@ class Controls:
                 if self._batches.get(place) == reply.data["batch"]:
                     del self._batches[place]
         return reply
-
-
-def _lasting(expires: Duration | None) -> int | None:
-    return None if expires is None else parse_duration(expires, what="expires")
 
 
 def _checked(data: object, place: Place) -> Any:

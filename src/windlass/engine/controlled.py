@@ -38,6 +38,7 @@ from windlass.model.control import (
     REFUSED,
     RUNNING,
     SKIP,
+    Expires,
     Place,
     Progress,
     Reply,
@@ -85,7 +86,7 @@ class ControlRun:
     """One try of a named run, held while its block runs."""
 
     def __init__(
-        self, register: Register, place: Place, *, expires: int | None, data: object
+        self, register: Register, place: Place, *, expires: Expires | None, data: object
     ) -> None:
         self._register = register
         self._place = place
@@ -273,8 +274,8 @@ class ControlRun:
         return reply.code == DONE
 
     def _begin(self) -> None:
-        lasting = LEASE if self._expires is None else self._expires
-        reply = self._register.start(self._place, lasting=lasting, data=self._given)
+        expires = Expires(lasting=LEASE) if self._expires is None else self._expires
+        reply = self._register.start(self._place, expires=expires, data=self._given)
         if reply.code == RUNNING:
             since = reply.data["since"]
             raise AlreadyRunning(
@@ -317,7 +318,9 @@ class ControlRun:
 
     def _ask(self, step: StepName, *, called: bool = False) -> Reply:
         asked = check_step(step, what=f"control {self._place}")
-        return self._must(self._register.step(self._place, asked, batch=self.batch, called=called))
+        return self._must(
+            self._register.step(self._place, asked, batch=self.batch, called=called, forward=True)
+        )
 
     def _keep(self, step: StepName, function: Callable[..., Any], result: object) -> Any:
         what = f"the result of step {step!r}"

@@ -22,7 +22,16 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.identity import this_process
 from windlass.model import control as rule
-from windlass.model.control import DONE, Control, Move, Place, Progress, Reply, Start
+from windlass.model.control import (
+    DONE,
+    Control,
+    Expires,
+    Move,
+    Place,
+    Progress,
+    Reply,
+    Start,
+)
 from windlass.model.step import StepName
 from windlass.store import control as store
 from windlass.store.database import Database
@@ -42,10 +51,10 @@ class Register:
     def now(self) -> int:
         return self._clock.now()
 
-    def start(self, place: Place, *, lasting: int | None, data: object) -> Reply:
+    def start(self, place: Place, *, expires: Expires | None, data: object) -> Reply:
         database = self._database()
         number, now = self._numbers.take()[0], self.now()
-        until = None if lasting is None else now + lasting
+        until = None if expires is None else expires.moment(now)
         asked = Start(number, now, this_process(), until, data)
 
         def decide(found: Control) -> Move:
@@ -69,11 +78,20 @@ class Register:
         return move.reply
 
     def step(
-        self, place: Place, asked: StepName, *, batch: int | None, called: bool = False
+        self,
+        place: Place,
+        asked: StepName,
+        *,
+        batch: int | None,
+        called: bool = False,
+        forward: bool = False,
     ) -> Reply:
         now = self.now()
         return self._change(
-            place, lambda found: rule.step(found, asked, batch=batch, now=now, called=called)
+            place,
+            lambda found: rule.step(
+                found, asked, batch=batch, now=now, called=called, forward=forward
+            ),
         ).reply
 
     def complete(self, place: Place, asked: StepName, *, batch: int, result: object) -> Reply:

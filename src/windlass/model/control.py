@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from windlass.clock import SECOND, to_datetime
-from windlass.errors import BadKey, NotSerializable
+from windlass.clock import SECOND, from_datetime, to_datetime
+from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime
 from windlass.model import step as rule
+from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import encode_result
-from windlass.model.step import LONGEST_NAME, Step, StepName, Steps
+from windlass.model.step import LONGEST_NAME, Step, StepName, Steps, StepView, step_view
 
 DONE = 0
 SKIP = 2
@@ -64,7 +65,7 @@ class Place(NamedTuple):
         return f"{self.name!r} ({self.partition!r})" if self.partition else repr(self.name)
 
 
-class Progress(NamedTuple):
+class Progress(msgspec.Struct, frozen=True):
     """How far a loop has come; the total may be unknown."""
 
     done: int
@@ -109,6 +110,93 @@ class Control:
         """Whether it runs, but longer than it may."""
         is_over = self.expire_time is not None and self.expire_time <= now
         return self.status is RunStatus.RUNNING and is_over
+
+
+class RunView(msgspec.Struct, frozen=True):
+    """A named run as people see it; `progress` is how far a tracked loop has come."""
+
+    name: str
+    partition: str
+    status: RunStatus
+    expired: bool
+    stat_date: str | None
+    step: StepName | None
+    steps: tuple[StepView, ...]
+    first_time: datetime | None
+    start_time: datetime | None
+    expire_time: datetime | None
+    end_time: datetime | None
+    run_seconds: float | None
+    error: str | None
+    data: Any
+    batch: int | None
+    tries: int
+    who: str | None
+    progress: Progress | None
+
+
+def view(run: Control, *, now: int) -> RunView:
+    """The row of a run, or of a try that ended, for people."""
+    running = run.tries if run.status is RunStatus.RUNNING else None
+    return RunView(
+        name=run.name,
+        partition=run.partition,
+        status=run.status,
+        expired=run.is_expired(now),
+        stat_date=run.stat_date,
+        step=run.step,
+        steps=tuple(step_view(step, running=running, ended_at=run.end_time) for step in run.steps),
+        first_time=_moment(run.first_time),
+        start_time=_moment(run.start_time),
+        expire_time=_moment(run.expire_time),
+        end_time=_moment(run.end_time),
+        run_seconds=run.run_seconds,
+        error=run.error,
+        data=run.data,
+        batch=run.batch,
+        tries=run.tries,
+        who=run.who,
+        progress=run.progress,
+    )
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else to_datetime(microseconds)
+
+
+class Expires(NamedTuple):
+    """When a run may be taken over: so long after its start, or at a moment."""
+
+    lasting: int = 0
+    at: int | None = None
+
+    def moment(self, now: int) -> int:
+        if self.at is None:
+            return now + self.lasting
+        if self.at <= now:
+            raise PastTime(
+                f"expires={to_datetime(self.at).isoformat()} has passed (it is "
+                f"{to_datetime(now).isoformat(timespec='seconds')}); give a later moment, or a "
+                'duration such as "2h"'
+            )
+        return self.at
+
+
+Expiry = Duration | datetime
+
+
+def parse_expires(given: Expiry | None) -> Expires | None:
+    """`given`, a duration or a moment, if it is one."""
+    if given is None:
+        return None
+    if not isinstance(given, datetime):
+        return Expires(lasting=parse_duration(given, what="expires"))
+    if given.tzinfo is None:
+        raise BadDuration(
+            f"expires={given.isoformat()} has no time zone; give an aware datetime, such as "
+            "datetime.now(UTC) + timedelta(hours=2)"
+        )
+    return Expires(at=from_datetime(given))
 
 
 class Move(NamedTuple):
@@ -199,12 +287,18 @@ def step(
     batch: int | None,
     now: int,
     called: bool = False,
+    forward: bool = False,
 ) -> Move:
-    """Begin a step, or skip it if it is done. BadStep if it is out of order."""
+    """Begin a step, or skip it if it is done. BadStep if it is out of order.
+
+    With `forward`, also if it is a number that this very try has passed.
+    """
     refusal = refused(found, batch)
     if found is None or refusal is not None:
         return Move(refusal or _refuse("it was not started"))
     what = f"control {found.place}"
+    if forward:
+        rule.check_forward(found.steps, asked, tries=found.tries, what=what)
     known = rule.find(found.steps, asked)
     if known is not None and known.is_done:
         steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
