@@ -10,7 +10,7 @@ from windlass.clock import Clock
 from windlass.declare.twin import twin
 from windlass.engine.controlled import ControlRun
 from windlass.engine.register import Register
-from windlass.errors import BadStep
+from windlass.errors import BadInput, BadStep
 from windlass.model import control as rule
 from windlass.model.control import DONE, REFUSED, Expiry, Place, Reply, RunView, parse_expires
 from windlass.model.outcome import LONGEST_TRACEBACK, storable
@@ -149,8 +149,12 @@ class Controls:
 
     def _batch(self, place: Place, given: int | None) -> int | None:
         """The batch of the run that this app started, unless the caller says which."""
-        with self._lock:
-            return self._batches.get(place) if given is None else given
+        if given is None:
+            with self._lock:
+                return self._batches.get(place)
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise BadInput(f"control {place}: batch={given!r} is no number; pass data['batch']")
+        return given
 
     def _remember(self, place: Place, batch: int) -> None:
         with self._lock:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import signal
+import threading
 import time
 from collections.abc import (
     AsyncIterable,
@@ -16,7 +15,7 @@ from collections.abc import (
     Iterator,
     Sized,
 )
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import wraps
 from types import TracebackType
@@ -29,7 +28,7 @@ from windlass.clock import SECOND
 from windlass.declare.twin import twin
 from windlass.engine.loop import Loop
 from windlass.engine.register import Register
-from windlass.engine.terminate import Signals, Terminated
+from windlass.engine.terminate import Terminated, termination
 from windlass.engine.track import bar, each
 from windlass.errors import AlreadyRunning, BadInput, RunLost
 from windlass.model.control import (
@@ -51,6 +50,8 @@ from windlass.model.step import StepName, check_step
 LEASE = 60 * SECOND
 BEAT_SECONDS = 15.0
 PROGRESS_SECONDS = 1.0
+JOIN_SECONDS = 10.0
+LARGEST_TOTAL = 2**53 - 1
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -98,7 +99,9 @@ class ControlRun:
         self._lost: str | None = None
         self._failing: str | None = None
         self._beat: Beat | None = None
-        self._signals = Signals()
+        self._is_tracking = False
+        self._is_minded = False
+        self._has_ended = False
         self.data: Any = None
 
     @property
@@ -116,6 +119,8 @@ class ControlRun:
         """The number of this try, larger for every later one: a fence for your own writes."""
         if self._batch is None:
             raise BadInput(f"control {self._place} is not running; enter it with `with` first")
+        if self._has_ended:
+            raise BadInput(f"control {self._place}: its block has ended; enter another")
         return self._batch
 
     @property
@@ -125,33 +130,25 @@ class ControlRun:
 
     def __enter__(self) -> ControlRun:
         self._begin()
-        self._signals.catch()
+        self._is_minded = termination.mind()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        was_terminated = self._signals.release()
-        try:
+        with self._recording():
             self._end(error)
-        finally:
-            if was_terminated:
-                os.kill(os.getpid(), signal.SIGTERM)
 
     async def __aenter__(self) -> ControlRun:
-        await twin(self._begin)
-        self._signals.catch(asyncio.current_task())
+        await self._abegin()
+        self._is_minded = termination.mind()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        was_terminated = self._signals.release()
-        try:
-            await twin(self._end, error)
-        finally:
-            if was_terminated:
-                os.kill(os.getpid(), signal.SIGTERM)
+        with self._recording():
+            await asyncio.shield(twin(self._end, error))
 
     @overload
     def step(self, step: StepName, /) -> bool: ...
@@ -218,9 +215,8 @@ class ControlRun:
     def note(self, data: object) -> None:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
         checked = check_data(data, place=self._place, largest=LARGEST_PAYLOAD)
-        self._must(self._register.note(self._place, batch=self.batch, data=checked))
-        merge = isinstance(checked, dict) and isinstance(self.data, dict)
-        self.data = self.data | checked if merge else checked
+        reply = self._must(self._register.note(self._place, batch=self.batch, data=checked))
+        self.data = reply.data["data"]
 
     async def anote(self, data: object) -> None:
         """`note`, awaited."""
@@ -228,43 +224,38 @@ class ControlRun:
 
     def error(self, why: object) -> None:
         """Have the run recorded as failed when its block ends, although it does not raise."""
+        assert self.batch
         self._failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
 
     def track(self, iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
         """Go through `iterable` and show how far: a bar on a terminal, a number in the table."""
-        if total is None and isinstance(iterable, Sized):
-            total = len(iterable)
+        total = self._total(iterable, total)
         with ExitStack() as stack:
-            advance = bar(stack, str(self._place), total)
-            written = self._tell(Progress(0, total))
+            advance = self._show_bar(stack, total)
+            done, written = 0, self._tell(0, total)
             for item in iterable:
                 yield item
-                assert self._progress is not None
-                self._progress = Progress(self._progress.done + 1, total)
+                done += 1
                 advance()
                 if time.monotonic() - written >= PROGRESS_SECONDS:
-                    written = self._tell(self._progress)
-            assert self._progress is not None
-            self._tell(self._progress)
+                    written = self._tell(done, total)
+            self._tell(done, total)
 
     async def atrack(
         self, iterable: Iterable[T] | AsyncIterable[T], total: int | None = None
     ) -> AsyncIterator[T]:
         """`track` for `async for`; the iterable may be async."""
-        if total is None and isinstance(iterable, Sized):
-            total = len(iterable)
+        total = self._total(iterable, total)
         with ExitStack() as stack:
-            advance = bar(stack, str(self._place), total)
-            written = await twin(self._tell, Progress(0, total))
+            advance = self._show_bar(stack, total)
+            done, written = 0, await twin(self._tell, 0, total)
             async for item in each(iterable):
                 yield item
-                assert self._progress is not None
-                self._progress = Progress(self._progress.done + 1, total)
+                done += 1
                 advance()
                 if time.monotonic() - written >= PROGRESS_SECONDS:
-                    written = await twin(self._tell, self._progress)
-            assert self._progress is not None
-            await twin(self._tell, self._progress)
+                    written = await twin(self._tell, done, total)
+            await twin(self._tell, done, total)
 
     def renew(self) -> bool:
         """Push the end of the lease; False if the run is lost. The heartbeat calls it."""
@@ -272,6 +263,29 @@ class ControlRun:
         if reply.code == REFUSED:
             self._lose(reply.msg)
         return reply.code == DONE
+
+    async def _abegin(self) -> None:
+        """`_begin`, awaited. If the caller is cancelled meanwhile, nobody holds the run."""
+        lock, has_begun, is_given_up = threading.Lock(), False, False
+
+        def begin() -> None:
+            nonlocal has_begun
+            self._begin()
+            with lock:
+                has_begun = True
+                is_over = is_given_up
+            if is_over:
+                self._end(asyncio.CancelledError())
+
+        try:
+            await twin(begin)
+        except asyncio.CancelledError as error:
+            with lock:
+                is_given_up = True
+                is_held = has_begun
+            if is_held:
+                await asyncio.shield(twin(self._end, error))
+            raise
 
     def _begin(self) -> None:
         expires = Expires(lasting=LEASE) if self._expires is None else self._expires
@@ -288,6 +302,7 @@ class ControlRun:
         self._tries = reply.data["tries"]
         self.data = reply.data["data"]
         self._lost = self._failing = self._progress = None
+        self._has_ended = False
         if self._expires is None:
             self._beat = Beat(self.renew)
             self._beat.start()
@@ -295,8 +310,9 @@ class ControlRun:
     def _end(self, error: BaseException | None) -> None:
         if self._beat is not None:
             self._beat.stop()
-            self._beat.join()
+            self._beat.join(JOIN_SECONDS)
         facts: Facts = {"batch": self.batch, "progress": self._progress}
+        self._has_ended = True
         if error is None:
             why = self._failing
             self._must(
@@ -305,7 +321,7 @@ class ControlRun:
                 else self._register.fail(self._place, why, **facts)
             )
             return
-        if isinstance(error, RunLost):
+        if self._lost is not None:
             return
         try:
             reply = self._register.fail(self._place, _told(error), **facts)
@@ -328,10 +344,40 @@ class ControlRun:
         self._must(self._register.complete(self._place, step, batch=self.batch, result=plain))
         return _as_promised(plain, function)
 
-    def _tell(self, progress: Progress) -> float:
-        self._progress = progress
-        self._must(self._register.note(self._place, batch=self.batch, progress=progress))
+    def _total(self, iterable: object, total: object) -> int | None:
+        if total is None:
+            return len(iterable) if isinstance(iterable, Sized) else None
+        if isinstance(total, bool) or not isinstance(total, int) or not 0 <= total <= LARGEST_TOTAL:
+            raise BadInput(
+                f"control {self._place}: total={total!r} is not a whole number from 0 on"
+            )
+        return total
+
+    def _show_bar(self, stack: ExitStack, total: int | None) -> Callable[[], None]:
+        """A bar, unless there is one: a loop in a loop counts in the table alone."""
+        if self._is_tracking:
+            return lambda: None
+        self._is_tracking = True
+        stack.callback(setattr, self, "_is_tracking", False)
+        return bar(stack, " ".join(filter(None, self._place)), total)
+
+    def _tell(self, done: int, total: int | None) -> float:
+        self._progress = Progress(done, total)
+        self._must(self._register.note(self._place, batch=self.batch, progress=self._progress))
         return time.monotonic()
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """While the end is recorded, SIGTERM waits; when it is, the process may end by it."""
+        if not self._is_minded:
+            yield
+            return
+        self._is_minded = False
+        termination.ending()
+        try:
+            yield
+        finally:
+            termination.ended()
 
     def _must(self, reply: Reply) -> Reply:
         if reply.code == REFUSED:
@@ -347,6 +393,13 @@ class ControlRun:
 
 def controlled(make: Callable[[], ControlRun], function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as a run of its own: it gets the run as its first argument."""
+    if not callable(function):
+        raise BadInput(f"@app.controlled: {function!r} is not a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadInput(
+            f"@app.controlled: {function.__name__!r} is a generator, whose body runs when its run "
+            "has ended already; use `with app.control(...)` inside it"
+        )
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)

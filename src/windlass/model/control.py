@@ -16,10 +16,10 @@ import msgspec
 from msgspec import UNSET
 
 from windlass.clock import SECOND, from_datetime, to_datetime
-from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime
+from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime, PayloadTooLarge
 from windlass.model import step as rule
 from windlass.model.duration import Duration, parse_duration
-from windlass.model.payload import encode_result
+from windlass.model.payload import LARGEST_PAYLOAD, encode_value
 from windlass.model.step import LONGEST_NAME, Step, StepName, Steps, StepView, step_view
 
 DONE = 0
@@ -220,7 +220,7 @@ class Start:
 
 def check_place(name: object, partition: object) -> Place:
     """Which run is meant, if it can be one."""
-    if not name:
+    if not name or (isinstance(name, str) and not name.strip()):
         raise BadKey("control: the run has no name; give one of 1 to 255 characters")
     return Place(_checked(name, "name"), _checked(partition, "partition"))
 
@@ -228,7 +228,7 @@ def check_place(name: object, partition: object) -> Place:
 def check_data(data: object, *, place: Place, what: str = "data", largest: int) -> Any:
     """`data` as it will be read back, if it is JSON."""
     try:
-        encoded = encode_result(data, largest=largest)
+        encoded = encode_value(data)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise NotSerializable(
             f"control {place}: {what} cannot be kept as JSON: {problem}",
@@ -236,7 +236,14 @@ def check_data(data: object, *, place: Place, what: str = "data", largest: int) 
             argument=what,
             given=data,
         ) from problem
-    return None if encoded is None else msgspec.json.decode(encoded)
+    if len(encoded) > largest:
+        raise PayloadTooLarge(
+            f"control {place}: {what} is {len(encoded):,} bytes as JSON, over the limit of "
+            f"{largest:,}; store it and keep its key",
+            kind=place.name,
+            argument=what,
+        )
+    return msgspec.json.decode(encoded)
 
 
 def _checked(given: object, what: str) -> str:
@@ -377,7 +384,7 @@ def note(
     after = _noted(found, data, progress)
     if expire_time is not None:
         after = replace(after, expire_time=expire_time)
-    return Move(Reply(DONE, "noted"), after)
+    return Move(Reply(DONE, "noted", {"data": after.data}), after)
 
 
 def release(found: Control | None, *, now: int, who: str) -> Move:
@@ -444,7 +451,7 @@ def _skipped(known: Step) -> Reply:
 def _noted(found: Control, data: object, progress: Progress | None) -> Control:
     """Objects are merged, anything else replaces what was there."""
     if isinstance(data, dict) and isinstance(found.data, dict):
-        data = found.data | data
+        data = check_data(found.data | data, place=found.place, largest=LARGEST_PAYLOAD)
     return replace(
         found,
         data=found.data if data is None else data,

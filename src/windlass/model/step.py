@@ -64,6 +64,7 @@ class StepView(msgspec.Struct, frozen=True):
 
     @property
     def is_done(self) -> bool:
+        """Whether it is done."""
         return self.state is StepState.DONE
 
 
@@ -96,8 +97,10 @@ def check_step(given: object, *, what: str) -> StepName:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
         raise BadStep(f"{what}: step {given!r} is neither a whole number from 1 on nor a name")
-    if not 1 <= given <= LARGEST_NUMBER:
+    if given < 1:
         raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
+    if given > LARGEST_NUMBER:
+        raise BadStep(f"{what}: step {given!r} is over {LARGEST_NUMBER:,}")
     return given
 
 
