@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.exc import DBAPIError
 
 from tests.engine.named import history, steps_of
@@ -22,6 +23,11 @@ from windlass import (
     Reply,
     RunStatus,
 )
+from windlass.model.control import Place
+from windlass.model.step import Step, encode_steps
+from windlass.operate import control as operate
+from windlass.store import control as store
+from windlass.store.database import Database
 from windlass.store.schema import control, control_run
 
 
@@ -34,7 +40,7 @@ def test_who_starts_what_is_running_is_told_who_runs_it_since_when_and_at_which_
     row = app.control.get("load")
     assert (started.code, refused.code) == (0, 8)
     assert refused.data["who"].endswith(f" {os.getpid()}")
-    assert refused.data["since"] == row.since.isoformat()
+    assert refused.data["since"] == row.start_time.isoformat()
     assert (refused.data["step"], refused.data["batch"]) == ("parse", started.data["batch"])
     assert row.who in refused.msg
 
@@ -354,3 +360,92 @@ def test_of_the_runs_that_others_end_not_all_are_remembered_for_ever(app, other,
 
     # Of "a" it no longer knows that the run of now is not the one it started.
     assert codes == [0, 451, 451]
+
+
+@pytest.fixture
+def meanwhile(app, monkeypatch):
+    """The answer to the next transaction is lost, and others act before it is done again."""
+
+    def lose(act):
+        work_of = Database._in_transaction
+
+        def lost(self, work):
+            work_of(self, work)
+            monkeypatch.setattr(Database, "_in_transaction", work_of)
+            act()
+            raise DBAPIError("commit", {}, OSError("cut"), connection_invalidated=True)
+
+        app.prepare()
+        app._numbers.take()
+        monkeypatch.setattr(Database, "_in_transaction", lost)
+
+    return lose
+
+
+def test_an_end_whose_answer_was_lost_counts_although_another_run_has_begun(
+    app, other, meanwhile, control_events
+):
+    app.control.start("load")
+    meanwhile(lambda: other.control.start("load"))
+
+    assert app.control.finish("load").code == 0
+    assert app.control.get("load").status is RunStatus.RUNNING
+    assert len(history(app, "load")) == 1
+    assert control_events.count("control.finished") == 1
+
+
+def test_a_start_whose_answer_was_lost_is_ours_although_others_have_stepped(app, other, meanwhile):
+    meanwhile(lambda: other.control.step("load", 1))
+
+    reply = app.control.start("load")
+
+    assert (reply.code, reply.data["tries"]) == (0, 1)
+    assert app.control.get("load").step == 1
+    assert app.control.finish("load").code == 0
+
+
+def test_a_release_whose_answer_was_lost_is_done(app, other, meanwhile):
+    app.control.start("load")
+    meanwhile(lambda: other.control.start("load"))
+
+    assert operate.release(app.database, app.clock, Place("load")).code == 0
+    assert app.control.get("load").status is RunStatus.RUNNING
+
+
+def test_a_lease_counts_from_the_moment_when_the_row_is_written(app, other, clock, monkeypatch):
+    app.prepare()
+    app._numbers.take()
+    begin = store.begin
+
+    def late(*args):
+        clock.forward("2h")
+        return begin(*args)
+
+    monkeypatch.setattr(store, "begin", late)
+    app.control.start("load", expires="1h")
+    monkeypatch.undo()
+
+    assert other.control.start("load").code == 8
+
+
+def test_the_largest_run_can_be_ended(app):
+    steps = tuple(Step(number, 1, 2, result="y" * 65_000) for number in range(1, 64))
+    with app.control("load", data={"text": "x" * 250_000}):
+        large = encode_steps(steps, what="load")
+        app.database.write(
+            lambda connection: connection.execute(update(control).values(steps=large))
+        )
+
+    assert app.control.get("load").status is RunStatus.SUCCEEDED
+    assert history(app, "load")[0].steps == steps
+
+
+def test_steps_after_the_expiry_are_before_the_end_of_a_run_that_is_taken_over(app, other, clock):
+    app.control.start("load", expires="1h")
+    clock.forward("2h")
+    app.control.step("load", 1)
+    clock.forward("1h")
+    other.control.start("load")
+
+    (expired,) = history(app, "load")
+    assert expired.end_time == expired.steps[0].began_at

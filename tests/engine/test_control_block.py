@@ -1,15 +1,18 @@
 """Named runs that a block or a function holds."""
 
 import asyncio
+import copy
 import io
 import threading
-from datetime import timedelta
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.wait import eventually
 from windlass import (
     AlreadyRunning,
+    App,
     BadInput,
     BadStep,
     RunLost,
@@ -18,6 +21,7 @@ from windlass import (
 from windlass.engine.controlled import Beat
 from windlass.engine.register import Register
 from windlass.model.control import Progress
+from windlass.store.database import Database
 
 
 def test_a_block_holds_its_run_and_finishes_it(app, other, control_events):
@@ -128,7 +132,7 @@ def test_an_error_in_a_lost_run_is_the_error_of_the_block(app, other, clock, con
 
 def test_the_heartbeat_keeps_a_run_and_without_it_the_lease_runs_out(app, other, clock):
     with pytest.raises(RunLost), app.control("load") as run:
-        beat = Beat(run.renew)
+        beat = Beat(run.renew, every=15.0)
         for _ in range(4):
             clock.forward("50s")
             beat._is_first = False
@@ -326,3 +330,89 @@ def test_an_error_that_cannot_be_written_as_text_is_recorded_all_the_same(app):
         raise OddError
 
     assert "OddError" in app.control.get("load").error
+
+
+def test_the_lease_is_renewed_while_the_block_runs(database_url):
+    with closing(App(database_url)) as app, app.control("load", lease="200ms"):
+        first = app.control.get("load").expire_time
+        eventually(lambda: app.control.get("load").expire_time > first + timedelta(seconds=0.3))
+
+
+def test_a_run_cannot_be_entered_twice_at_once(app, clock):
+    run = app.control("load", expires="1s")
+    with run:
+        clock.forward("2s")
+        with pytest.raises(BadInput, match="entered already"):
+            run.__enter__()
+
+    assert app.control.get("load").tries == 1
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_to_exit_well_is_to_finish(app, code):
+    with pytest.raises(SystemExit), app.control("load"):
+        raise SystemExit(code)
+
+    assert app.control.get("load").status is RunStatus.SUCCEEDED
+
+
+def test_to_exit_with_a_code_is_to_fail(app):
+    with pytest.raises(SystemExit), app.control("load"):
+        raise SystemExit(3)
+
+    assert app.control.get("load").error.startswith("SystemExit: 3")
+
+
+def test_an_error_that_cannot_be_recorded_is_still_the_error_of_the_block(app, monkeypatch):
+    with pytest.raises(OSError, match="disk full"), app.control("load", expires="1h"):
+        monkeypatch.setattr(Register, "fail", lambda *_, **__: 1 / 0)
+        raise OSError("disk full")
+
+
+def test_an_interrupt_while_the_start_is_awaited_holds_nothing(app, monkeypatch):
+    app.prepare()
+    write = Database.write
+
+    def interrupted(self, work, **options):
+        write(self, work, **options)
+        monkeypatch.setattr(Database, "write", write)
+        raise KeyboardInterrupt
+
+    app._numbers.take()
+    monkeypatch.setattr(Database, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt), app.control("load", expires="2h"):
+        pytest.fail("it was interrupted")
+
+    assert app.control.get("load").error == "interrupted"
+
+
+async def test_the_function_of_an_async_step_does_not_stop_the_loop(app):
+    here = threading.get_ident()
+
+    async with app.control("load") as run:
+        assert await run.astep(1, threading.get_ident) != here
+
+
+@pytest.mark.parametrize("tracked", ["sync", "async"])
+async def test_progress_is_recorded_by_the_error_that_breaks_it_off(app, tracked):
+    with pytest.raises(OSError, match="disk"):
+        async with app.control("load") as run:
+            if tracked == "sync":
+                for item in run.track(range(5)):
+                    if item == 3:
+                        raise OSError("disk full")
+            async for item in run.atrack(range(5)):
+                if item == 3:
+                    raise OSError("disk full")
+
+    assert app.control.get("load").progress == Progress(3, 5)
+
+
+def test_errors_of_runs_can_be_copied_and_sent():
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    refused = AlreadyRunning("load", "p", who="ada", since=since, step=3)
+    lost = RunLost("load", "p", why="it was released")
+
+    for error in (refused, lost):
+        again = copy.copy(error)
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

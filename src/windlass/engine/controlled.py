@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 from collections.abc import (
@@ -30,7 +31,7 @@ from windlass.engine.loop import Loop
 from windlass.engine.register import Register
 from windlass.engine.terminate import Terminated, termination
 from windlass.engine.track import bar, each
-from windlass.errors import AlreadyRunning, BadInput, RunLost
+from windlass.errors import AlreadyRunning, BadInput, BadStep, RunLost
 from windlass.model.control import (
     DONE,
     INTERRUPTED,
@@ -47,8 +48,8 @@ from windlass.model.outcome import LONGEST_TRACEBACK, describe, storable
 from windlass.model.payload import LARGEST_PAYLOAD, LARGEST_RESULT, result_decoder
 from windlass.model.step import StepName, check_step
 
-LEASE = 60 * SECOND
-BEAT_SECONDS = 15.0
+LEASE = "60s"
+BEATS_PER_LEASE = 4
 PROGRESS_SECONDS = 1.0
 JOIN_SECONDS = 10.0
 LARGEST_TOTAL = 2**53 - 1
@@ -69,9 +70,10 @@ class Beat(Loop):
 
     name = "control"
 
-    def __init__(self, renew: Callable[[], bool]) -> None:
+    def __init__(self, renew: Callable[[], bool], *, every: float) -> None:
         super().__init__()
         self._renew = renew
+        self._every = every
         self._is_first = True
 
     def tick(self) -> float:
@@ -80,18 +82,25 @@ class Beat(Loop):
             self._is_first = False
         elif not self._renew():
             self.stop()
-        return BEAT_SECONDS
+        return self._every
 
 
 class ControlRun:
     """One try of a named run, held while its block runs."""
 
     def __init__(
-        self, register: Register, place: Place, *, expires: Expires | None, data: object
+        self,
+        register: Register,
+        place: Place,
+        *,
+        expires: Expires | None,
+        lease: int,
+        data: object,
     ) -> None:
         self._register = register
         self._place = place
         self._expires = expires
+        self._lease = lease
         self._given = data
         self._batch: int | None = None
         self._tries = 0
@@ -101,7 +110,8 @@ class ControlRun:
         self._beat: Beat | None = None
         self._is_tracking = False
         self._is_minded = False
-        self._has_ended = False
+        self._is_entered = False
+        self._pid = 0
         self.data: Any = None
 
     @property
@@ -119,8 +129,6 @@ class ControlRun:
         """The number of this try, larger for every later one: a fence for your own writes."""
         if self._batch is None:
             raise BadInput(f"control {self._place} is not running; enter it with `with` first")
-        if self._has_ended:
-            raise BadInput(f"control {self._place}: its block has ended; enter another")
         return self._batch
 
     @property
@@ -129,13 +137,21 @@ class ControlRun:
         return self._tries
 
     def __enter__(self) -> ControlRun:
-        self._begin()
-        self._is_minded = termination.mind()
+        try:
+            self._begin()
+            self._is_minded = termination.mind()
+        except (KeyboardInterrupt, SystemExit) as error:
+            if self._is_entered:
+                self._end(error)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        if os.getpid() != self._pid:
+            # A child by fork: the run is its parent's.
+            return
         with self._recording():
             self._end(error)
 
@@ -147,8 +163,16 @@ class ControlRun:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._recording():
-            await asyncio.shield(twin(self._end, error))
+            ending = asyncio.create_task(twin(self._end, error))
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                # The thread goes on, and what it writes is waited for.
+                await asyncio.wait([ending])
+                raise
 
     @overload
     def step(self, step: StepName, /) -> bool: ...
@@ -177,7 +201,7 @@ class ControlRun:
             raise BadInput(f"control {self._place}: {step!r} is async; use await run.astep(...)")
         reply = self._ask(step, called=True)
         if reply.code == SKIP:
-            return _remembered(reply, function)
+            return self._remembered(reply, function)
         return self._keep(step, function, function(*args, **kwargs))
 
     @overload
@@ -201,21 +225,24 @@ class ControlRun:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """`step`, awaited; the function may be async."""
+        """`step`, awaited; the function may be async, and runs on a thread if it is not."""
         if function is None:
             return (await twin(self._ask, step)).code == DONE
         reply = await twin(self._ask, step, called=True)
         if reply.code == SKIP:
-            return _remembered(reply, function)
-        result = function(*args, **kwargs)
-        if inspect.isawaitable(result):
-            result = await result
+            return self._remembered(reply, function)
+        if inspect.iscoroutinefunction(function):
+            result = await function(*args, **kwargs)
+        else:
+            result = await twin(function, *args, **kwargs)
+            if inspect.isawaitable(result):
+                result = await result
         return await twin(self._keep, step, function, result)
 
     def note(self, data: object) -> None:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
         checked = check_data(data, place=self._place, largest=LARGEST_PAYLOAD)
-        reply = self._must(self._register.note(self._place, batch=self.batch, data=checked))
+        reply = self._must(self._register.note(self._place, batch=self._mine, data=checked))
         self.data = reply.data["data"]
 
     async def anote(self, data: object) -> None:
@@ -224,7 +251,7 @@ class ControlRun:
 
     def error(self, why: object) -> None:
         """Have the run recorded as failed when its block ends, although it does not raise."""
-        assert self.batch
+        assert self._mine
         self._failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
 
     def track(self, iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
@@ -236,6 +263,7 @@ class ControlRun:
             for item in iterable:
                 yield item
                 done += 1
+                self._progress = Progress(done, total)
                 advance()
                 if time.monotonic() - written >= PROGRESS_SECONDS:
                     written = self._tell(done, total)
@@ -252,14 +280,22 @@ class ControlRun:
             async for item in each(iterable):
                 yield item
                 done += 1
+                self._progress = Progress(done, total)
                 advance()
                 if time.monotonic() - written >= PROGRESS_SECONDS:
                     written = await twin(self._tell, done, total)
             await twin(self._tell, done, total)
 
+    @property
+    def _mine(self) -> int:
+        """The batch, for what is done inside the block."""
+        if self._batch is not None and not self._is_entered:
+            raise BadInput(f"control {self._place}: its block has ended; enter it again")
+        return self.batch
+
     def renew(self) -> bool:
         """Push the end of the lease; False if the run is lost. The heartbeat calls it."""
-        reply = self._register.note(self._place, batch=self.batch, lasting=LEASE)
+        reply = self._register.note(self._place, batch=self._mine, lasting=self._lease)
         if reply.code == REFUSED:
             self._lose(reply.msg)
         return reply.code == DONE
@@ -288,7 +324,9 @@ class ControlRun:
             raise
 
     def _begin(self) -> None:
-        expires = Expires(lasting=LEASE) if self._expires is None else self._expires
+        if self._is_entered:
+            raise BadInput(f"control {self._place} is entered already; make another run for it")
+        expires = Expires(lasting=self._lease) if self._expires is None else self._expires
         reply = self._register.start(self._place, expires=expires, data=self._given)
         if reply.code == RUNNING:
             since = reply.data["since"]
@@ -302,18 +340,18 @@ class ControlRun:
         self._tries = reply.data["tries"]
         self.data = reply.data["data"]
         self._lost = self._failing = self._progress = None
-        self._has_ended = False
+        self._is_entered, self._pid = True, os.getpid()
         if self._expires is None:
-            self._beat = Beat(self.renew)
+            self._beat = Beat(self.renew, every=self._lease / SECOND / BEATS_PER_LEASE)
             self._beat.start()
 
     def _end(self, error: BaseException | None) -> None:
         if self._beat is not None:
             self._beat.stop()
             self._beat.join(JOIN_SECONDS)
-        facts: Facts = {"batch": self.batch, "progress": self._progress}
-        self._has_ended = True
-        if error is None:
+        facts: Facts = {"batch": self._mine, "progress": self._progress}
+        self._is_entered = False
+        if error is None or (isinstance(error, SystemExit) and not error.code):
             why = self._failing
             self._must(
                 self._register.finish(self._place, **facts)
@@ -335,13 +373,21 @@ class ControlRun:
     def _ask(self, step: StepName, *, called: bool = False) -> Reply:
         asked = check_step(step, what=f"control {self._place}")
         return self._must(
-            self._register.step(self._place, asked, batch=self.batch, called=called, forward=True)
+            self._register.step(self._place, asked, batch=self._mine, called=called, in_block=True)
         )
+
+    def _remembered(self, reply: Reply, function: Callable[..., Any]) -> Any:
+        if "result" not in reply.data:
+            raise BadStep(
+                f"control {self._place}: step {reply.data['step']!r} was done without a function, "
+                "so no result is remembered; give it another name"
+            )
+        return _as_promised(reply.data["result"], function)
 
     def _keep(self, step: StepName, function: Callable[..., Any], result: object) -> Any:
         what = f"the result of step {step!r}"
         plain = check_data(result, place=self._place, what=what, largest=LARGEST_RESULT)
-        self._must(self._register.complete(self._place, step, batch=self.batch, result=plain))
+        self._must(self._register.complete(self._place, step, batch=self._mine, result=plain))
         return _as_promised(plain, function)
 
     def _total(self, iterable: object, total: object) -> int | None:
@@ -363,7 +409,7 @@ class ControlRun:
 
     def _tell(self, done: int, total: int | None) -> float:
         self._progress = Progress(done, total)
-        self._must(self._register.note(self._place, batch=self.batch, progress=self._progress))
+        self._must(self._register.note(self._place, batch=self._mine, progress=self._progress))
         return time.monotonic()
 
     @contextmanager
@@ -422,10 +468,6 @@ def _told(error: BaseException) -> str:
         return INTERRUPTED
     text, trace = describe(error)
     return f"{text}\n\n{trace}"
-
-
-def _remembered(reply: Reply, function: Callable[..., Any]) -> Any:
-    return _as_promised(reply.data.get("result"), function)
 
 
 def _as_promised(plain: object, function: Callable[..., Any]) -> Any:

@@ -27,6 +27,7 @@ class Termination:
         self._held = 0
         self._ending = 0
         self._came = False
+        self._pid = 0
 
     def mind(self) -> bool:
         """A block begins; whether it is one of those that are ended first."""
@@ -35,7 +36,7 @@ class Termination:
         if not self._held:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
                 return False
-            self._came = False
+            self._came, self._pid = False, os.getpid()
             signal.signal(signal.SIGTERM, self._handle)
         self._held += 1
         return True
@@ -49,6 +50,9 @@ class Termination:
         self._ending -= 1
         self._held -= 1
         if self._held:
+            if self._came and not self._ending:
+                # It was put off for this one, and ends those around it now.
+                raise Terminated(EXIT_CODE)
             return
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -58,7 +62,10 @@ class Termination:
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self._came = True
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if not self._ending:
+        if os.getpid() != self._pid:
+            # A child by fork: it has no run, and ends as if we were not there.
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif not self._ending:
             raise Terminated(EXIT_CODE)
 
 

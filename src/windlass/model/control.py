@@ -283,7 +283,7 @@ def start(found: Control, asked: Start) -> Move:
     )
     ended = None
     if is_expired:
-        ended = end(found, now=found.expire_time or asked.now, error=EXPIRED)
+        ended = end(found, now=_last_sign(found, asked.now), error=EXPIRED)
     return Move(_started(after), after, ended)
 
 
@@ -294,19 +294,21 @@ def step(
     batch: int | None,
     now: int,
     called: bool = False,
-    forward: bool = False,
+    in_block: bool = False,
 ) -> Move:
     """Begin a step, or skip it if it is done. BadStep if it is out of order.
 
-    With `forward`, also if it is a number that this very try has passed.
+    In a block, also if this very try has done it: the code of a block does not repeat a call as
+    somebody does who lost an answer.
     """
     refusal = refused(found, batch)
     if found is None or refusal is not None:
         return Move(refusal or _refuse("it was not started"))
     what = f"control {found.place}"
-    if forward:
-        rule.check_forward(found.steps, asked, tries=found.tries, what=what)
     known = rule.find(found.steps, asked)
+    if in_block:
+        rule.check_number(found.steps, asked, tries=found.tries, what=what)
+        rule.check_once(known, tries=found.tries, what=what)
     if known is not None and known.is_done:
         steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
         return Move(_skipped(known), replace(found, steps=steps))
@@ -406,6 +408,12 @@ def end(found: Control, *, now: int, error: str | None) -> Control:
         run_seconds=max(0, now - began) / SECOND,
         error=error,
     )
+
+
+def _last_sign(expired: Control, now: int) -> int:
+    """When an expired run ended: at its expiry, unless it was heard of after that."""
+    began = (step.began_at for step in expired.steps)
+    return max((expired.expire_time or now, *began))
 
 
 def refused(found: Control | None, batch: int | None) -> Reply | None:

@@ -198,7 +198,7 @@ def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
     plain = msgspec.json.Decoder().decode
     try:
         typed = msgspec.json.Decoder(typing.get_type_hints(function).get("return", Any)).decode
-    except (TypeError, NameError, AttributeError):
+    except (TypeError, NameError, AttributeError, SyntaxError):
         return plain
 
     def decode(result: str) -> object:

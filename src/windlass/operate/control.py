@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.identity import whoami
+from windlass.engine.register import change
 from windlass.model import control as rule
 from windlass.model.control import DONE, Place, Reply, RunView, view
 from windlass.store import control as store
@@ -36,12 +35,7 @@ def release(database: Database, clock: Clock, place: Place, *, who: str | None =
     """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed."""
     name, now = (who or whoami())[:255], clock.now()
 
-    def work(connection: Connection) -> Reply:
-        return store.change(
-            connection, place, lambda found: rule.release(found, now=now, who=name)
-        ).reply
-
-    reply = database.write(work)
+    reply = change(database, place, lambda found: rule.release(found, now=now, who=name)).reply
     if reply.code == DONE:
         telemetry.emit("control.released", **place._asdict(), who=name, held_by=reply.data["who"])
     return reply
