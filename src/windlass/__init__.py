@@ -42,10 +42,11 @@ from windlass.errors import (
     UnknownKind,
     WindlassError,
 )
-from windlass.model.control import Reply
+from windlass.model.control import Reply, RunStatus, RunView
 from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.source import Source
 from windlass.model.status import Status
+from windlass.model.step import StepView
 from windlass.store.source import Table
 
 __version__ = "0.1.0"
@@ -86,11 +87,14 @@ __all__ = [
     "Retry",
     "Rolling",
     "RunLost",
+    "RunStatus",
+    "RunView",
     "SchemaMismatch",
     "Signal",
     "Snooze",
     "Source",
     "Status",
+    "StepView",
     "Table",
     "Task",
     "TaskCancelled",

@@ -25,6 +25,7 @@ from windlass.engine.rolling import Items
 from windlass.engine.wake import Bell
 from windlass.engine.worker import Worker, WorkerSettings
 from windlass.errors import BadDatabase, BadInput, WindlassError
+from windlass.model.control import Expiry
 from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import LARGEST_PAYLOAD
@@ -247,14 +248,14 @@ class App:
         self,
         name: str | None = None,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
     ) -> Callable[[Callable[Concatenate[ControlRun, P], R]], Callable[P, R]]: ...
 
     def controlled(
         self,
         name: str | Callable[..., Any] | None = None,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
     ) -> Any:
         """Have a function, sync or async, run once at a time; it gets the run first.
 
@@ -262,8 +263,7 @@ class App:
         """
         if callable(name):
             return self.controlled(name.__name__)(name)
-        if name is not None:
-            self.control(name, partition, expires)
+        self.control("a name" if name is None else name, partition, expires)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             of = function.__name__ if name is None else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -14,18 +15,18 @@ from windlass.cli.output import (
     console,
     counted,
     done,
-    iso,
+    plain,
     print_json,
     say,
     table,
     timestamp,
     when,
 )
-from windlass.clock import SECOND
-from windlass.model.control import DONE, Control, Place, RunStatus, check_place
+from windlass.clock import SECOND, from_datetime
+from windlass.model.control import DONE, Place, RunStatus, RunView, check_place
 from windlass.model.duration import format_duration
+from windlass.model.step import StepState
 from windlass.operate import control as operate
-from windlass.operate.control import StepState, StepView
 
 COLOURS = {
     RunStatus.READY: "cyan",
@@ -52,9 +53,9 @@ PartitionOption = Annotated[
 def list_runs(app: AppOption = None, as_json: JsonOption = False) -> None:
     """List named runs: who runs them, or how they ended."""
     loaded = _load(app)
-    found, now = operate.listing(loaded.database), loaded.clock.now()
+    found, now = operate.listing(loaded.database, loaded.clock), loaded.clock.now()
     if as_json:
-        print_json([_for_programs(run, now=now) for run in found])
+        print_json(plain(found))
         return
     if not found:
         say("Nothing was ever started; see app.control and windlass run.")
@@ -69,7 +70,7 @@ def list_runs(app: AppOption = None, as_json: JsonOption = False) -> None:
         shown.add_row(
             Text(run.name, style="bold"),
             run.partition or "-",
-            _status(run, now),
+            _status(run),
             "-" if run.step is None else str(run.step),
             _progress(run),
             when(run.start_time, now=now),
@@ -90,11 +91,11 @@ def show(
 ) -> None:
     """Show the steps of a run, where it stopped, its error, and its earlier tries."""
     loaded = _load(app)
-    run, now = _find(loaded, check_place(name, partition)), loaded.clock.now()
-    tries = operate.history(loaded.database, run.place, limit=TRIES_SHOWN)
+    place = check_place(name, partition)
+    run, now = _find(loaded, place), loaded.clock.now()
+    tries = operate.history(loaded.database, loaded.clock, place, limit=TRIES_SHOWN)
     if as_json:
-        earlier = [_for_programs(ended, now=now) for ended in tries]
-        print_json(_for_programs(run, now=now) | {"history": earlier})
+        print_json(plain(run) | {"history": plain(tries)})
         return
     _show_facts(run, now)
     if run.steps:
@@ -131,7 +132,7 @@ def release(
         complain(f"control {place}: {reply.msg}")
         raise typer.Exit(1)
     if as_json:
-        print_json(_for_programs(_find(loaded, place), now=now))
+        print_json(plain(_find(loaded, place)))
     else:
         done(f"{place} is released; {reply.data['who']} can record nothing more")
 
@@ -142,8 +143,8 @@ def _load(app: str | None) -> App:
     return loaded
 
 
-def _find(loaded: App, place: Place) -> Control:
-    run = operate.get(loaded.database, place)
+def _find(loaded: App, place: Place) -> RunView:
+    run = operate.get(loaded.database, loaded.clock, place)
     if run is not None:
         return run
     others = operate.partitions_of(loaded.database, place.name)
@@ -152,11 +153,11 @@ def _find(loaded: App, place: Place) -> Control:
     raise typer.Exit(1)
 
 
-def _show_facts(run: Control, now: int) -> None:
+def _show_facts(run: RunView, now: int) -> None:
     shown = table("run", run.name, wrap=(run.name,))
     if run.partition:
         shown.add_row("partition", run.partition)
-    shown.add_row("status", _status(run, now))
+    shown.add_row("status", _status(run))
     if run.step is not None:
         shown.add_row(_where(run), str(run.step))
     if run.progress is not None:
@@ -177,26 +178,26 @@ def _show_facts(run: Control, now: int) -> None:
     console.print(shown)
 
 
-def _where(run: Control) -> str:
+def _where(run: RunView) -> str:
     return {RunStatus.RUNNING: "is at step", RunStatus.FAILED: "stopped at step"}.get(
         run.status, "last step"
     )
 
 
-def _show_steps(run: Control, now: int) -> None:
+def _show_steps(run: RunView, now: int) -> None:
     shown = table("step", "state", "began", "took", "result", right=("took",), wrap=("result",))
-    for step in operate.steps_of(run, now=now):
+    for step in run.steps:
         shown.add_row(
             str(step.step),
             Text(step.state.value, style=STEP_COLOURS[step.state]),
             timestamp(step.began_at),
-            "-" if step.seconds is None else format_duration(step.seconds * SECOND),
+            _lasted(step.seconds, step.began_at, now),
             Text("" if step.result is None else str(step.result)),
         )
     console.print(shown)
 
 
-def _show_tries(tries: list[Control], now: int) -> None:
+def _show_tries(tries: list[RunView], now: int) -> None:
     shown = table(
         *("ended", "status", "took", "try", "step", "steps", "who", "error"),
         right=("try",),
@@ -206,7 +207,7 @@ def _show_tries(tries: list[Control], now: int) -> None:
         ended = sum(step.is_done for step in run.steps)
         shown.add_row(
             timestamp(run.end_time),
-            _status(run, now),
+            _status(run),
             _took(run, now),
             str(run.tries),
             "-" if run.step is None else str(run.step),
@@ -217,58 +218,28 @@ def _show_tries(tries: list[Control], now: int) -> None:
     console.print(shown)
 
 
-def _status(run: Control, now: int) -> Text:
-    if run.is_expired(now):
+def _status(run: RunView) -> Text:
+    if run.expired:
         return Text("running, expired", style="yellow")
     return Text(str(run.status), style=COLOURS[run.status])
 
 
-def _progress(run: Control) -> str:
+def _progress(run: RunView) -> str:
     if run.progress is None:
         return "-"
     total = run.progress.total
     return f"{run.progress.done:,}" + ("" if total is None else f" of {total:,}")
 
 
-def _took(run: Control, now: int) -> str:
-    if run.status is RunStatus.RUNNING and run.start_time is not None:
-        return format_duration(max(0, now - run.start_time))
-    return "-" if run.run_seconds is None else format_duration(run.run_seconds * SECOND)
+def _took(run: RunView, now: int) -> str:
+    return "-" if run.start_time is None else _lasted(run.run_seconds, run.start_time, now)
+
+
+def _lasted(seconds: float | None, since: datetime, now: int) -> str:
+    """How long it took, or has taken so far."""
+    until_now = max(0, now - from_datetime(since))
+    return format_duration(until_now if seconds is None else seconds * SECOND)
 
 
 def _first_line(error: str | None) -> str:
     return (error or "").partition("\n")[0]
-
-
-def _for_programs(run: Control, *, now: int) -> dict[str, object]:
-    return {
-        "name": run.name,
-        "partition": run.partition,
-        "status": int(run.status),
-        "expired": run.is_expired(now),
-        "stat_date": run.stat_date,
-        "step": run.step,
-        "steps": [_step_for_programs(step) for step in operate.steps_of(run, now=now)],
-        "first_time": iso(run.first_time),
-        "start_time": iso(run.start_time),
-        "expire_time": iso(run.expire_time),
-        "end_time": iso(run.end_time),
-        "run_seconds": run.run_seconds,
-        "error": run.error,
-        "data": run.data,
-        "batch": run.batch,
-        "tries": run.tries,
-        "who": run.who,
-        "progress": None if run.progress is None else run.progress._asdict(),
-    }
-
-
-def _step_for_programs(step: StepView) -> dict[str, object]:
-    return {
-        "step": step.step,
-        "state": step.state.value,
-        "began_at": iso(step.began_at),
-        "ended_at": iso(step.ended_at),
-        "seconds": step.seconds,
-        "result": step.result,
-    }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from windlass.clock import SECOND, to_datetime
+from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.model.duration import format_duration
 from windlass.model.status import Status
 
@@ -79,11 +81,11 @@ def status_text(status: Status) -> Text:
     return Text(str(status), style=COLOURS[status])
 
 
-def when(moment: int | None, *, now: int) -> str:
+def when(moment: int | datetime | None, *, now: int) -> str:
     """A moment as people say it: how long ago, or in how long."""
     if moment is None:
         return "-"
-    away = moment - now
+    away = (from_datetime(moment) if isinstance(moment, datetime) else moment) - now
     if abs(away) < SECOND:
         return "now"
     if abs(away) > 2 * 86_400 * SECOND:
@@ -91,14 +93,33 @@ def when(moment: int | None, *, now: int) -> str:
     return f"in {format_duration(away)}" if away > 0 else f"{format_duration(-away)} ago"
 
 
-def timestamp(moment: int | None) -> str:
+def timestamp(moment: int | datetime | None) -> str:
     """A moment in UTC, to the second."""
-    return "-" if moment is None else to_datetime(moment).strftime("%Y-%m-%d %H:%M:%SZ")
+    if moment is None:
+        return "-"
+    shown = moment if isinstance(moment, datetime) else to_datetime(moment)
+    return shown.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def iso(moment: int | None) -> str | None:
+def iso(moment: int | datetime | None) -> str | None:
     """A moment for programs."""
-    return None if moment is None else to_datetime(moment).isoformat()
+    if moment is None:
+        return None
+    return (moment if isinstance(moment, datetime) else to_datetime(moment)).isoformat()
+
+
+def plain(value: Any) -> Any:
+    """A view with everything in it, for programs."""
+    match value:
+        case msgspec.Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case datetime():
+            return iso(value)
+        case Enum():
+            return value.value
+    return value
 
 
 def fits(shown: Table) -> bool:
