@@ -40,6 +40,7 @@ def claimed(*, key=None, attempt=1, lost=0, due_at=NOW, payload="{}"):
         attempt=attempt,
         lost=lost,
         started_at=NOW,
+        bucket=0,
         batch=99,
         worker=3,
     )

@@ -23,7 +23,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
@@ -57,6 +57,7 @@ class Life(Loop):
         lease: int,
         dead_after: int,
         flush: Callable[[], None],
+        see: Callable[[int, Sequence[worker.WorkerView]], None],
     ) -> None:
         super().__init__()
         self._database = database
@@ -68,6 +69,9 @@ class Life(Loop):
         self._lease = lease
         self._dead_after = dead_after
         self._flush = flush
+        self._see = see
+        # How many rows it could start soon while it has none.
+        self.idle = 0
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
@@ -98,6 +102,7 @@ class Life(Loop):
         self._hold.owner = number
         self._hold.renew(before + self._dead_after / SECOND)
         self._hold.is_halted = False
+        self._see(number, self._database.read(worker.listing))
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
     def leave(self, why: str) -> None:
@@ -125,7 +130,10 @@ class Life(Loop):
         now = self._clock.now()
         is_alive = self._database.write(
             lambda connection: worker.renew(
-                connection, number=self.id, lease_until=now + self._dead_after
+                connection,
+                number=self.id,
+                lease_until=now + self._dead_after,
+                idle=self.idle,
             ),
             tries=1,
         )
@@ -175,7 +183,11 @@ class Life(Loop):
         """Push the leases of long runs, and stop those that were taken from us."""
         began_before = time.monotonic() - LONG_RUN_SECONDS
         with_runs = list(self._hold.running.values())
-        held = {run.task.id: run.task.batch for run in with_runs if run.began < began_before}
+        held = {
+            run.task.id: run.task.batch
+            for run in with_runs
+            if run.began < began_before and run.task.batch is not None
+        }
         until = now + self._lease
         lapsing = time.monotonic() - self._swept_at > self._lease / SECOND / 3
         # Rows of a claim under way are ours, although nobody here knows them yet.
@@ -203,6 +215,7 @@ class Life(Loop):
 
     def _care_for_the_dead(self, now: int) -> None:
         workers = self._database.read(worker.listing, tries=1)
+        self._see(self.id, workers)
         silent = [view.id for view in workers if view.lease_until < now and view.id != self.id]
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
@@ -212,3 +225,5 @@ class Life(Loop):
             )
             if fallen is not None:
                 telemetry.emit("worker.marked_dead", worker=number, fallen=fallen)
+        if silent:
+            self._see(self.id, self._database.read(worker.listing, tries=1))

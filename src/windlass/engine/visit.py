@@ -162,6 +162,9 @@ class OneClaim:
         self._max_lost = max_lost
         self._has_tried = False
 
+    def tend(self) -> bool:
+        return True
+
     def take(self, room: Room) -> Taken:
         if self._has_tried:
             return Taken([], [])
@@ -176,3 +179,6 @@ class OneClaim:
 
     def take_fallen(self, *, alone: bool) -> Taken:
         return Taken([], [])
+
+    def help(self) -> None:
+        """It has one row only."""

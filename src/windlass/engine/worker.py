@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from windlass import telemetry
@@ -12,14 +12,17 @@ from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind, Registry
 from windlass.engine import cron
 from windlass.engine.breaker import Breakers
-from windlass.engine.claim import Claims, WrittenClaim
+from windlass.engine.claim import Claims
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
 from windlass.engine.gate import SwitchGate
 from windlass.engine.hold import Hold
 from windlass.engine.life import Life
 from windlass.engine.loop import Loop
+from windlass.engine.mark import Mark
 from windlass.engine.rate import Rates
+from windlass.engine.read import OwnersRead
+from windlass.engine.ring import Ring
 from windlass.engine.run import Coroutines, Threads, Watch
 from windlass.engine.switch import Switchboard
 from windlass.engine.upkeep import Upkeep
@@ -27,7 +30,7 @@ from windlass.engine.visit import OneClaim
 from windlass.engine.wake import Bell, Listener
 from windlass.store.database import Database
 from windlass.store.number import Numbers
-from windlass.store.worker import Kinds
+from windlass.store.worker import Kinds, WorkerView
 
 LOOK_SECONDS = 0.02
 
@@ -95,6 +98,16 @@ class Worker:
             lease=settings.lease,
             dead_after=settings.dead_after,
             flush=self._flush,
+            see=self._see,
+        )
+        self.ring = Ring(
+            database,
+            self.hold,
+            clock,
+            numbers,
+            kinds=kinds,
+            lease=settings.lease,
+            changed=self._on_ring_changed,
         )
         rates = Rates(database)
         self.feed = Feed(self._claims(rates), self.hold)
@@ -146,6 +159,21 @@ class Worker:
             abandoned=hold.abandoned,
         )
 
+    def _see(self, me: int, workers: Sequence[WorkerView]) -> None:
+        """What the ring and the others make of who is there."""
+        if self._only is None:
+            self.ring.see(me, workers)
+            self.life.idle = self._idle()
+
+    def _idle(self) -> int:
+        """How many rows could start soon, if there is nothing to do; else 0."""
+        if not self.hold.is_empty:
+            return 0
+        return self.hold.room().total
+
+    def _on_ring_changed(self) -> None:
+        self.feed.wake()
+
     def _due(self, now: int) -> dict[str, int]:
         """When rows are due that are given back, of kinds that have a tick: before the last one."""
         return {
@@ -165,11 +193,13 @@ class Worker:
                 lease=self._settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
             )
-        return WrittenClaim(
+        return OwnersRead(
             self._database,
             self._kinds,
             self._clock,
             self._numbers,
+            self.hold,
+            self.ring,
             worker=lambda: self.life.id,
             lease=self._settings.lease,
             bury=self.finish.bury,
@@ -188,6 +218,13 @@ class Worker:
             self.finish,
             self.life,
             Watch(self.hold, despair=self.life.despair),
+            Mark(
+                self._database,
+                self.hold,
+                self._clock,
+                self._numbers,
+                lease=self._settings.lease,
+            ),
             self.feed,
         ]
         if self._only is None:

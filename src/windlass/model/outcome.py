@@ -88,11 +88,12 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """What becomes of a row: these values, written only if the row is still as it was taken."""
 
     id: int
-    batch: int
+    fence: int
     status: int
     due_at: int | None
     attempt: int
     lost: int
+    started_at: int
     finished_at: int | None
     prune_at: int | None
     last_status: int | None
@@ -179,7 +180,8 @@ def _waiting(
 ) -> Change:
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=Status.WAITING,
         due_at=due_at,
         attempt=attempt,
@@ -200,7 +202,8 @@ def _next_turn(
     due_at = schedule.next_turn(last=turn, now=now)
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=Status.WAITING,
         due_at=due_at,
         payload=schedule.as_payload(turn=due_at),
@@ -222,7 +225,8 @@ def _next_visit(
         remark = (remark_of(outcome.result) or "")[:LONGEST_REMARK] or None
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=Status.WAITING,
         due_at=period.next_due(now, failed=isinstance(outcome, Failed)),
         attempt=0,
@@ -252,7 +256,8 @@ def _ended(
             return None
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=_status_of(outcome),
         due_at=None,
         attempt=task.attempt,

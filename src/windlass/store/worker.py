@@ -15,11 +15,12 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
 from windlass.model.status import Status
-from windlass.store import claim
+from windlass.store import bucket, claim
 from windlass.store.database import Database
 from windlass.store.schema import task, worker
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
+MOST_IDLE = 32_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class WorkerView:
     pid: int
     joined_at: int
     lease_until: int
+    idle: int
     left_at: int | None
     left_why: str | None
     kinds: list[str]
@@ -69,12 +71,15 @@ def join(
     )
 
 
-def renew(connection: Connection, *, number: int, lease_until: int) -> bool:
-    """Give a sign of life; False when the worker was marked left before."""
+def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
+    """Give a sign of life; False when the worker was marked left before.
+
+    `idle` is how many rows it could start soon while it has none: 0 if it has enough to do.
+    """
     result = connection.execute(
         update(worker)
         .where(worker.c.id == number, worker.c.left_at.is_(None))
-        .values(lease_until=lease_until)
+        .values(lease_until=lease_until, idle=min(idle, MOST_IDLE))
     )
     return bool(result.rowcount)
 
@@ -92,6 +97,7 @@ def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | N
         if lease_until is None or lease_until >= now:
             return None
         _leave(connection, number, now=now, why=why)
+        bucket.bury(connection, number, now=now)
         ids = connection.scalars(claim.claimed_by(number)).all()
         if ids:
             connection.execute(
@@ -116,6 +122,7 @@ def leave(
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
+        bucket.leave(connection, number)
         handed_back = claim.hand_back(connection, worker=number, now=now, due=due)
         _leave(connection, number, now=now, why=why)
         return handed_back
@@ -135,6 +142,7 @@ def listing(connection: Connection, *, left_since: int | None = None) -> list[Wo
             worker.c.pid,
             worker.c.joined_at,
             worker.c.lease_until,
+            worker.c.idle,
             worker.c.left_at,
             worker.c.left_why,
             worker.c.kinds,
@@ -164,7 +172,7 @@ def _leave(connection: Connection, number: int, *, now: int, why: str) -> None:
 
 
 def _view(row: Sequence[Any]) -> WorkerView:
-    number, host, pid, joined_at, lease_until, left_at, left_why, stored = row
+    number, host, pid, joined_at, lease_until, idle, left_at, left_why, stored = row
     kinds = msgspec.json.decode(stored, type=Kinds)
     return WorkerView(
         number,
@@ -172,6 +180,7 @@ def _view(row: Sequence[Any]) -> WorkerView:
         pid,
         joined_at,
         lease_until,
+        idle,
         left_at,
         left_why,
         kinds=kinds.serves,

@@ -1,4 +1,4 @@
-"""The tables of the ring: bucket, shard."""
+"""The tables of the ring: bucket, offer, shard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from windlass.model.bucket import BUCKETS
-from windlass.store.schema import Exact
+from windlass.store.schema import Exact, Number
 
 revision = "0004"
 down_revision = "0003"
@@ -26,6 +26,7 @@ OPTIONS: dict[str, Any] = {
 
 def upgrade() -> None:
     bucket()
+    offer()
     shard()
 
 
@@ -38,6 +39,17 @@ def bucket() -> None:
         **OPTIONS,
     )
     op.bulk_insert(table, [{"bucket": number} for number in range(BUCKETS)])
+
+
+def offer() -> None:
+    op.create_table(
+        "windlass_offer",
+        sa.Column("task_id", Number, primary_key=True, autoincrement=False),
+        sa.Column("kind", Exact(100), nullable=False),
+        sa.Column("due_at", sa.BigInteger, nullable=False),
+        **OPTIONS,
+    )
+    op.create_index("windlass_offer_due", "windlass_offer", ["kind", "due_at"])
 
 
 def shard() -> None:
