@@ -1,5 +1,6 @@
 """Who is alive, by real etcd and real ZooKeeper, while processes and servers die and come back."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -148,6 +149,25 @@ def test_when_the_coordinator_was_away_everyone_is_back_and_nobody_was_missed(
         assert set(watcher.said) == {None, frozenset({1, 2, 3})}
         assert circle.told("members.away", watcher.worker) >= 1
         assert circle.told("members.back", watcher.worker) >= 1
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_was_stopped_for_longer_than_every_lease_costs_nobody(
+    circle, coordinator
+):
+    watchers = circle.members(1, 2, 3)
+    for watcher in watchers:
+        watcher.said.clear()
+
+    os.kill(coordinator.pid, signal.SIGSTOP)
+    for watcher in watchers:
+        watcher.wait_until_unknown()
+    threading.Event().wait(3.0)
+    os.kill(coordinator.pid, signal.SIGCONT)
+
+    for watcher in watchers:
+        watcher.wait_for(1, 2, 3)
+        assert set(watcher.said) == {None, frozenset({1, 2, 3})}
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import random
+import subprocess
+import sys
 
-import aetcd
 import pytest
 
 from tests.coordinator import skip_if_missing
@@ -22,6 +23,8 @@ def circle(etcd):
 
 def ask(etcd, work):
     """Do something with a client of our own."""
+    # Not at the top of the file: gRPC must be imported by Windlass first.
+    import aetcd
 
     async def run():
         async with aetcd.Client("127.0.0.1", etcd.port, timeout=5) as client:
@@ -89,6 +92,32 @@ def test_a_host_that_is_down_is_passed_over_without_a_word(circle, etcd):
         for watcher in watchers:
             watcher.wait_for(1, 2, 3, 4)
     assert circle.events == []
+
+
+FORK = """
+import subprocess, sys
+from windlass.engine.member import connect
+members = [connect(sys.argv[1], dead_after=2_000_000) for _ in range(3)]
+for worker, one in enumerate(members):
+    one.join(sys.argv[2], worker)
+command = [sys.executable, "-c", ""]
+ended = [subprocess.run(command, preexec_fn=lambda: None).returncode for _ in range(60)]
+for one in members:
+    one.close()
+sys.exit(any(ended))
+"""
+
+
+@pytest.mark.slow
+def test_a_member_may_start_programs(circle, etcd):
+    ended = subprocess.run(
+        [sys.executable, "-c", FORK, etcd.url, circle.name],
+        timeout=60,
+        capture_output=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 @pytest.fixture

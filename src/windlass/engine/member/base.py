@@ -53,7 +53,10 @@ class Members(Protocol):
         """
 
     def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` whenever `alive()` changes, on any thread; it must be quick."""
+        """Call `heard` whenever `alive()` changes, on any thread.
+
+        It must be quick, and must neither join nor leave.
+        """
 
     def close(self) -> None:
         """Leave, and end every thread."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import threading
 import time
@@ -17,8 +18,6 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from itertools import cycle
 from typing import Any
-
-import aetcd
 
 from windlass import telemetry
 from windlass.clock import SECOND
@@ -31,7 +30,12 @@ from windlass.engine.member.base import (
     pause_after,
     workers_in,
 )
-from windlass.engine.member.thread import SHARED, submit
+from windlass.engine.member.thread import SHARED
+
+# Else gRPC has a hand in every fork, and some children die before they become another program.
+# It reads this once, when it is imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+import aetcd
 
 LEAST_TTL_SECONDS = 2
 TTL_PER_DEAD_AFTER = 0.4
@@ -73,7 +77,7 @@ class EtcdStay:
 
     def start(self) -> None:
         self._loop = SHARED.borrow()
-        self._future = submit(self._loop, self._run())
+        self._future = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     def end(self, timeout: float) -> None:
         if self._loop is None or self._future is None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any
 
 NAME = "windlass-members"
@@ -50,10 +48,6 @@ class LoopThread:
 
 
 SHARED = LoopThread()
-
-
-def submit(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> Future[None]:
-    return asyncio.run_coroutine_threadsafe(work, loop)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

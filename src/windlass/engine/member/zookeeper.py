@@ -30,6 +30,7 @@ from windlass.engine.member.base import (
     workers_in,
 )
 
+LEAST_SESSION_SECONDS = 1.0
 SESSION_PER_DEAD_AFTER = 0.8
 CALL_SECONDS = 2.0
 LOOK_SECONDS = 0.5
@@ -53,7 +54,8 @@ class ZooKeeperStay:
         # Not kazoo's own way to a root, which wants it to be there.
         self._folder = address.root + seat.folder
         self._key = address.root + seat.key
-        self._session_seconds = SESSION_PER_DEAD_AFTER * dead_after / SECOND
+        wanted_seconds = SESSION_PER_DEAD_AFTER * dead_after / SECOND
+        self._session_seconds = max(LEAST_SESSION_SECONDS, wanted_seconds)
         self._node_of: int | None = None
         self._was_cut = False
         self._wake = threading.Event()
@@ -129,7 +131,10 @@ class ZooKeeperStay:
 
     def _look(self, client: Any) -> float | None:
         """Be there, list the others, and watch; in how many seconds to look again at the latest."""
-        session, _ = client.client_id
+        identity = client.client_id
+        if identity is None:
+            raise Broken("the connection broke")
+        session, _ = identity
         if self._node_of != session:
             self._sit_down(client, session)
         workers = self._list(client)
