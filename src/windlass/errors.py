@@ -10,6 +10,7 @@ WindlassError
         BadKey, PastTime, BadConnection, BadDatabase
         BadSource                       a table to mirror or follow that cannot be used
         BadStep                         a step of a run that cannot be, or is out of order
+        BadMembers                      a URL that says who is alive, and cannot be used
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
@@ -18,6 +19,7 @@ WindlassError
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
+    MembersUnavailable                  etcd or ZooKeeper did not answer
     Signal                              not an error: what a handler says about its own task
         Retry, Cancel, Snooze
 """
@@ -112,6 +114,10 @@ class BadSource(BadInput):
 
 class BadStep(BadInput):
     """A step that is neither a positive number nor a name, or that is out of order."""
+
+
+class BadMembers(BadInput):
+    """A URL of etcd or ZooKeeper that cannot be used."""
 
 
 class UnknownKind(WindlassError):
@@ -237,6 +243,15 @@ class SchemaMismatch(WindlassError):
 
 class DatabaseUnavailable(WindlassError):
     """The database could not be used, after all retries."""
+
+
+class MembersUnavailable(WindlassError):
+    """Whoever should know which workers are alive does not answer."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"members {url!r} did not answer: {why}")
+        self.url = url
+        self.why = why
 
 
 class Signal(WindlassError):

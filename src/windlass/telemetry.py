@@ -66,6 +66,8 @@ WORDS: dict[str, tuple[int, str]] = {
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is tried again"),
     "database.back": (logging.INFO, "database answers again"),
+    "members.away": (logging.WARNING, "etcd or ZooKeeper is away; nobody is taken for dead"),
+    "members.back": (logging.INFO, "etcd or ZooKeeper answers again"),
     "loop.failed": (logging.ERROR, "a loop of the worker failed and goes on"),
 }
 
