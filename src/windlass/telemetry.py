@@ -63,6 +63,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "control.failed": (logging.ERROR, "run failed"),
     "control.lost": (logging.WARNING, "run was taken over, or released, under its holder"),
     "control.released": (logging.WARNING, "run was released by an operator"),
+    "control.reset": (logging.WARNING, "run was reset by an operator and starts over"),
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is tried again"),
     "database.back": (logging.INFO, "database answers again"),
