@@ -61,7 +61,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 @cli.command("list")
 def list_runs(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only the partitions of this run.")
+        str | None, typer.Argument(metavar="NAME", help="Only the partitions of this run.")
     ] = None,
     running: Annotated[bool, typer.Option("--running", help="Only what is running.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only what failed.")] = False,
@@ -196,13 +196,13 @@ def _refuse(place: Place, why: str) -> NoReturn:
 
 def _ask(question: str, refusal: str) -> None:
     """Go on only if a person says yes; on standard error, which is for people."""
-    try:
-        if typer.confirm(question, err=True):
-            return
-    except typer.Abort:
-        if not sys.stdin.isatty():
-            refusal = "there is nobody to ask; use --yes"
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in {"y", "yes"}:
+        return
+    if not answer:
         typer.echo(err=True)
+        refusal = "there is nobody to ask; use --yes"
     complain(refusal)
     raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from sqlalchemy.exc import SQLAlchemyError
@@ -35,10 +35,13 @@ class AfterDashes(TyperCommand):
     """A command whose last arguments come after `--`, so that their options are theirs."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" not in args and "--help" not in args:
-            complain("put -- before the command, as in: windlass run backup -- pg_dump shop")
-            raise typer.Exit(2)
-        return super().parse_args(ctx, args)
+        command = args[args.index("--") + 1 :] if "--" in args else []
+        if not command and "--help" not in args:
+            _refuse("give the command after --, as in: windlass run backup -- pg_dump shop")
+        rest = super().parse_args(ctx, list(args))
+        if ctx.params["command"] != command:
+            _refuse("put -- between the name and the command: windlass run backup -- pg_dump shop")
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
@@ -66,8 +69,7 @@ def run(
 ) -> None:
     """Run a command unless it is running; exits with its code, or 8 if it is running already."""
     if not command[0]:
-        complain("there is no command after --")
-        raise typer.Exit(2)
+        _refuse("the command is empty; give one after --")
     loaded = load_app(app, needs_kinds=False)
     held = loaded.control(name, partition, expires, data={"command": _told(command)})
     with Child(command) as child:
@@ -106,6 +108,11 @@ def _told(command: list[str]) -> list[str]:
         if room <= 0:
             break
     return kept
+
+
+def _refuse(message: str) -> NoReturn:
+    complain(message)
+    raise typer.Exit(2)
 
 
 class Child:
