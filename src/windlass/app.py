@@ -263,8 +263,7 @@ class App:
         """
         if callable(name):
             return self.controlled(name.__name__)(name)
-        if name is not None:
-            self.control(name, partition, expires)
+        self.control("a name" if name is None else name, partition, expires)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             of = function.__name__ if name is None else name

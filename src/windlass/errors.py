@@ -25,6 +25,7 @@ WindlassError
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 
 class WindlassError(Exception):
@@ -185,6 +186,10 @@ class AlreadyRunning(WindlassError):
         self.since = since
         self.step = step
 
+    def __reduce__(self) -> tuple[object, ...]:
+        again = partial(type(self), who=self.who, since=self.since, step=self.step)
+        return again, (self.name, self.partition)
+
 
 class RunLost(WindlassError):
     """The run is no longer this holder's; what it does from now on is not recorded."""
@@ -195,6 +200,9 @@ class RunLost(WindlassError):
         self.name = name
         self.partition = partition
         self.why = why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), why=self.why), (self.name, self.partition)
 
 
 class TaskFailed(WindlassError):

@@ -70,6 +70,9 @@ WORDS: dict[str, tuple[int, str]] = {
     "loop.failed": (logging.ERROR, "a loop of the worker failed and goes on"),
 }
 
+# A library is silent unless its user has set up logging.
+log.addHandler(logging.NullHandler())
+
 _listeners: list[Listener] = []
 _lock = threading.Lock()
 

@@ -1,5 +1,6 @@
 """`windlass run`: any command, once at a time, its exit code kept."""
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -71,7 +72,9 @@ def start(folder):
 
     yield start
     for process in started:
-        process.kill()
+        # With its command, which would outlive it and keep the pipe open.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -219,8 +222,11 @@ def test_a_command_that_was_killed_says_by_what(windlass_process, sqlite_shop, n
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(sqlite_shop):
     with Terminal("run", "load", "--", *PYTHON, COUNT) as terminal:
         terminal.wait_for("ready")
+        # Windlass gets it after the command has had it: two at once would look like one.
+        terminal.process.send_signal(signal.SIGSTOP)
         terminal.type("\x03")
         terminal.wait_for("came")
+        terminal.process.send_signal(signal.SIGCONT)
         # By when this comes to the command, what was to be handed on before it has come.
         terminal.process.send_signal(signal.SIGUSR1)
         code = terminal.close()

@@ -1,10 +1,11 @@
 """An app on a clean database of each engine, with a clock that stands still."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from windlass import App
+from windlass import App, telemetry
 from windlass.clock import ManualClock
 from windlass.model.duration import parse_duration
 
@@ -26,3 +27,21 @@ def app(database_url: str, clock: Clock) -> Iterator[App]:
     app = App(database_url, clock=clock)
     yield app
     app.close()
+
+
+@pytest.fixture
+def other(app, database_url, clock):
+    """Another app, as in another process."""
+    with closing(App(database_url, clock=clock)) as other:
+        yield other
+
+
+@pytest.fixture
+def control_events():
+    """The names of events about named runs, as they come."""
+    seen = []
+    stop = telemetry.subscribe(
+        lambda event: seen.append(event.name) if event.name.startswith("control") else None
+    )
+    yield seen
+    stop()

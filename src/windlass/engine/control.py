@@ -8,11 +8,12 @@ from typing import Any
 
 from windlass.clock import Clock
 from windlass.declare.twin import twin
-from windlass.engine.controlled import ControlRun
+from windlass.engine.controlled import LEASE, ControlRun
 from windlass.engine.register import Register
-from windlass.errors import BadStep
+from windlass.errors import BadInput, BadStep
 from windlass.model import control as rule
 from windlass.model.control import DONE, REFUSED, Expiry, Place, Reply, RunView, parse_expires
+from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import LONGEST_TRACEBACK, storable
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.step import StepName, check_step
@@ -37,14 +38,20 @@ class Controls:
         partition: str = "",
         expires: Expiry | None = None,
         data: object = None,
+        *,
+        lease: Duration = LEASE,
     ) -> ControlRun:
         """The run of that name, to enter with `with` or `async with`.
 
-        Without `expires` it is held by a lease that is renewed while the block runs.
+        Without `expires` it is held by a `lease` that is renewed while the block runs.
         """
         place = rule.check_place(name, partition)
         return ControlRun(
-            self._register, place, expires=parse_expires(expires), data=_checked(data, place)
+            self._register,
+            place,
+            expires=parse_expires(expires),
+            lease=parse_duration(lease, what="lease"),
+            data=_checked(data, place),
         )
 
     def start(
@@ -70,7 +77,10 @@ class Controls:
     def step(
         self, name: str, step: StepName, partition: str = "", *, batch: int | None = None
     ) -> Reply:
-        """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451."""
+        """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451.
+
+        Where several threads or processes may start the run, pass the `batch` of yours.
+        """
         place = rule.check_place(name, partition)
         asked = check_step(step, what=f"control {place}")
         try:
@@ -149,8 +159,12 @@ class Controls:
 
     def _batch(self, place: Place, given: int | None) -> int | None:
         """The batch of the run that this app started, unless the caller says which."""
-        with self._lock:
-            return self._batches.get(place) if given is None else given
+        if given is None:
+            with self._lock:
+                return self._batches.get(place)
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise BadInput(f"control {place}: batch={given!r} is no number; pass data['batch']")
+        return given
 
     def _remember(self, place: Place, batch: int) -> None:
         with self._lock:

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import UNSET
 
 from windlass.clock import SECOND, from_datetime, to_datetime
-from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime
+from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime, PayloadTooLarge
 from windlass.model import step as rule
 from windlass.model.duration import Duration, parse_duration
-from windlass.model.payload import encode_result
+from windlass.model.payload import LARGEST_PAYLOAD, encode_value
 from windlass.model.step import LONGEST_NAME, Step, StepName, Steps, StepView, step_view
 
 DONE = 0
@@ -220,7 +220,7 @@ class Start:
 
 def check_place(name: object, partition: object) -> Place:
     """Which run is meant, if it can be one."""
-    if not name:
+    if not name or (isinstance(name, str) and not name.strip()):
         raise BadKey("control: the run has no name; give one of 1 to 255 characters")
     return Place(_checked(name, "name"), _checked(partition, "partition"))
 
@@ -228,7 +228,7 @@ def check_place(name: object, partition: object) -> Place:
 def check_data(data: object, *, place: Place, what: str = "data", largest: int) -> Any:
     """`data` as it will be read back, if it is JSON."""
     try:
-        encoded = encode_result(data, largest=largest)
+        encoded = encode_value(data)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise NotSerializable(
             f"control {place}: {what} cannot be kept as JSON: {problem}",
@@ -236,7 +236,14 @@ def check_data(data: object, *, place: Place, what: str = "data", largest: int) 
             argument=what,
             given=data,
         ) from problem
-    return None if encoded is None else msgspec.json.decode(encoded)
+    if len(encoded) > largest:
+        raise PayloadTooLarge(
+            f"control {place}: {what} is {len(encoded):,} bytes as JSON, over the limit of "
+            f"{largest:,}; store it and keep its key",
+            kind=place.name,
+            argument=what,
+        )
+    return msgspec.json.decode(encoded)
 
 
 def _checked(given: object, what: str) -> str:
@@ -276,7 +283,7 @@ def start(found: Control, asked: Start) -> Move:
     )
     ended = None
     if is_expired:
-        ended = end(found, now=found.expire_time or asked.now, error=EXPIRED)
+        ended = end(found, now=_last_sign(found, asked.now), error=EXPIRED)
     return Move(_started(after), after, ended)
 
 
@@ -287,19 +294,21 @@ def step(
     batch: int | None,
     now: int,
     called: bool = False,
-    forward: bool = False,
+    in_block: bool = False,
 ) -> Move:
     """Begin a step, or skip it if it is done. BadStep if it is out of order.
 
-    With `forward`, also if it is a number that this very try has passed.
+    In a block, also if this very try has done it: the code of a block does not repeat a call as
+    somebody does who lost an answer.
     """
     refusal = refused(found, batch)
     if found is None or refusal is not None:
         return Move(refusal or _refuse("it was not started"))
     what = f"control {found.place}"
-    if forward:
-        rule.check_forward(found.steps, asked, tries=found.tries, what=what)
     known = rule.find(found.steps, asked)
+    if in_block:
+        rule.check_number(found.steps, asked, tries=found.tries, what=what)
+        rule.check_once(known, tries=found.tries, what=what)
     if known is not None and known.is_done:
         steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
         return Move(_skipped(known), replace(found, steps=steps))
@@ -377,7 +386,7 @@ def note(
     after = _noted(found, data, progress)
     if expire_time is not None:
         after = replace(after, expire_time=expire_time)
-    return Move(Reply(DONE, "noted"), after)
+    return Move(Reply(DONE, "noted", {"data": after.data}), after)
 
 
 def release(found: Control | None, *, now: int, who: str, batch: int | None = None) -> Move:
@@ -407,6 +416,12 @@ def end(found: Control, *, now: int, error: str | None) -> Control:
         run_seconds=max(0, now - began) / SECOND,
         error=error,
     )
+
+
+def _last_sign(expired: Control, now: int) -> int:
+    """When an expired run ended: at its expiry, unless it was heard of after that."""
+    began = (step.began_at for step in expired.steps)
+    return max((expired.expire_time or now, *began))
 
 
 def refused(found: Control | None, batch: int | None) -> Reply | None:
@@ -452,7 +467,7 @@ def _skipped(known: Step) -> Reply:
 def _noted(found: Control, data: object, progress: Progress | None) -> Control:
     """Objects are merged, anything else replaces what was there."""
     if isinstance(data, dict) and isinstance(found.data, dict):
-        data = found.data | data
+        data = check_data(found.data | data, place=found.place, largest=LARGEST_PAYLOAD)
     return replace(
         found,
         data=found.data if data is None else data,

@@ -6,6 +6,7 @@ into the change of the row. Both are pure, so every rule about retries, keeping 
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
@@ -119,7 +120,9 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
 
 def describe(error: BaseException) -> tuple[str, str]:
     """An error as one bounded line, and its bounded traceback."""
-    message = str(error).strip()
+    message = ""
+    with contextlib.suppress(Exception):
+        message = str(error).strip()
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     trace = "".join(traceback.format_exception(type(error), error, _users_frames(error)))
     return storable(text)[:LONGEST_REMARK], storable(trace)[-LONGEST_TRACEBACK:]

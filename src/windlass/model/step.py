@@ -64,6 +64,7 @@ class StepView(msgspec.Struct, frozen=True):
 
     @property
     def is_done(self) -> bool:
+        """Whether it is done."""
         return self.state is StepState.DONE
 
 
@@ -96,8 +97,10 @@ def check_step(given: object, *, what: str) -> StepName:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
         raise BadStep(f"{what}: step {given!r} is neither a whole number from 1 on nor a name")
-    if not 1 <= given <= LARGEST_NUMBER:
+    if given < 1:
         raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
+    if given > LARGEST_NUMBER:
+        raise BadStep(f"{what}: step {given!r} is over {LARGEST_NUMBER:,}")
     return given
 
 
@@ -117,14 +120,14 @@ def find(steps: Steps, asked: StepName) -> Step | None:
 
 def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
     """The steps after `asked` was found done and is skipped in this try."""
-    _check_name(steps, asked, tries=tries, what=what)
+    check_name(steps, asked, tries=tries, what=what)
     return tuple(replace(step, asked=tries) if step.step == asked else step for step in steps)
 
 
 def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str) -> Steps:
     """The steps after `asked`, which is not done, has begun: what was under way is done."""
-    _check_number(steps, asked, what=what)
-    _check_name(steps, asked, tries=tries, what=what)
+    check_number(steps, asked, tries=tries, what=what)
+    check_name(steps, asked, tries=tries, what=what)
     kept = [_ended(step, tries, now) for step in steps if step.step != asked]
     # Beside what this try has asked for so far: the list is then in the order of asking.
     place = 1 + max((at for at, step in enumerate(kept) if step.asked == tries), default=-1)
@@ -132,16 +135,25 @@ def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, 
     return (*kept[:place], new, *kept[place:])
 
 
-def check_forward(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
-    """BadStep if this try has come further than the number `asked`: a loop needs names."""
+def check_once(known: Step | None, *, tries: int, what: str) -> None:
+    """BadStep if this very try has done the step: what was meant to be done again would not be."""
+    if known is not None and known.is_done and known.asked == tries:
+        raise BadStep(
+            f"{what}: step {known.step!r} is asked for twice; in a loop, give each turn a step of "
+            'its own, such as f"part-{number}"'
+        )
+
+
+def check_number(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if this try has come further than the number `asked`."""
     if not isinstance(asked, int):
         return
     seen = (step.step for step in steps if isinstance(step.step, int) and step.asked == tries)
     last = max(seen, default=0)
     if asked < last:
         raise BadStep(
-            f"{what}: step {asked} goes backwards: this try has come to step {last} already; in a "
-            'loop, name the steps, such as f"part-{number}"'
+            f"{what}: step {asked} goes backwards: this try has come to step {last} already; "
+            "number the steps in the order in which they are taken"
         )
 
 
@@ -188,18 +200,8 @@ def _ended(step: Step, tries: int, now: int) -> Step:
     return step
 
 
-def _check_number(steps: Steps, asked: StepName, *, what: str) -> None:
-    if not isinstance(asked, int) or find(steps, asked) is not None:
-        return
-    last = max((step.step for step in steps if isinstance(step.step, int)), default=0)
-    if asked < last:
-        raise BadStep(
-            f"{what}: step {asked} goes backwards: step {last} has begun already; number the "
-            "steps in the order in which they are taken"
-        )
-
-
-def _check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+def check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if an earlier try did something before `asked` that this one has not come to."""
     step = find(steps, asked)
     if step is None or not isinstance(asked, str) or step.asked == tries:
         return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.identity import whoami
+from windlass.engine.register import change
 from windlass.model import control as rule
-from windlass.model.control import DONE, Control, Move, Place, Reply, RunStatus, RunView, view
+from windlass.model.control import DONE, Place, Reply, RunStatus, RunView, view
 from windlass.store import control as store
 from windlass.store.database import Database
 
@@ -52,9 +53,10 @@ def release(
     With a batch, only that try: not one that somebody has started since.
     """
     name, now = (who or whoami())[:255], clock.now()
-    reply = _change(
+    move = change(
         database, place, lambda found: rule.release(found, now=now, who=name, batch=batch)
     )
+    reply = move.reply
     if reply.code == DONE:
         telemetry.emit("control.released", **place._asdict(), who=name, held_by=reply.data["who"])
     return reply
@@ -67,7 +69,7 @@ def reset(
 
     With a batch, only if that was its last try.
     """
-    reply = _change(database, place, lambda found: rule.reset(found, batch=batch))
+    reply = change(database, place, lambda found: rule.reset(found, batch=batch)).reply
     if reply.code == DONE:
         telemetry.emit("control.reset", **place._asdict(), who=(who or whoami())[:255])
     return reply
@@ -77,7 +79,3 @@ def partitions_of(database: Database, name: str) -> list[str]:
     """The partitions of a name that were ever started."""
     found = database.read(lambda connection: store.listing(connection, name=name))
     return [run.partition for run in found]
-
-
-def _change(database: Database, place: Place, decide: Callable[[Control | None], Move]) -> Reply:
-    return database.write(lambda connection: store.change(connection, place, decide)).reply
