@@ -22,12 +22,12 @@ from windlass.operate import control as operate
 PYTHON = [sys.executable, "-c"]
 EXIT_3 = [*PYTHON, "raise SystemExit(3)"]
 EXIT_0 = [*PYTHON, "print('loaded')"]
-# Waits for the file "go", then exits with the code in it.
+# Waits until there is a code in the file "go", and exits with it.
 WAIT = """
 import time; from pathlib import Path
-Path("ready").touch()
-while not Path("go").exists(): time.sleep(0.01)
-raise SystemExit(int(Path("go").read_text()))
+Path("ready").touch(); go = Path("go"); go.touch()
+while not go.read_text(): time.sleep(0.01)
+raise SystemExit(int(go.read_text()))
 """
 # Exits with 7 and keeps which signal it got.
 LISTEN = """
@@ -48,6 +48,21 @@ signal.signal(signal.SIGINT, count)
 signal.signal(signal.SIGUSR1, tell)
 print("ready", flush=True)
 while True: time.sleep(0.01)
+"""
+
+
+# An app whose start takes as long as somebody wants.
+SLOW = """
+import time; from pathlib import Path
+from windlass import App
+from windlass.clock import DatabaseClock
+class Slow(DatabaseClock):
+    def now(self):
+        Path("ready").touch()
+        while not Path("go").exists(): time.sleep(0.01)
+        return super().now()
+app = App({url!r})
+app = App({url!r}, clock=Slow(app.database.measure))
 """
 
 
@@ -192,6 +207,22 @@ def test_a_signal_is_handed_on_to_the_command(start, folder, sqlite_shop, name):
     assert (row.error, row.data["exit_code"]) == (f"interrupted: {name} (exit code 7)", 7)
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_before_the_command_has_begun_ends_windlass(
+    start, folder, write_module, sqlite_url, sqlite_shop, name
+):
+    module = write_module(SLOW.format(url=sqlite_url))
+    process = start("from pathlib import Path; Path('ran').touch()", WINDLASS_APP=module)
+
+    process.send_signal(signal.Signals[name])
+    _, said = process.communicate(timeout=20)
+
+    assert process.returncode == 128 + signal.Signals[name]
+    assert said == ""
+    assert not (folder / "ran").exists()
+    assert sqlite_shop.app.control.start("load").data["tries"] == 1
+
+
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])
 def test_a_signal_that_asks_for_no_end_is_handed_on_too(start, folder, sqlite_shop, name):
     process = start(LISTEN)
@@ -273,7 +304,7 @@ def test_a_command_that_has_ended_keeps_its_code_if_it_cannot_be_recorded(
     _, said = process.communicate(timeout=60)
 
     assert process.returncode == code
-    assert f"error: load: exit code {code}, which could not be recorded: " in said
+    assert f"ended with code {code}, which could not be recorded: " in said
     assert "Traceback" not in said
 
 
@@ -287,7 +318,7 @@ def test_a_command_that_has_ended_keeps_its_code_if_the_database_is_away(
         _, said = process.communicate(timeout=120)
 
     assert process.returncode == 0
-    assert "error: load: exit code 0, which could not be recorded: " in said
+    assert "ended with code 0, which could not be recorded: " in said
     assert "Traceback" not in said
 
 

@@ -18,6 +18,7 @@ from windlass.cli.control import NameArgument, PartitionOption
 from windlass.cli.load import AppOption, load_app
 from windlass.cli.output import complain
 from windlass.engine.controlled import ControlRun
+from windlass.engine.terminate import Terminated
 from windlass.errors import AlreadyRunning, DatabaseUnavailable, RunLost, WindlassError
 from windlass.model.outcome import storable
 
@@ -87,7 +88,10 @@ def run(
             if child.code is None:
                 raise
             why = str(problem).partition("\n")[0]
-            complain(f"{name}: exit code {child.code}, which could not be recorded: {why}")
+            complain(
+                f"control {name!r}: the command ended with code {child.code}, "
+                f"which could not be recorded: {why}"
+            )
     sys.exit(child.code)
 
 
@@ -116,10 +120,14 @@ def _refuse(message: str) -> NoReturn:
 
 
 class Child:
-    """The command as a process: signals are handed on to it, and it makes of them what it will."""
+    """The command as a process, to which signals are handed on: it makes of them what it will.
+
+    Before it has begun they end us instead, and while its end is recorded they do nothing.
+    """
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
+        self._is_begun = False
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
         self._interruption: str | None = None
@@ -128,6 +136,10 @@ class Child:
         self.error: str | None = None
 
     def __enter__(self) -> Child:
+        for number in signal.Signals:
+            # What is ignored, as with nohup, stays so for the command too.
+            if number.name in FORWARDED and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._hand_on)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -136,7 +148,7 @@ class Child:
 
     def run(self) -> None:
         """Run it to its end. The code is, as in shells, 128 + n if signal n ended it."""
-        self._catch()
+        self._is_begun = True
         try:
             self._process = subprocess.Popen(self._command)
         except FileNotFoundError:
@@ -161,16 +173,12 @@ class Child:
         elif code < 0:
             self.error = f"killed by {_name_of(-code)} ({self.error})"
 
-    def _catch(self) -> None:
-        for number in signal.Signals:
-            # What is ignored, as with nohup, stays so for the command too.
-            if number.name in FORWARDED and signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._hand_on)
-
     def _hand_on(self, number: int, _frame: FrameType | None) -> None:
         name = _name_of(number)
         if name in INTERRUPTING:
             self._interruption = name
+        if not self._is_begun:
+            raise Terminated(128 + number)
         if self._process is None:
             self._early.append(number)
         # The terminal tells the command itself: to many, twice means more than once.
