@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -140,6 +141,7 @@ class Child:
             # What is ignored, as with nohup, stays so for the command too.
             if number.name in FORWARDED and signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._hand_on)
+        self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -159,7 +161,20 @@ class Child:
             return
         for number in self._early:
             self._process.send_signal(number)
-        self._end(self._process.wait())
+        self._end(self._wait(self._process))
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for its end; woken by every signal, whichever thread of ours the system gave it."""
+        woken, wake = socket.socketpair()
+        with woken, wake:
+            wake.setblocking(False)
+            before = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+            try:
+                while (code := process.poll()) is None:
+                    woken.recv(4096)
+            finally:
+                signal.set_wakeup_fd(before)
+        return code
 
     def _fail(self, code: int, why: str) -> None:
         complain(f"{self._command[0]}: {why}")
