@@ -38,11 +38,10 @@ COLOURS = {
     RunStatus.SUCCEEDED: "green",
     RunStatus.FAILED: "red",
 }
-# A step that did not end may have raised, or its run was killed, released or even finished.
-STEP_STATES = {
-    StepState.DONE: ("done", "green"),
-    StepState.UNDER_WAY: ("under way", "blue"),
-    StepState.INTERRUPTED: ("not finished", "yellow"),
+STEP_COLOURS = {
+    StepState.DONE: "green",
+    StepState.UNDER_WAY: "blue",
+    StepState.NOT_FINISHED: "yellow",
 }
 MOST = {"name": 40, "partition": 30, "step": 24, "who": 40}
 MOST_WHEN_NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
@@ -302,8 +301,7 @@ def _show_steps(run: RunView, now: int) -> None:
         most={"step": MOST_WHEN_NARROW["name"]},
     )
     for step in run.steps:
-        word, colour = STEP_STATES[step.state]
-        state = Text(word, style=colour)
+        state = Text(step.state.value, style=STEP_COLOURS[step.state])
         took = _lasted(step.seconds, step.began_at, now)
         result = "" if step.result is None else _json(step.result)
         whole.add_row(_step(step.step), state, timestamp(step.began_at), took, result)
