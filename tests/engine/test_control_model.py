@@ -94,6 +94,10 @@ class Model:
         self.done[step] = result
         self.under_way = None
 
+    def reset(self):
+        self.status, self.tries = RunStatus.READY, 0
+        self.done, self.order, self.asked = {}, [], []
+
     def end(self, status, why):
         if self.under_way is not None and status is RunStatus.SUCCEEDED:
             self.done[self.under_way] = NO_RESULT
@@ -184,6 +188,16 @@ class Runs(RuleBasedStateMachine):
         assert reply.code == (0 if may else 451)
         if may:
             self.models[place].end(RunStatus.FAILED, "released by ops")
+
+    @rule(place=places)
+    def reset(self, place):
+        may = self.models[place].status is RunStatus.FAILED
+
+        reply = control.reset(self.apps[0].database, place)
+
+        assert reply.code == (0 if may else 451)
+        if may:
+            self.models[place].reset()
 
     @rule(hours=st.sampled_from([1, 2]))
     def wait(self, hours):

@@ -13,6 +13,7 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
+from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
 from windlass.engine.claim import Taken
@@ -157,7 +158,9 @@ class OwnersRead:
             due = [row.id for row in store.read(self._database, begin, self._reading(), most)]
             spared = set(due[:own]) | self._hold.held
             if len(due) > own:
-                offer.make(self._database, self._worker(), begin, most, unless=spared)
+                me = self._worker()
+                made = offer.make(self._database, me, begin, most, unless=spared)
+                telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=len(made))
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()

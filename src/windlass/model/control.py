@@ -389,13 +389,21 @@ def note(
     return Move(Reply(DONE, "noted", {"data": after.data}), after)
 
 
-def release(found: Control | None, *, now: int, who: str) -> Move:
+def release(found: Control | None, *, now: int, who: str, batch: int | None = None) -> Move:
     """Take it from whoever holds it: that one is fenced off, and anyone may start it."""
-    refusal = refused(found, None)
+    refusal = refused(found, batch)
     if found is None or refusal is not None:
         return Move(refusal or _refuse("it was not started"))
     after = end(found, now=now, error=f"released by {who}")
     return Move(Reply(DONE, "released", {"batch": after.batch, "who": found.who}), after, after)
+
+
+def reset(found: Control | None, *, batch: int | None = None) -> Move:
+    """Forget what the tries of a failed run have done: the next one starts over."""
+    if found is None or found.status is not RunStatus.FAILED or batch not in {None, found.batch}:
+        status = "not started" if found is None else str(found.status)
+        return Move(_refuse(f"only a run that failed can be reset; it is {status}", found))
+    return Move(Reply(DONE, "reset"), Control(*found.place, batch=found.batch))
 
 
 def end(found: Control, *, now: int, error: str | None) -> Control:

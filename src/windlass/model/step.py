@@ -49,7 +49,7 @@ class StepState(Enum):
 
     DONE = "done"
     UNDER_WAY = "under way"
-    INTERRUPTED = "interrupted"
+    NOT_FINISHED = "not finished"
 
 
 class StepView(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ def step_view(step: Step, *, running: int | None, ended_at: int | None) -> StepV
     state, until = StepState.DONE, step.ended_at
     if until is None:
         is_running = step.asked == running
-        state = StepState.UNDER_WAY if is_running else StepState.INTERRUPTED
+        state = StepState.UNDER_WAY if is_running else StepState.NOT_FINISHED
         until = None if is_running else ended_at
     return StepView(
         step.step,
@@ -209,5 +209,6 @@ def check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
         if isinstance(earlier.step, str) and earlier.is_done and earlier.asked < tries:
             raise BadStep(
                 f"{what}: step {asked!r} has moved: an earlier try did {earlier.step!r} before it; "
-                "keep the order of the steps, or give those that changed another name"
+                "keep the order of the steps, give those that changed another name, or start over "
+                "with: windlass control reset"
             )

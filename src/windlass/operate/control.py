@@ -1,21 +1,30 @@
-"""Named runs, as an operator sees them and frees them."""
+"""Named runs, as an operator sees them, frees them and has them start over."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.identity import whoami
 from windlass.engine.register import change
 from windlass.model import control as rule
-from windlass.model.control import DONE, Place, Reply, RunView, view
+from windlass.model.control import DONE, Place, Reply, RunStatus, RunView, view
 from windlass.store import control as store
 from windlass.store.database import Database
 
 
-def listing(database: Database, clock: Clock) -> list[RunView]:
-    """All runs, by name and partition."""
-    found, now = database.read(store.listing), clock.now()
-    return [view(run, now=now) for run in found]
+def listing(
+    database: Database,
+    clock: Clock,
+    *,
+    name: str | None = None,
+    statuses: Collection[RunStatus] = tuple(RunStatus),
+) -> list[RunView]:
+    """All runs, or those of a name, by name and partition."""
+    found = database.read(lambda connection: store.listing(connection, name=name))
+    now = clock.now()
+    return [view(run, now=now) for run in found if run.status in statuses]
 
 
 def get(database: Database, clock: Clock, place: Place) -> RunView | None:
@@ -31,13 +40,38 @@ def history(database: Database, clock: Clock, place: Place, *, limit: int = 20) 
     return [view(run, now=now) for run in found]
 
 
-def release(database: Database, clock: Clock, place: Place, *, who: str | None = None) -> Reply:
-    """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed."""
-    name, now = (who or whoami())[:255], clock.now()
+def release(
+    database: Database,
+    clock: Clock,
+    place: Place,
+    *,
+    who: str | None = None,
+    batch: int | None = None,
+) -> Reply:
+    """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed.
 
-    reply = change(database, place, lambda found: rule.release(found, now=now, who=name)).reply
+    With a batch, only that try: not one that somebody has started since.
+    """
+    name, now = (who or whoami())[:255], clock.now()
+    move = change(
+        database, place, lambda found: rule.release(found, now=now, who=name, batch=batch)
+    )
+    reply = move.reply
     if reply.code == DONE:
         telemetry.emit("control.released", **place._asdict(), who=name, held_by=reply.data["who"])
+    return reply
+
+
+def reset(
+    database: Database, place: Place, *, who: str | None = None, batch: int | None = None
+) -> Reply:
+    """Have a run that failed start over: its steps and its data are forgotten, not its history.
+
+    With a batch, only if that was its last try.
+    """
+    reply = change(database, place, lambda found: rule.reset(found, batch=batch)).reply
+    if reply.code == DONE:
+        telemetry.emit("control.reset", **place._asdict(), who=(who or whoami())[:255])
     return reply
 
 
