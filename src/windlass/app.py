@@ -21,6 +21,7 @@ from windlass.declare.twin import twin
 from windlass.engine.control import Controls
 from windlass.engine.controlled import ControlRun, controlled
 from windlass.engine.enqueue import Enqueue
+from windlass.engine.member import parse as parse_members
 from windlass.engine.rolling import Items
 from windlass.engine.wake import Bell
 from windlass.engine.worker import Worker, WorkerSettings
@@ -69,9 +70,7 @@ class App:
         if len(databases) > 1:
             raise BadDatabase("this version of Windlass keeps its tasks in one database; give one")
         if members is not None:
-            raise BadDatabase(
-                "this version of Windlass keeps its members in the database; leave members= out"
-            )
+            parse_members(members)
         url = databases[0] if databases else os.environ.get("WINDLASS_DATABASE_URL")
         self.registry = Registry()
         self.database = Database(url or DEFAULT_DATABASE)
@@ -81,6 +80,7 @@ class App:
             lease=parse_duration(lease, what="lease"),
             dead_after=parse_duration(dead_after, what="dead_after"),
             grace=parse_duration(grace, what="grace", zero=True),
+            members=members,
         )
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")

@@ -31,12 +31,15 @@ from windlass import telemetry
 from windlass.clock import SECOND, Clock, DatabaseClock
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
+from windlass.engine.member import Members
+from windlass.errors import BadMembers
 from windlass.store import claim, worker
 from windlass.store.database import Database
 from windlass.store.number import Numbers
 
 LONGEST_BEAT_SECONDS = 1.0
 BEATS_PER_LEASE = 5
+USELESS_AFTER = 3
 LONG_RUN_SECONDS = 1.0
 
 
@@ -58,6 +61,7 @@ class Life(Loop):
         dead_after: int,
         flush: Callable[[], None],
         see: Callable[[int, Sequence[worker.WorkerView]], None],
+        members: Members | None = None,
     ) -> None:
         super().__init__()
         self._database = database
@@ -70,6 +74,12 @@ class Life(Loop):
         self._dead_after = dead_after
         self._flush = flush
         self._see = see
+        self._members = members
+        if members is not None:
+            members.listen(self.wake)
+        # Who was heard to be alive, and since when those were missed who never were.
+        self._heard: set[int] = set()
+        self._missed: dict[int, float] = {}
         # How many rows it could start soon while it has none.
         self.idle = 0
         self._lock = threading.Lock()
@@ -84,6 +94,10 @@ class Life(Loop):
     def join_ring(self) -> None:
         """Be there under a new id, holding nothing."""
         number = self._numbers.take()[0]
+        if self._members is not None:
+            self._members.join(self._agree(), number)
+        elif self._kinds.serves:
+            self._agree()
         before = time.monotonic()
         now = self._clock.now()
         self._database.write(
@@ -109,6 +123,8 @@ class Life(Loop):
         """Hand back what is still held, and go."""
         with self._lock:
             handed_back = self._go(why)
+        if self._members is not None:
+            self._members.close()
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
 
     def tick(self) -> float:
@@ -159,6 +175,9 @@ class Life(Loop):
         if silent_for > self._dead_after / SECOND and not self._hold.is_halted:
             self._hold.is_halted = True
             stopped = self._hold.drop_all()
+            if self._members is not None:
+                # Whoever cannot reach the database is of no use to the ring.
+                self._members.leave()
             telemetry.emit(
                 "worker.lost", worker=self.id, why="it could not renew", stopped=len(stopped)
             )
@@ -216,14 +235,58 @@ class Life(Loop):
     def _care_for_the_dead(self, now: int) -> None:
         workers = self._database.read(worker.listing, tries=1)
         self._see(self.id, workers)
-        silent = [view.id for view in workers if view.lease_until < now and view.id != self.id]
+        silent = self._silent(workers, now)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
         for number in silent:
             fallen = worker.mark_dead(
-                self._database, number=number, now=now, why="it gave no sign of life"
+                self._database,
+                number=number,
+                now=now,
+                why="it gave no sign of life",
+                by_lease=self._members is None,
             )
             if fallen is not None:
                 telemetry.emit("worker.marked_dead", worker=number, fallen=fallen)
         if silent:
             self._see(self.id, self._database.read(worker.listing, tries=1))
+
+    def _silent(self, workers: Sequence[worker.WorkerView], now: int) -> list[int]:
+        """Those of the others who are to be marked dead."""
+        others = [view for view in workers if view.id != self.id]
+        lapsed = [view.id for view in others if view.lease_until < now]
+        if self._members is None:
+            return lapsed
+        alive = self._members.alive()
+        if alive is None:
+            return []
+        self._heard |= alive
+        now_here = time.monotonic()
+        members = {view.id for view in others if view.kinds}
+        missing = members - alive
+        self._missed = {number: self._missed.get(number, now_here) for number in missing}
+        # One who has just joined may be known to the database first.
+        gone = {
+            number
+            for number, since in self._missed.items()
+            if number in self._heard or now_here - since > self._dead_after / SECOND
+        }
+        # One that others hear of, but not the database, has long been told to leave.
+        useless = {
+            view.id for view in others if view.lease_until < now - USELESS_AFTER * self._dead_after
+        }
+        return sorted(gone | useless | (set(lapsed) - members))
+
+    def _agree(self) -> str:
+        """The name of the ring, whose workers all know each other by the same means."""
+        kind = "database" if self._members is None else self._members.kind
+        now = self._clock.now()
+        ring, agreed = self._database.write(
+            lambda connection: worker.agree(connection, kind, now=now)
+        )
+        if agreed != kind:
+            raise BadMembers(
+                f"the workers of {self._database.name} know each other by {agreed}, and this one "
+                f"would by {kind}; give all of them the same members=, or stop the others first"
+            )
+        return ring

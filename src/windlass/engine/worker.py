@@ -20,6 +20,7 @@ from windlass.engine.hold import Hold
 from windlass.engine.life import Life
 from windlass.engine.loop import Loop
 from windlass.engine.mark import Mark
+from windlass.engine.member import Members, connect
 from windlass.engine.rate import Rates
 from windlass.engine.read import OwnersRead
 from windlass.engine.ring import Ring
@@ -44,6 +45,8 @@ class WorkerSettings:
     dead_after: int = 5 * SECOND
     grace: int = 30 * SECOND
     until_idle: bool = False
+    # What its members know each other by: a URL of etcd or ZooKeeper, or the database.
+    members: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Worker:
             dead_after=settings.dead_after,
             flush=self._flush,
             see=self._see,
+            members=self._members(),
         )
         self.ring = Ring(
             database,
@@ -158,6 +162,12 @@ class Worker:
             failed=self.finish.failed,
             abandoned=hold.abandoned,
         )
+
+    def _members(self) -> Members | None:
+        url = self._settings.members
+        if url is None or self._only is not None:
+            return None
+        return connect(url, dead_after=self._settings.dead_after)
 
     def _see(self, me: int, workers: Sequence[WorkerView]) -> None:
         """What the ring and the others make of who is there."""

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 from windlass.model.status import Status
 from windlass.store import bucket, claim
 from windlass.store.database import Database
-from windlass.store.schema import task, worker
+from windlass.store.schema import shard, task, worker
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
 MOST_IDLE = 32_000
@@ -84,17 +84,32 @@ def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 
     return bool(result.rowcount)
 
 
-def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | None:
+def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
+    """The name of the ring, and by what its workers know each other: by `members`, if none did."""
+    found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
+    if found.members == members:
+        return found.ring, members
+    others = select(worker.c.id).where(worker.c.left_at.is_(None), worker.c.lease_until >= now)
+    if connection.scalar(others.limit(1)) is not None:
+        return found.ring, found.members
+    connection.execute(update(shard).values(members=members))
+    return found.ring, members
+
+
+def mark_dead(
+    database: Database, *, number: int, now: int, why: str, by_lease: bool = True
+) -> int | None:
     """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
 
     Its claims become due at once and lose their batch: nothing it still tries to write matches.
+    Unless it goes `by_lease`, others have told that it is gone, whatever it wrote here last.
     """
 
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
         lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
-        if lease_until is None or lease_until >= now:
+        if lease_until is None or (by_lease and lease_until >= now):
             return None
         _leave(connection, number, now=now, why=why)
         bucket.bury(connection, number, now=now)

@@ -134,10 +134,11 @@ where status = 0 and kind = :kind and priority = :priority
 order by due_at limit :limit {lock}
 """
 
-# A row as it was taken, with its fence to follow: by whether it was read or claimed.
+# A row as it was taken, with its fence to follow: by whether it was read or claimed. The plus
+# keeps planners from any other index than the primary key.
 AS_TAKEN = {
-    True: "t.status = 0 and t.batch is null and t.due_at =",
-    False: "t.status = 1 and t.batch =",
+    True: "+t.status = 0 and t.batch is null and +t.due_at =",
+    False: "+t.status = 1 and t.batch =",
 }
 
 STAMP = """
