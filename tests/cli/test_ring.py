@@ -186,9 +186,13 @@ def test_watch_is_for_people_at_a_terminal(windlass, sqlite_shop):
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_on_a_terminal_it_is_a_circle_and_no_line_is_cut(sqlite_shop, columns):
-    hands = members(sqlite_shop.app, 3)
-    worker.leave(
-        sqlite_shop.app.database, number=hands[0].id, now=sqlite_shop.app.clock.now(), why="x" * 255
+    app = sqlite_shop.app
+    hands = members(app, 3)
+    worker.leave(app.database, number=hands[0].id, now=app.clock.now(), why="x" * 255)
+    app.database.write(
+        lambda connection: connection.exec_driver_sql(
+            "update windlass_worker set host = 'shop-worker-17.internal', pid = 4194303"
+        )
     )
 
     text = shown("ring", columns=columns)
@@ -196,6 +200,8 @@ def test_on_a_terminal_it_is_a_circle_and_no_line_is_cut(sqlite_shop, columns):
     assert max(map(len, text.splitlines())) <= columns
     assert "2 members" in text
     assert "▄▄▄████████▄▄▄" in text
+    assert text.count("shop-worker-17.internal") >= 2
+    assert "…" not in text
     assert text.count("x") >= 255
     for hand in hands[1:]:
         assert f"worker {hand.id}" in text

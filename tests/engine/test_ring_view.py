@@ -188,6 +188,18 @@ def test_only_the_last_moves_are_told_also_of_one_who_joined_long_ago(app, clock
     assert old.id not in {move.worker for move in moves[1:]}
 
 
+def test_of_many_that_left_the_last_are_told(app, clock, task):
+    hands = [Hand(app) for _ in range(operate.MOVES + 5)]
+    for hand in reversed(hands):
+        clock.forward("1s")
+        hand.leave()
+
+    moves = look(app).moves
+
+    last = [hand.id for hand in hands[: operate.MOVES]]
+    assert [(move.what, move.worker) for move in moves] == [("left", number) for number in last]
+
+
 def test_one_who_comes_back_is_told_by_its_former_id(app, clock, task):
     before = Hand(app)
     before.die()
