@@ -108,6 +108,11 @@ class OwnersRead:
                 return Taken(tasks, [], held_for=held_for, probes=self._probes)
         lanes = self._look()
         tasks = self._collect(room)
+        if not tasks and self._once_since is not None:
+            # Before a drain ends: a row that it ran may be due again before what it read since.
+            self._cursors.clear()
+            self._lanes = list(lanes)
+            tasks = self._collect(room)
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
             return Taken(tasks, [], held_for=held_for, probes=self._probes)
