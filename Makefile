@@ -42,7 +42,7 @@ lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
-servers: ## install the database servers that the tests use, where missing
+servers: ## install the servers that the tests use, where missing
 	@scripts/servers
 
 clean: ## remove the virtual environment, caches and build results

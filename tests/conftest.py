@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.coordinator import KINDS, Coordinators
 from tests.database import ENGINES, Pool, Pools
-from tests.server import ServerMissing
+from tests.server import Etcd, ServerMissing, ZooKeeper
 
 POOLS = pytest.StashKey[Pools]()
 
@@ -100,6 +101,31 @@ def mariadb_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
     """A migrated MariaDB database without a task."""
     with pool_of("mariadb", pools, pytestconfig).migrated() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def coordinators(pools: Pools) -> Iterator[Coordinators]:
+    coordinators = Coordinators(pools.missing)
+    yield coordinators
+    coordinators.close()
+
+
+@pytest.fixture
+def etcd(coordinators: Coordinators) -> Etcd:
+    """A running etcd that the test may kill; its keys are those of all tests."""
+    return coordinators.of("etcd")
+
+
+@pytest.fixture
+def zookeeper(coordinators: Coordinators) -> ZooKeeper:
+    """A running ZooKeeper that the test may kill; its nodes are those of all tests."""
+    return coordinators.of("zookeeper")
+
+
+@pytest.fixture(params=KINDS)
+def coordinator(request: pytest.FixtureRequest, coordinators: Coordinators) -> Etcd | ZooKeeper:
+    """Each of the two in turn."""
+    return coordinators.of(request.param)
 
 
 def chosen_engines(config: pytest.Config) -> list[str]:

@@ -32,6 +32,7 @@ SCENARIOS = (
     Scenario("rolling", "bench.scenario.rolling", ("postgresql", "mariadb", "sqlite")),
     Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "sqlite")),
     Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "sqlite")),
+    Scenario("ring", "bench.scenario.ring", ("sqlite",)),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )
 

@@ -15,6 +15,7 @@ from windlass.errors import (
     BadDuration,
     BadInput,
     BadKey,
+    BadMembers,
     BadRate,
     BadSchedule,
     BadSource,
@@ -26,6 +27,7 @@ from windlass.errors import (
     DuplicateKind,
     HeldBack,
     ItemNotFound,
+    MembersUnavailable,
     NoContext,
     NotSerializable,
     PastTime,
@@ -42,10 +44,11 @@ from windlass.errors import (
     UnknownKind,
     WindlassError,
 )
-from windlass.model.control import Reply
+from windlass.model.control import Reply, RunStatus, RunView
 from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.source import Source
 from windlass.model.status import Status
+from windlass.model.step import StepView
 from windlass.store.source import Table
 
 __version__ = "0.1.0"
@@ -61,6 +64,7 @@ __all__ = [
     "BadDuration",
     "BadInput",
     "BadKey",
+    "BadMembers",
     "BadRate",
     "BadSchedule",
     "BadSource",
@@ -76,6 +80,7 @@ __all__ = [
     "HeldBack",
     "Item",
     "ItemNotFound",
+    "MembersUnavailable",
     "Mirror",
     "NoContext",
     "NotSerializable",
@@ -86,11 +91,14 @@ __all__ = [
     "Retry",
     "Rolling",
     "RunLost",
+    "RunStatus",
+    "RunView",
     "SchemaMismatch",
     "Signal",
     "Snooze",
     "Source",
     "Status",
+    "StepView",
     "Table",
     "Task",
     "TaskCancelled",

@@ -20,11 +20,13 @@ from windlass.declare.twin import twin
 from windlass.engine.control import Controls
 from windlass.engine.controlled import ControlRun, controlled
 from windlass.engine.fleet import make_fleet, only_database
+from windlass.engine.member import parse as parse_members
 from windlass.engine.shard import Shard
 from windlass.engine.spread import Spread, SpreadItems
 from windlass.engine.team import Team, make_worker
-from windlass.engine.worker import Worker, WorkerSettings
-from windlass.errors import BadDatabase, BadInput, WindlassError
+from windlass.engine.worker import Only, Worker, WorkerSettings
+from windlass.errors import BadInput, WindlassError
+from windlass.model.control import Expiry
 from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import LARGEST_PAYLOAD
@@ -65,15 +67,14 @@ class App:
         clock: Clock | None = None,
     ) -> None:
         if members is not None:
-            raise BadDatabase(
-                "this version of Windlass keeps its members in the database; leave members= out"
-            )
+            parse_members(members)
         self.registry = Registry()
         self.settings = WorkerSettings(
             concurrency=DEFAULT_CONCURRENCY,
             lease=parse_duration(lease, what="lease"),
             dead_after=parse_duration(dead_after, what="dead_after"),
             grace=parse_duration(grace, what="grace", zero=True),
+            members=members,
         )
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
@@ -238,14 +239,14 @@ class App:
         self,
         name: str | None = None,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
     ) -> Callable[[Callable[Concatenate[ControlRun, P], R]], Callable[P, R]]: ...
 
     def controlled(
         self,
         name: str | Callable[..., Any] | None = None,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
     ) -> Any:
         """Have a function, sync or async, run once at a time; it gets the run first.
 
@@ -253,8 +254,7 @@ class App:
         """
         if callable(name):
             return self.controlled(name.__name__)(name)
-        if name is not None:
-            self.control(name, partition, expires)
+        self.control("a name" if name is None else name, partition, expires)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             of = function.__name__ if name is None else name
@@ -459,10 +459,10 @@ class App:
             return Team(self.fleet, list(served), self.registry, chosen, settings)
         return make_worker(self.fleet.single, self.registry, chosen, settings)
 
-    def _worker_for(self, shard: Shard, kind: Kind, task_id: int) -> Worker:
+    def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that is there for one row only."""
         settings = replace(self.settings, concurrency=1, until_idle=True)
-        return make_worker(shard, self.registry, {kind.name: kind}, settings, only=task_id)
+        return make_worker(shard, self.registry, {kind.name: kind}, settings, only=only)
 
     def drain(self) -> None:
         """Run everything that is due until nothing is, in this process; for tests and scripts.

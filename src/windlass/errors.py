@@ -10,6 +10,7 @@ WindlassError
         BadKey, PastTime, BadConnection, BadDatabase
         BadSource                       a table to mirror or follow that cannot be used
         BadStep                         a step of a run that cannot be, or is out of order
+        BadMembers                      a URL that says who is alive, and cannot be used
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
@@ -18,6 +19,7 @@ WindlassError
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
+    MembersUnavailable                  etcd or ZooKeeper did not answer
     Signal                              not an error: what a handler says about its own task
         Retry, Cancel, Snooze
 """
@@ -25,6 +27,7 @@ WindlassError
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 
 class WindlassError(Exception):
@@ -113,6 +116,10 @@ class BadStep(BadInput):
     """A step that is neither a positive number nor a name, or that is out of order."""
 
 
+class BadMembers(BadInput):
+    """A URL of etcd or ZooKeeper that cannot be used."""
+
+
 class UnknownKind(WindlassError):
     """No kind of that name is declared in this app."""
 
@@ -185,6 +192,10 @@ class AlreadyRunning(WindlassError):
         self.since = since
         self.step = step
 
+    def __reduce__(self) -> tuple[object, ...]:
+        again = partial(type(self), who=self.who, since=self.since, step=self.step)
+        return again, (self.name, self.partition)
+
 
 class RunLost(WindlassError):
     """The run is no longer this holder's; what it does from now on is not recorded."""
@@ -195,6 +206,9 @@ class RunLost(WindlassError):
         self.name = name
         self.partition = partition
         self.why = why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), why=self.why), (self.name, self.partition)
 
 
 class TaskFailed(WindlassError):
@@ -233,6 +247,15 @@ class DatabaseUnavailable(WindlassError):
     def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.missing = missing
+
+
+class MembersUnavailable(WindlassError):
+    """Whoever should know which workers are alive does not answer."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"members {url!r} did not answer: {why}")
+        self.url = url
+        self.why = why
 
 
 class Signal(WindlassError):

@@ -58,11 +58,15 @@ WORDS: dict[str, tuple[int, str]] = {
     "breaker.opened": (logging.ERROR, "breaker opened: too many errors in a row"),
     "breaker.probing": (logging.INFO, "breaker is probed with one task"),
     "breaker.closed": (logging.INFO, "breaker closed: the probe succeeded"),
+    "ring.acquired": (logging.INFO, "buckets were taken over"),
+    "ring.released": (logging.INFO, "buckets were given up to others"),
+    "ring.offered": (logging.DEBUG, "rows were offered to workers that are idle"),
     "control.started": (logging.INFO, "run started"),
     "control.finished": (logging.INFO, "run finished"),
     "control.failed": (logging.ERROR, "run failed"),
     "control.lost": (logging.WARNING, "run was taken over, or released, under its holder"),
     "control.released": (logging.WARNING, "run was released by an operator"),
+    "control.reset": (logging.WARNING, "run was reset by an operator and starts over"),
     "shard.joined": (logging.INFO, "a database joined the shards of the app"),
     "shard.down": (logging.WARNING, "a shard does not answer; the others go on without it"),
     "shard.back": (logging.INFO, "a shard answers again"),
@@ -71,8 +75,13 @@ WORDS: dict[str, tuple[int, str]] = {
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is tried again"),
     "database.back": (logging.INFO, "database answers again"),
+    "members.away": (logging.WARNING, "etcd or ZooKeeper is away; nobody is taken for dead"),
+    "members.back": (logging.INFO, "etcd or ZooKeeper answers again"),
     "loop.failed": (logging.ERROR, "a loop of the worker failed and goes on"),
 }
+
+# A library is silent unless its user has set up logging.
+log.addHandler(logging.NullHandler())
 
 _listeners: list[Listener] = []
 _lock = threading.Lock()

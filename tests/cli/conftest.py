@@ -140,12 +140,13 @@ def windlass_process(folder: Path) -> Callable[..., Answer]:
 @pytest.fixture
 def shop(database_url: str, write_module, monkeypatch):
     """The shop on a clean database; commands find it by $WINDLASS_APP."""
-    module = write_module(SHOP.format(url=database_url))
-    monkeypatch.setenv("WINDLASS_APP", f"{module}:app")
-    sys.path.insert(0, os.getcwd())
-    loaded = __import__(module)
-    yield loaded
-    loaded.app.close()
+    yield from open_module(SHOP.format(url=database_url), write_module, monkeypatch)
+
+
+@pytest.fixture
+def sqlite_shop(sqlite_url: str, write_module, monkeypatch):
+    """The shop on SQLite, for what is the same on every database."""
+    yield from open_module(SHOP.format(url=sqlite_url), write_module, monkeypatch)
 
 
 @pytest.fixture
@@ -162,7 +163,12 @@ def each_depot(database_url: str, write_module, monkeypatch):
 
 def open_depot(url: str, write_module, monkeypatch):
     """Rolling kinds and a task with a breaker; the clock stands at 2026-01-01 00:00:30 UTC."""
-    module = write_module(DEPOT.format(url=url))
+    yield from open_module(DEPOT.format(url=url), write_module, monkeypatch)
+
+
+def open_module(text: str, write_module, monkeypatch):
+    """A module with an app, which commands find by $WINDLASS_APP."""
+    module = write_module(text)
     monkeypatch.setenv("WINDLASS_APP", f"{module}:app")
     sys.path.insert(0, os.getcwd())
     loaded = __import__(module)

@@ -1,14 +1,14 @@
 """An app on a clean database of each engine, with a clock that stands still."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
 
 from tests.conftest import pool_of
 from tests.database import Pools
-from windlass import App
+from windlass import App, telemetry
 from windlass.clock import ManualClock
 from windlass.model.duration import parse_duration
 
@@ -75,3 +75,21 @@ def make_app(clock: Clock) -> Iterator[Callable[..., App]]:
 def sharded(shard_urls: list[str], make_app: Callable[..., App]) -> App:
     """An app with several shards, on each set of engines."""
     return make_app(*shard_urls)
+
+
+@pytest.fixture
+def other(app, database_url, clock):
+    """Another app, as in another process."""
+    with closing(App(database_url, clock=clock)) as other:
+        yield other
+
+
+@pytest.fixture
+def control_events():
+    """The names of events about named runs, as they come."""
+    seen = []
+    stop = telemetry.subscribe(
+        lambda event: seen.append(event.name) if event.name.startswith("control") else None
+    )
+    yield seen
+    stop()

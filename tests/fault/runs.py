@@ -1,14 +1,19 @@
 """What processes of the tests of named runs do: `python -m tests.fault.runs WHAT URL LOG`."""
 
+import asyncio
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.fault.crew import Process
 from windlass import App, RunLost
+from windlass.engine.register import Register
 
 RACERS = 50
+FEW_RACERS = 12
 
 
 class Log:
@@ -30,12 +35,12 @@ class Log:
         return written[: written.rfind("\n") + 1].splitlines()
 
 
-def race(url: str, log: Log) -> None:
-    """Fifty processes wait at a gate, and start the same run when it opens."""
+def race(url: str, log: Log, racers: int = RACERS) -> None:
+    """Many processes wait at a gate, and start the same run when it opens."""
     gate, opener = os.pipe()
     ready, telling = os.pipe()
     children = []
-    for _ in range(RACERS):
+    for _ in range(racers):
         pid = os.fork()
         if pid == 0:
             os.close(opener)
@@ -49,16 +54,21 @@ def race(url: str, log: Log) -> None:
             os._exit(0)
         children.append(pid)
     waiting = 0
-    while waiting < RACERS:
-        waiting += len(os.read(ready, RACERS))
+    while waiting < racers:
+        waiting += len(os.read(ready, racers))
     os.close(opener)
     codes = [os.waitpid(pid, 0)[1] for pid in children]
     sys.exit(max(codes))
 
 
+def small_race(url: str, log: Log) -> None:
+    """As `race`, with fewer."""
+    race(url, log, FEW_RACERS)
+
+
 def load(url: str, log: Log) -> None:
     """Three steps; the second never ends, and the process is killed in it."""
-    with App(url).control("load", data={"pid": os.getpid()}) as run:
+    with App(url).control("load", data={"pid": os.getpid()}, lease="2s") as run:
         if run.step(1):
             log.write("step", 1)
         assert run.step("rows", lambda: 42) == 42
@@ -84,10 +94,76 @@ def linger(url: str, log: Log) -> None:
 
 def hold(url: str, log: Log) -> None:
     """Hold a run until a signal comes."""
-    with App(url).control("load") as run:
+    with App(url).control("load", lease="2s") as run:
         run.step("wait")
         log.write("began", run.batch)
         wait_for_ever()
+
+
+def fork(url: str, log: Log) -> None:
+    """Children leave the block in their own ways, which is nothing to its run."""
+    with App(url).control("load") as run:
+        child = os.fork()
+        if child == 0:
+            sys.exit(3)
+        log.write("exited", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        ready, telling = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(telling, b".")
+            wait_for_ever()
+        os.read(ready, 1)
+        os.kill(child, signal.SIGTERM)
+        log.write("killed", -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        run.step(1)
+        log.write("stepped")
+
+
+def together(url: str, log: Log) -> None:
+    """Three runs of one event loop, one of them in a sync block."""
+    app = App(url)
+
+    async def hold_async(partition: str) -> None:
+        async with app.control("load", partition, expires="1h"):
+            log.write("began", partition)
+            await asyncio.Event().wait()
+
+    async def hold_sync(partition: str) -> None:
+        with app.control("load", partition, expires="1h"):
+            log.write("began", partition)
+            await asyncio.Event().wait()
+
+    async def all_of_them() -> None:
+        await asyncio.gather(hold_async("a"), hold_async("b"), hold_sync("c"))
+
+    asyncio.run(all_of_them())
+
+
+def nested(url: str, log: Log) -> None:
+    """SIGTERM comes while the end of the inner run is written."""
+    app = App(url)
+    finish = Register.finish
+
+    def slow(self: Register, *args: Any, **facts: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return finish(self, *args, **facts)
+
+    with app.control("load", "outer", expires="1h"):
+        Register.finish = slow
+        with app.control("load", "inner", expires="1h"):
+            pass
+        log.write("went on")
+
+
+def own(url: str, log: Log) -> None:
+    """The program minds SIGTERM itself."""
+
+    def handle(*_: object) -> None:
+        log.write("handled")
+        os._exit(7)
+
+    signal.signal(signal.SIGTERM, handle)
+    hold(url, log)
 
 
 def wait_for_ever() -> None:
@@ -102,5 +178,6 @@ def start(what: str, *, url: str, log: Log) -> Process:
 
 
 if __name__ == "__main__":
-    parts = {"race": race, "load": load, "linger": linger, "hold": hold}
-    parts[sys.argv[1]](sys.argv[2], Log(Path(sys.argv[3])))
+    parts = (race, small_race, load, linger, hold, fork, together, nested, own)
+    part = next(part for part in parts if part.__name__ == sys.argv[1])
+    part(sys.argv[2], Log(Path(sys.argv[3])))

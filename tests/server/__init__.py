@@ -1,4 +1,4 @@
-"""Private database servers that tests and measurements start, stop and kill.
+"""Private servers that tests and measurements start, stop and kill.
 
 Each object is one server with its own directory, port and data:
 
@@ -8,8 +8,19 @@ Each object is one server with its own directory, port and data:
         server.start()      # recovers on the same port with the same data
 """
 
+from tests.server.etcd import Etcd, EtcdCluster
 from tests.server.mariadb import MariaDB
 from tests.server.postgresql import PostgreSQL
-from tests.server.process import Server, ServerMissing
+from tests.server.process import Daemon, Server, ServerMissing
+from tests.server.zookeeper import ZooKeeper
 
-__all__ = ["MariaDB", "PostgreSQL", "Server", "ServerMissing"]
+__all__ = [
+    "Daemon",
+    "Etcd",
+    "EtcdCluster",
+    "MariaDB",
+    "PostgreSQL",
+    "Server",
+    "ServerMissing",
+    "ZooKeeper",
+]

@@ -24,7 +24,7 @@ STOP_SECONDS = 60.0
 GUARD = """
 trap '' INT TERM HUP
 read -r _
-kill -QUIT "$1"
+kill "-$3" "$1"
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" || break; sleep 0.3; done
 kill -KILL "$1"
 rm -rf "$2"
@@ -39,7 +39,7 @@ class ServerMissing(Exception):
         self.reason = reason
 
 
-class Server(ABC):
+class Daemon(ABC):
     """A server that lives in a directory of its own, listening on one port of the loopback.
 
     `fast` gives up durability for speed: right for tests that never kill the server.
@@ -50,6 +50,8 @@ class Server(ABC):
     """The system's user that owns the server when we are root."""
 
     stop_signal = signal.SIGTERM
+    quick_signal = signal.SIGQUIT
+    """Ends a `fast` server whose data nobody needs any more."""
 
     def __init__(self, *, fast: bool = False) -> None:
         self.fast = fast
@@ -64,9 +66,9 @@ class Server(ABC):
         atexit.register(self.close)
 
     @property
+    @abstractmethod
     def url(self) -> str:
-        """The URL of the database `windlass`, which exists from the first start on."""
-        return self.url_of("windlass")
+        """Where clients find it."""
 
     @property
     def is_running(self) -> bool:
@@ -88,15 +90,23 @@ class Server(ABC):
         is_new = not self.data.exists()
         if is_new:
             self.create()
+        self.launch()
+        self.wait()
+        if is_new:
+            self.prepare()
+        return self
+
+    def launch(self) -> None:
+        """Start the server's process, and do not wait for it."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, **self._as_account()
             )
         self._guard = self._start_guard(self._process.pid)
+
+    def wait(self) -> None:
+        """Wait until the server answers."""
         eventually(self._answers, START_SECONDS, what=f"{type(self).__name__} on {self.port}")
-        if is_new:
-            self.create_database("windlass")
-        return self
 
     def stop(self) -> None:
         """Shut the server down in good order, closing its clients' connections."""
@@ -123,7 +133,7 @@ class Server(ABC):
         """Stop the server and remove its files."""
         atexit.unregister(self.close)
         if self.fast:
-            self._end(signal.SIGQUIT)
+            self._end(self.quick_signal)
         else:
             self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -146,6 +156,9 @@ class Server(ABC):
     def create(self) -> None:
         """Make the server's data directory."""
 
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """Make what is there from the first start on."""
+
     @abstractmethod
     def command(self) -> list[str]:
         """The command that runs the server in the foreground."""
@@ -153,22 +166,6 @@ class Server(ABC):
     @abstractmethod
     def ping(self) -> None:
         """Connect and disconnect, or raise what the driver raises."""
-
-    @abstractmethod
-    def url_of(self, database: str) -> str:
-        """The URL of one of the server's databases."""
-
-    @abstractmethod
-    def execute(self, *statements: str) -> None:
-        """Run statements one by one, each in its own transaction, as the server's owner."""
-
-    @abstractmethod
-    def create_database(self, name: str) -> str:
-        """Create an empty database and return its URL."""
-
-    @abstractmethod
-    def drop_database(self, name: str) -> None:
-        """Drop a database, cutting off whoever is connected to it."""
 
     def run(self, command: list[str]) -> None:
         """Run one of the server's tools to its end, as the server's user."""
@@ -203,8 +200,9 @@ class Server(ABC):
             self._guard = None
 
     def _start_guard(self, pid: int) -> subprocess.Popen[bytes]:
+        how = self.quick_signal.name.removeprefix("SIG")
         return subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "guard", str(pid), str(self.directory)],
+            ["/bin/sh", "-c", GUARD, "guard", str(pid), str(self.directory), how],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -223,6 +221,34 @@ class Server(ABC):
             group = pwd.getpwnam(self._user).pw_gid
             options |= {"user": self._user, "group": group, "extra_groups": []}
         return options
+
+
+class Server(Daemon):
+    """A database server."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the database `windlass`, which exists from the first start on."""
+        return self.url_of("windlass")
+
+    def prepare(self) -> None:
+        self.create_database("windlass")
+
+    @abstractmethod
+    def url_of(self, database: str) -> str:
+        """The URL of one of the server's databases."""
+
+    @abstractmethod
+    def execute(self, *statements: str) -> None:
+        """Run statements one by one, each in its own transaction, as the server's owner."""
+
+    @abstractmethod
+    def create_database(self, name: str) -> str:
+        """Create an empty database and return its URL."""
+
+    @abstractmethod
+    def drop_database(self, name: str) -> None:
+        """Drop a database, cutting off whoever is connected to it."""
 
 
 def free_port() -> int:

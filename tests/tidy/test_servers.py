@@ -10,7 +10,7 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.server import MariaDB, PostgreSQL, ServerMissing
+from tests.server import Etcd, MariaDB, PostgreSQL, ServerMissing, ZooKeeper
 from tests.server.process import children_of
 from tests.tidy.source import ROOT
 from tests.wait import eventually
@@ -77,7 +77,38 @@ def test_a_restarted_server_keeps_its_address(server):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_a_server_ends_with_the_run_that_started_it(own_server, how):
-    script = START_AND_SLEEP.format(name=type(own_server).__name__)
+    check_end_with_its_run(type(own_server).__name__, how)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_coordinator_ends_with_the_run_that_started_it(coordinator, how):
+    check_end_with_its_run(type(coordinator).__name__, how)
+
+
+def test_a_coordinator_keeps_its_address_when_it_is_killed_and_forgets_only_when_told(coordinator):
+    url = coordinator.url
+
+    coordinator.kill()
+    assert not coordinator.is_running
+    assert coordinator.data.exists()
+    coordinator.lose_data()
+    coordinator.start()
+
+    assert coordinator.url == url
+    coordinator.ping()
+
+
+@pytest.mark.parametrize("kind", [Etcd, ZooKeeper])
+def test_a_coordinator_that_is_not_installed_is_named(kind, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("tests.server.process.shutil.which", lambda *_, **__: None)
+
+    with pytest.raises(ServerMissing, match="make servers"):
+        kind()
+
+
+def check_end_with_its_run(name: str, how: signal.Signals) -> None:
+    script = START_AND_SLEEP.format(name=name)
     run = subprocess.Popen(
         [sys.executable, "-c", script],
         cwd=ROOT,

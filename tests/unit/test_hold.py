@@ -29,6 +29,7 @@ def claimed(number, name="a", *, priority=0):
         attempt=1,
         lost=0,
         started_at=1,
+        bucket=0,
         batch=number + 1000,
         worker=1,
     )

@@ -1,9 +1,12 @@
-"""`windlass control list|show|release`."""
+"""`windlass control list|show|release|reset`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from datetime import datetime
+from typing import Annotated, Any, NoReturn
 
+import msgspec
 import typer
 from rich.text import Text
 
@@ -14,20 +17,22 @@ from windlass.cli.output import (
     console,
     counted,
     done,
-    iso,
+    fits,
+    plain,
     print_json,
     say,
     table,
     timestamp,
+    visible,
     warn_missing,
     when,
 )
-from windlass.clock import SECOND
-from windlass.model.control import DONE, Control, Place, RunStatus, check_place
+from windlass.clock import SECOND, from_datetime
+from windlass.model.control import DONE, Place, RunStatus, RunView, check_place
 from windlass.model.duration import format_duration
+from windlass.model.step import StepName, StepState
 from windlass.operate import control as operate
 from windlass.operate import gather
-from windlass.operate.control import StepState, StepView
 
 COLOURS = {
     RunStatus.READY: "cyan",
@@ -38,50 +43,45 @@ COLOURS = {
 STEP_COLOURS = {
     StepState.DONE: "green",
     StepState.UNDER_WAY: "blue",
-    StepState.INTERRUPTED: "red",
+    StepState.NOT_FINISHED: "yellow",
 }
+MOST = {"name": 40, "partition": 30, "step": 24, "who": 40}
+MOST_WHEN_NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
 TRIES_SHOWN = 20
+LONGEST_JSON = 1_000
 
-cli = typer.Typer(help="Look at named runs, and free those that are stuck.")
+cli = typer.Typer(help="Look at named runs, free those that are stuck, have others start over.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the run.")]
 PartitionOption = Annotated[
     str, typer.Option("--partition", metavar="P", help="Its partition; default: none.")
 ]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @cli.command("list")
-def list_runs(app: AppOption = None, as_json: JsonOption = False) -> None:
+def list_runs(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only the partitions of this run.")
+    ] = None,
+    running: Annotated[bool, typer.Option("--running", help="Only what is running.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what failed.")] = False,
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """List named runs: who runs them, or how they ended."""
     loaded = _load(app)
-    found, now = gather.controls(loaded.fleet), loaded.clock.now()
+    wanted = [RunStatus.RUNNING] * running + [RunStatus.FAILED] * failed
+    found = gather.controls(loaded.fleet, name=name, statuses=wanted or tuple(RunStatus))
     warn_missing(found.missing)
     if as_json:
-        print_json([_for_programs(run, now=now) for run in found])
-        return
-    if not found:
+        print_json(plain(found))
+    elif found:
+        _show_list(found, loaded.clock.now())
+    elif wanted or name is not None:
+        say("No such run.")
+    else:
         say("Nothing was ever started; see app.control and windlass run.")
-        return
-    shown = table(
-        *("name", "partition", "status", "step", "progress", "started", "took", "tries", "who"),
-        "error",
-        right=("tries",),
-        wrap=("error",),
-    )
-    for run in found:
-        shown.add_row(
-            Text(run.name, style="bold"),
-            run.partition or "-",
-            _status(run, now),
-            "-" if run.step is None else str(run.step),
-            _progress(run),
-            when(run.start_time, now=now),
-            _took(run, now),
-            str(run.tries),
-            run.who or "-",
-            Text(_first_line(run.error)),
-        )
-    console.print(shown)
 
 
 @cli.command()
@@ -93,11 +93,11 @@ def show(
 ) -> None:
     """Show the steps of a run, where it stopped, its error, and its earlier tries."""
     loaded = _load(app)
-    run, now = _find(loaded, check_place(name, partition)), loaded.clock.now()
-    tries = gather.control_history(loaded.fleet, run.place, limit=TRIES_SHOWN)
+    place = check_place(name, partition)
+    run, now = _find(loaded, place), loaded.clock.now()
+    tries = gather.control_history(loaded.fleet, place, limit=TRIES_SHOWN)
     if as_json:
-        earlier = [_for_programs(ended, now=now) for ended in tries]
-        print_json(_for_programs(run, now=now) | {"history": earlier})
+        print_json(plain(run) | {"history": plain(tries)})
         return
     _show_facts(run, now)
     if run.steps:
@@ -105,10 +105,11 @@ def show(
         _show_steps(run, now)
     if run.error is not None:
         console.print()
-        console.print(Text(run.error.rstrip(), style="red"))
-    if tries:
+        lines = map(visible, run.error.expandtabs().splitlines())
+        console.print(Text("\n".join(lines), style="red"), soft_wrap=True)
+    if earlier := [each for each in tries if each.batch != run.batch]:
         console.print()
-        _show_tries(tries, now)
+        _show_tries(earlier, now)
 
 
 @cli.command()
@@ -116,162 +117,254 @@ def release(
     name: NameArgument,
     partition: PartitionOption = "",
     app: AppOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Free a run that is stuck: its holder can record nothing more, and anyone may start it."""
     loaded = _load(app)
     place = check_place(name, partition)
     run, now = _find(loaded, place), loaded.clock.now()
-    if run.status is RunStatus.RUNNING and not yes:
-        held = f"{run.who} has been running it since {timestamp(run.start_time)}"
-        console.print(Text(f"{held} ({when(run.start_time, now=now)})."))
-        if not typer.confirm(f"Release {place}?"):
-            complain(f"control {place} was not released")
-            raise typer.Exit(1)
-    reply = operate.release_in(loaded.fleet, place)
+    if run.status is not RunStatus.RUNNING:
+        _refuse(place, f"there is nothing to release: {_past(run, now)}")
+    if not yes:
+        _ask(f"{_holding(run, place, now)}\nRelease it?", f"control {place} was not released")
+    asked = None if yes else run.batch
+    reply = operate.release_in(loaded.fleet, place, batch=asked)
     if reply.code != DONE:
-        complain(f"control {place}: {reply.msg}")
-        raise typer.Exit(1)
+        now_runs = _find(loaded, place)
+        its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
+        _refuse(place, f"it has ended meanwhile; {its_end}")
     if as_json:
-        print_json(_for_programs(_find(loaded, place), now=now))
+        print_json(plain(_find(loaded, place)))
     else:
         done(f"{place} is released; {reply.data['who']} can record nothing more")
 
 
+@cli.command()
+def reset(
+    name: NameArgument,
+    partition: PartitionOption = "",
+    app: AppOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a run that failed start over: forget which steps are done, their results, its data."""
+    loaded = _load(app)
+    place = check_place(name, partition)
+    run, now = _find(loaded, place), loaded.clock.now()
+    if run.status is RunStatus.RUNNING:
+        _refuse(place, f"{run.who} is running it; release it first")
+    if run.status is not RunStatus.FAILED:
+        _refuse(place, f"there is nothing to reset: {_past(run, now)}")
+    if not yes:
+        ended = counted(sum(step.is_done for step in run.steps), "step")
+        _ask(
+            f"{place} failed {when(run.end_time, now=now)} with {ended} done. They are forgotten, "
+            "and the next try starts over.\nReset it?",
+            f"control {place} was not reset",
+        )
+    if operate.reset_in(loaded.fleet, place, batch=run.batch).code != DONE:
+        _refuse(place, "it was started meanwhile")
+    if as_json:
+        print_json(plain(_find(loaded, place)))
+    else:
+        done(f"{place} is reset; its next try begins with its first step")
+
+
 def _load(app: str | None) -> App:
-    loaded = load_app(app)
+    loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     return loaded
 
 
-def _find(loaded: App, place: Place) -> Control:
+def _find(loaded: App, place: Place) -> RunView:
     run = loaded.control.get(*place)
     if run is not None:
         return run
-    others = [run.partition for run in gather.controls(loaded.fleet) if run.name == place.name]
-    known = f"; its partitions: {', '.join(map(repr, others))}" if others else ""
-    complain(f"control {place} was never started{known}")
+    others = [each.partition for each in gather.controls(loaded.fleet, name=place.name)]
+    hint = f"; try --partition {others[-1]!r}" if others else ""
+    if others == [""]:
+        hint = "; it was started without a partition"
+    complain(f"control {place} was never started{hint}")
     raise typer.Exit(1)
 
 
-def _show_facts(run: Control, now: int) -> None:
-    shown = table("run", run.name, wrap=(run.name,))
+def _refuse(place: Place, why: str) -> NoReturn:
+    complain(f"control {place}: {why}")
+    raise typer.Exit(1)
+
+
+def _ask(question: str, refusal: str) -> None:
+    """Go on only if a person says yes; on standard error, which is for people."""
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in {"y", "yes"}:
+        return
+    if not answer:
+        typer.echo(err=True)
+        refusal = "there is nobody to ask; use --yes"
+    complain(refusal)
+    raise typer.Exit(1)
+
+
+def _holding(run: RunView, place: Place, now: int) -> str:
+    """Who would lose the run, and what that does not do."""
+    began = f"{timestamp(run.start_time)} ({when(run.start_time, now=now)})"
+    at = "" if run.step is None else f", at step {run.step!r}"
+    until = "it never expires"
+    if run.expire_time is not None:
+        until = f"it {'expired' if run.expired else 'expires'} {when(run.expire_time, now=now)}"
+    return (
+        f"{run.who} has been running {place} since {began}{at}; {until}.\n"
+        "Releasing does not stop it: if it still lives, two may run at once."
+    )
+
+
+def _past(run: RunView, now: int) -> str:
+    if run.status is RunStatus.READY:
+        return "its next try starts over"
+    return f"it {run.status} {when(run.end_time, now=now)}"
+
+
+def _show_list(found: list[RunView], now: int) -> None:
+    """All in one table, or, where that has no room, in two."""
+    whole = table(
+        *("name", "partition", "status", "step", "started", "progress", "took", "tries"),
+        *("who", "error"),
+        right=("tries",),
+        wrap=("name", "partition"),
+        cut=("error",),
+        most=MOST,
+    )
+    place = ["name", "partition"] if any(run.partition for run in found) else ["name"]
+    progress = ["progress"] if any(run.progress for run in found) else []
+    states = table(
+        *(*place, "status", "step", "started", *progress),
+        wrap=("name", "partition"),
+        most=MOST_WHEN_NARROW,
+    )
+    ends = table(*place, "who", "error", cut=("error",), most=MOST_WHEN_NARROW)
+    for run in found:
+        names = [Text(visible(run.name), style="bold"), Text(visible(run.partition) or "-")]
+        state = [_status(run), Text(_step(run.step)), Text(when(run.start_time, now=now))]
+        far, end = Text(_progress(run)), [Text(visible(run.who or "-")), _first_line(run.error)]
+        whole.add_row(*names, *state, far, _took(run, now), str(run.tries), *end)
+        states.add_row(*names[: len(place)], *state, *[far][: len(progress)])
+        ends.add_row(*names[: len(place)], *end)
+    if fits(whole):
+        console.print(whole)
+    else:
+        console.print(states)
+        console.print()
+        console.print(ends)
+
+
+def _show_facts(run: RunView, now: int) -> None:
+    name = visible(run.name)
+    shown = table("run", name, wrap=(name,))
     if run.partition:
-        shown.add_row("partition", run.partition)
-    shown.add_row("status", _status(run, now))
+        shown.add_row("partition", visible(run.partition))
+    shown.add_row("status", _status(run))
     if run.step is not None:
-        shown.add_row(_where(run), str(run.step))
+        shown.add_row(_where(run), _step(run.step))
     if run.progress is not None:
         shown.add_row("progress", _progress(run))
-    shown.add_row("who", run.who or "-")
+    shown.add_row("who", visible(run.who or "-"))
     shown.add_row("tries", str(run.tries))
+    is_running = run.status is RunStatus.RUNNING
     for label, moment in (
         ("first try", run.first_time),
         ("this try", run.start_time),
-        ("expires", run.expire_time if run.status is RunStatus.RUNNING else None),
+        ("expired" if run.expired else "expires", run.expire_time if is_running else None),
         ("ended", run.end_time),
     ):
         if moment is not None:
-            shown.add_row(label, f"{timestamp(moment)} ({when(moment, now=now)})")
-    shown.add_row("took", _took(run, now))
+            shown.add_row(label, _moment(moment, now))
+    shown.add_row("running for" if is_running else "took", _took(run, now))
     if run.data is not None:
-        shown.add_row("data", Text(str(run.data)))
+        shown.add_row("data", _json(run.data))
     console.print(shown)
 
 
-def _where(run: Control) -> str:
+def _where(run: RunView) -> str:
     return {RunStatus.RUNNING: "is at step", RunStatus.FAILED: "stopped at step"}.get(
         run.status, "last step"
     )
 
 
-def _show_steps(run: Control, now: int) -> None:
-    shown = table("step", "state", "began", "took", "result", right=("took",), wrap=("result",))
-    for step in operate.steps_of(run, now=now):
-        shown.add_row(
-            str(step.step),
-            Text(step.state.value, style=STEP_COLOURS[step.state]),
-            timestamp(step.began_at),
-            "-" if step.seconds is None else format_duration(step.seconds * SECOND),
-            Text("" if step.result is None else str(step.result)),
-        )
-    console.print(shown)
-
-
-def _show_tries(tries: list[Control], now: int) -> None:
-    shown = table(
-        *("ended", "status", "took", "try", "step", "steps", "who", "error"),
-        right=("try",),
-        wrap=("error",),
+def _show_steps(run: RunView, now: int) -> None:
+    columns = ("step", "state", "began", "took", "result")
+    whole = table(*columns, wrap=("step",), cut=("result",), most={"step": MOST["name"]})
+    narrow = table(
+        *(column for column in columns if column != "began"),
+        wrap=("step",),
+        cut=("result",),
+        most={"step": MOST_WHEN_NARROW["name"]},
     )
+    for step in run.steps:
+        state = Text(step.state.value, style=STEP_COLOURS[step.state])
+        took = _lasted(step.seconds, step.began_at, now)
+        result = "" if step.result is None else _json(step.result)
+        whole.add_row(_step(step.step), state, timestamp(step.began_at), took, result)
+        narrow.add_row(_step(step.step), state, took, result)
+    console.print(whole if fits(whole) else narrow)
+
+
+def _show_tries(tries: list[RunView], now: int) -> None:
+    columns = ("earlier tries", "status", "took", "try", "step")
+    whole = table(*columns, "steps", "who", "error", right=("try",), cut=("error",), most=MOST)
+    narrow = table(*columns, "error", right=("try",), cut=("error",), most=MOST_WHEN_NARROW)
     for run in tries:
+        cells = [Text(timestamp(run.end_time)), _status(run), Text(_took(run, now))]
+        cells += [Text(str(run.tries)), Text(_step(run.step))]
         ended = sum(step.is_done for step in run.steps)
-        shown.add_row(
-            timestamp(run.end_time),
-            _status(run, now),
-            _took(run, now),
-            str(run.tries),
-            "-" if run.step is None else str(run.step),
-            f"{counted(ended, 'step')} done" if run.steps else "-",
-            run.who or "-",
-            Text(_first_line(run.error)),
-        )
-    console.print(shown)
+        steps = f"{counted(ended, 'step')} done" if run.steps else "-"
+        error = _first_line(run.error)
+        whole.add_row(*cells, steps, visible(run.who or "-"), error)
+        narrow.add_row(*cells, error)
+    console.print(whole if fits(whole) else narrow)
 
 
-def _status(run: Control, now: int) -> Text:
-    if run.is_expired(now):
+def _status(run: RunView) -> Text:
+    if run.expired:
         return Text("running, expired", style="yellow")
     return Text(str(run.status), style=COLOURS[run.status])
 
 
-def _progress(run: Control) -> str:
+def _step(step: StepName | None) -> str:
+    """A step as people name it; "1" is not 1."""
+    if isinstance(step, str):
+        return f'"{step}"' if step.isdigit() else visible(step)
+    return "-" if step is None else str(step)
+
+
+def _progress(run: RunView) -> str:
     if run.progress is None:
         return "-"
     total = run.progress.total
     return f"{run.progress.done:,}" + ("" if total is None else f" of {total:,}")
 
 
-def _took(run: Control, now: int) -> str:
-    if run.status is RunStatus.RUNNING and run.start_time is not None:
-        return format_duration(max(0, now - run.start_time))
-    return "-" if run.run_seconds is None else format_duration(run.run_seconds * SECOND)
+def _moment(moment: datetime, now: int) -> str:
+    told, away = timestamp(moment), when(moment, now=now)
+    return told if told == away else f"{told} ({away})"
 
 
-def _first_line(error: str | None) -> str:
-    return (error or "").partition("\n")[0]
+def _took(run: RunView, now: int) -> str:
+    return "-" if run.start_time is None else _lasted(run.run_seconds, run.start_time, now)
 
 
-def _for_programs(run: Control, *, now: int) -> dict[str, object]:
-    return {
-        "name": run.name,
-        "partition": run.partition,
-        "status": int(run.status),
-        "expired": run.is_expired(now),
-        "stat_date": run.stat_date,
-        "step": run.step,
-        "steps": [_step_for_programs(step) for step in operate.steps_of(run, now=now)],
-        "first_time": iso(run.first_time),
-        "start_time": iso(run.start_time),
-        "expire_time": iso(run.expire_time),
-        "end_time": iso(run.end_time),
-        "run_seconds": run.run_seconds,
-        "error": run.error,
-        "data": run.data,
-        "batch": run.batch,
-        "tries": run.tries,
-        "who": run.who,
-        "progress": None if run.progress is None else run.progress._asdict(),
-    }
+def _lasted(seconds: float | None, since: datetime, now: int) -> str:
+    """How long it took, or has taken so far."""
+    until_now = max(0, now - from_datetime(since))
+    return format_duration(until_now if seconds is None else seconds * SECOND)
 
 
-def _step_for_programs(step: StepView) -> dict[str, object]:
-    return {
-        "step": step.step,
-        "state": step.state.value,
-        "began_at": iso(step.began_at),
-        "ended_at": iso(step.ended_at),
-        "seconds": step.seconds,
-        "result": step.result,
-    }
+def _json(value: Any) -> str:
+    """What was kept, as it was kept; of much, the beginning."""
+    text = visible(msgspec.json.format(msgspec.json.encode(value), indent=0).decode())
+    return text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}…"
+
+
+def _first_line(error: str | None) -> Text:
+    return Text(visible((error or "").partition("\n")[0]))

@@ -27,10 +27,16 @@ AppArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
 
 
-def load_app(name: str | None) -> App:
-    """The app at `module:attribute`; the current directory is first on the path."""
+def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
+    """The app at `module:attribute`; the current directory is first on the path.
+
+    A command that needs no kinds can do with $WINDLASS_DATABASE_URL alone.
+    """
+    if name is None and not needs_kinds and os.environ.get("WINDLASS_DATABASE_URL"):
+        return App()
     if name is None:
-        _refuse("which app? give --app module:app, or set WINDLASS_APP")
+        instead = "" if needs_kinds else " or WINDLASS_DATABASE_URL"
+        _refuse(f"which app? give --app module:app, or set WINDLASS_APP{instead}")
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "app"
     here = os.getcwd()

@@ -25,7 +25,7 @@ def migrate(
     as_json: JsonOption = False,
 ) -> None:
     """Create or upgrade the tables."""
-    loaded = load_app(app)
+    loaded = load_app(app, needs_kinds=False)
     if sql:
         text = store.script(loaded.database)
         print_json({"sql": text}) if as_json else typer.echo(text, nl=False)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -11,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from windlass.clock import SECOND, to_datetime
+from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.model.duration import format_duration
 from windlass.model.status import Status
 
@@ -30,8 +34,16 @@ PIPE_WIDTH = 200
 # Text that may wrap should have so many columns.
 READABLE = 40
 
-# Keys and names are shown as they are, brackets too.
-console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+# Keys and names are shown as they are, brackets and :words: too.
+console = Console(
+    highlight=False,
+    markup=False,
+    emoji=False,
+    width=None if sys.stdout.isatty() else PIPE_WIDTH,
+)
+
+# What moves the cursor, ends the line or turns the direction of writing.
+UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def complain(message: str) -> None:
@@ -64,17 +76,37 @@ def done(message: str) -> None:
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
-def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
-    """An empty table in the one style that all commands share; only `wrap` columns may break."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+def table(
+    *columns: str,
+    right: tuple[str, ...] = (),
+    wrap: tuple[str, ...] = (),
+    cut: tuple[str, ...] = (),
+    most: Mapping[str, int] | None = None,
+) -> Table:
+    """An empty table in the one style that all commands share.
+
+    Only `wrap` columns may break. A `cut` column is one line in whatever room is left. `most` is
+    how wide a column may be.
+    """
+    made = Table(
+        box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=bool(cut)
+    )
     for column in columns:
         made.add_column(
             column,
             justify="right" if column in right else "left",
             no_wrap=column not in wrap,
             overflow="fold" if column in wrap else "ellipsis",
+            max_width=(most or {}).get(column),
+            min_width=len(column) if column in cut else None,
+            ratio=1 if column in cut else None,
         )
     return made
+
+
+def visible(text: str) -> str:
+    """`text` on one line, with what a terminal would obey written out."""
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def counted(number: int, noun: str) -> str:
@@ -87,11 +119,11 @@ def status_text(status: Status) -> Text:
     return Text(str(status), style=COLOURS[status])
 
 
-def when(moment: int | None, *, now: int) -> str:
+def when(moment: int | datetime | None, *, now: int) -> str:
     """A moment as people say it: how long ago, or in how long."""
     if moment is None:
         return "-"
-    away = moment - now
+    away = (from_datetime(moment) if isinstance(moment, datetime) else moment) - now
     if abs(away) < SECOND:
         return "now"
     if abs(away) > 2 * 86_400 * SECOND:
@@ -99,24 +131,44 @@ def when(moment: int | None, *, now: int) -> str:
     return f"in {format_duration(away)}" if away > 0 else f"{format_duration(-away)} ago"
 
 
-def timestamp(moment: int | None) -> str:
+def timestamp(moment: int | datetime | None) -> str:
     """A moment in UTC, to the second."""
-    return "-" if moment is None else to_datetime(moment).strftime("%Y-%m-%d %H:%M:%SZ")
+    if moment is None:
+        return "-"
+    shown = moment if isinstance(moment, datetime) else to_datetime(moment)
+    return shown.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def iso(moment: int | None) -> str | None:
+def iso(moment: int | datetime | None) -> str | None:
     """A moment for programs."""
-    return None if moment is None else to_datetime(moment).isoformat()
+    if moment is None:
+        return None
+    return (moment if isinstance(moment, datetime) else to_datetime(moment)).isoformat()
+
+
+def plain(value: Any) -> Any:
+    """A view with everything in it, for programs."""
+    match value:
+        case msgspec.Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case datetime():
+            return iso(value)
+        case Enum():
+            return value.value
+    return value
 
 
 def fits(shown: Table) -> bool:
-    """Whether a table has room in the terminal, with enough for the text in it that may wrap."""
-    text = [column for column in shown.columns if not column.no_wrap]
+    """Whether a table has room in the terminal, with enough for the text in it that may give."""
+    text = [column for column in shown.columns if not column.no_wrap or column.flexible]
+    before = [column.max_width for column in text]
     for column in text:
-        column.max_width = READABLE
+        column.max_width = min(column.max_width or READABLE, READABLE)
     needed = console.measure(shown, options=console.options.update(width=10_000)).maximum
-    for column in text:
-        column.max_width = None
+    for column, width in zip(text, before, strict=True):
+        column.max_width = width
     return needed <= console.width
 
 

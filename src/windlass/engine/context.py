@@ -75,6 +75,12 @@ class Context:
         self._run.on_finish.append(write)
 
 
+def is_running(task_id: int) -> bool:
+    """Whether the caller is in the run of that task."""
+    run = current.get()
+    return run is not None and run.task.id == task_id
+
+
 def context() -> Context:
     """The run that the calling handler is in."""
     run = current.get()

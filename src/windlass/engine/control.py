@@ -6,15 +6,19 @@ import threading
 from typing import Any
 
 from windlass.declare.twin import twin
-from windlass.engine.controlled import ControlRun
+from windlass.engine.controlled import LEASE, ControlRun
 from windlass.engine.fleet import Fleet
 from windlass.engine.register import Register
+from windlass.errors import BadInput, BadStep
 from windlass.model import control as rule
-from windlass.model.control import DONE, Control, Place, Reply
+from windlass.model.control import DONE, REFUSED, Expiry, Place, Reply, RunView, parse_expires
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import LONGEST_TRACEBACK, storable
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.step import StepName, check_step
+
+# Of runs that are started here and ended elsewhere, so many are known as ours.
+MOST_REMEMBERED = 10_000
 
 
 class Controls:
@@ -29,23 +33,29 @@ class Controls:
         self,
         name: str,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
         data: object = None,
+        *,
+        lease: Duration = LEASE,
     ) -> ControlRun:
         """The run of that name, to enter with `with` or `async with`.
 
-        Without `expires` it is held by a lease that is renewed while the block runs.
+        Without `expires` it is held by a `lease` that is renewed while the block runs.
         """
         place = rule.check_place(name, partition)
         return ControlRun(
-            self._register, place, expires=_lasting(expires), data=_checked(data, place)
+            self._register,
+            place,
+            expires=parse_expires(expires),
+            lease=parse_duration(lease, what="lease"),
+            data=_checked(data, place),
         )
 
     def start(
         self,
         name: str,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
         *,
         data: object = None,
     ) -> Reply:
@@ -54,19 +64,26 @@ class Controls:
         Without `expires` it is held until it is finished, failed or released.
         """
         place = rule.check_place(name, partition)
-        reply = self._register.start(place, lasting=_lasting(expires), data=_checked(data, place))
+        reply = self._register.start(
+            place, expires=parse_expires(expires), data=_checked(data, place)
+        )
         if reply.code == DONE:
-            with self._lock:
-                self._batches[place] = reply.data["batch"]
+            self._remember(place, reply.data["batch"])
         return reply
 
     def step(
         self, name: str, step: StepName, partition: str = "", *, batch: int | None = None
     ) -> Reply:
-        """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451."""
+        """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451.
+
+        Where several threads or processes may start the run, pass the `batch` of yours.
+        """
         place = rule.check_place(name, partition)
         asked = check_step(step, what=f"control {place}")
-        return self._register.step(place, asked, batch=self._batch(place, batch))
+        try:
+            return self._register.step(place, asked, batch=self._batch(place, batch))
+        except BadStep as problem:
+            return Reply(REFUSED, str(problem))
 
     def finish(
         self, name: str, partition: str = "", *, batch: int | None = None, data: object = None
@@ -93,7 +110,7 @@ class Controls:
         reply = self._register.fail(place, why, batch=mine, data=_checked(data, place))
         return self._forget(place, reply)
 
-    def get(self, name: str, partition: str = "") -> Control | None:
+    def get(self, name: str, partition: str = "") -> RunView | None:
         """The row of a run, or None if it was never started."""
         return self._register.get(rule.check_place(name, partition))
 
@@ -101,7 +118,7 @@ class Controls:
         self,
         name: str,
         partition: str = "",
-        expires: Duration | None = None,
+        expires: Expiry | None = None,
         *,
         data: object = None,
     ) -> Reply:
@@ -132,14 +149,25 @@ class Controls:
         """`error`, awaited."""
         return await twin(self.error, name, error, partition, batch=batch, data=data)
 
-    async def aget(self, name: str, partition: str = "") -> Control | None:
+    async def aget(self, name: str, partition: str = "") -> RunView | None:
         """`get`, awaited."""
         return await twin(self.get, name, partition)
 
     def _batch(self, place: Place, given: int | None) -> int | None:
         """The batch of the run that this app started, unless the caller says which."""
+        if given is None:
+            with self._lock:
+                return self._batches.get(place)
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise BadInput(f"control {place}: batch={given!r} is no number; pass data['batch']")
+        return given
+
+    def _remember(self, place: Place, batch: int) -> None:
         with self._lock:
-            return self._batches.get(place) if given is None else given
+            self._batches.pop(place, None)
+            self._batches[place] = batch
+            if len(self._batches) > MOST_REMEMBERED:
+                del self._batches[next(iter(self._batches))]
 
     def _forget(self, place: Place, reply: Reply) -> Reply:
         # A run that ended under us stays remembered: what we say of it later must be refused.
@@ -148,10 +176,6 @@ class Controls:
                 if self._batches.get(place) == reply.data["batch"]:
                     del self._batches[place]
         return reply
-
-
-def _lasting(expires: Duration | None) -> int | None:
-    return None if expires is None else parse_duration(expires, what="expires")
 
 
 def _checked(data: object, place: Place) -> Any:

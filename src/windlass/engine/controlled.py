@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
+import threading
 import time
 from collections.abc import (
     AsyncIterable,
@@ -16,7 +16,7 @@ from collections.abc import (
     Iterator,
     Sized,
 )
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import wraps
 from types import TracebackType
@@ -29,15 +29,16 @@ from windlass.clock import SECOND
 from windlass.declare.twin import twin
 from windlass.engine.loop import Loop
 from windlass.engine.register import Register
-from windlass.engine.terminate import Signals, Terminated
+from windlass.engine.terminate import Terminated, termination
 from windlass.engine.track import bar, each
-from windlass.errors import AlreadyRunning, BadInput, RunLost
+from windlass.errors import AlreadyRunning, BadInput, BadStep, RunLost
 from windlass.model.control import (
     DONE,
     INTERRUPTED,
     REFUSED,
     RUNNING,
     SKIP,
+    Expires,
     Place,
     Progress,
     Reply,
@@ -47,9 +48,11 @@ from windlass.model.outcome import LONGEST_TRACEBACK, describe, storable
 from windlass.model.payload import LARGEST_PAYLOAD, LARGEST_RESULT, result_decoder
 from windlass.model.step import StepName, check_step
 
-LEASE = 60 * SECOND
-BEAT_SECONDS = 15.0
+LEASE = "60s"
+BEATS_PER_LEASE = 4
 PROGRESS_SECONDS = 1.0
+JOIN_SECONDS = 10.0
+LARGEST_TOTAL = 2**53 - 1
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,9 +70,10 @@ class Beat(Loop):
 
     name = "control"
 
-    def __init__(self, renew: Callable[[], bool]) -> None:
+    def __init__(self, renew: Callable[[], bool], *, every: float) -> None:
         super().__init__()
         self._renew = renew
+        self._every = every
         self._is_first = True
 
     def tick(self) -> float:
@@ -78,18 +82,25 @@ class Beat(Loop):
             self._is_first = False
         elif not self._renew():
             self.stop()
-        return BEAT_SECONDS
+        return self._every
 
 
 class ControlRun:
     """One try of a named run, held while its block runs."""
 
     def __init__(
-        self, register: Register, place: Place, *, expires: int | None, data: object
+        self,
+        register: Register,
+        place: Place,
+        *,
+        expires: Expires | None,
+        lease: int,
+        data: object,
     ) -> None:
         self._register = register
         self._place = place
         self._expires = expires
+        self._lease = lease
         self._given = data
         self._batch: int | None = None
         self._tries = 0
@@ -97,7 +108,10 @@ class ControlRun:
         self._lost: str | None = None
         self._failing: str | None = None
         self._beat: Beat | None = None
-        self._signals = Signals()
+        self._is_tracking = False
+        self._is_minded = False
+        self._is_entered = False
+        self._pid = 0
         self.data: Any = None
 
     @property
@@ -123,34 +137,42 @@ class ControlRun:
         return self._tries
 
     def __enter__(self) -> ControlRun:
-        self._begin()
-        self._signals.catch()
+        try:
+            self._begin()
+            self._is_minded = termination.mind()
+        except (KeyboardInterrupt, SystemExit) as error:
+            if self._is_entered:
+                self._end(error)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        was_terminated = self._signals.release()
-        try:
+        if os.getpid() != self._pid:
+            # A child by fork: the run is its parent's.
+            return
+        with self._recording():
             self._end(error)
-        finally:
-            if was_terminated:
-                os.kill(os.getpid(), signal.SIGTERM)
 
     async def __aenter__(self) -> ControlRun:
-        await twin(self._begin)
-        self._signals.catch(asyncio.current_task())
+        await self._abegin()
+        self._is_minded = termination.mind()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        was_terminated = self._signals.release()
-        try:
-            await twin(self._end, error)
-        finally:
-            if was_terminated:
-                os.kill(os.getpid(), signal.SIGTERM)
+        if os.getpid() != self._pid:
+            return
+        with self._recording():
+            ending = asyncio.create_task(twin(self._end, error))
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                # The thread goes on, and what it writes is waited for.
+                await asyncio.wait([ending])
+                raise
 
     @overload
     def step(self, step: StepName, /) -> bool: ...
@@ -179,7 +201,7 @@ class ControlRun:
             raise BadInput(f"control {self._place}: {step!r} is async; use await run.astep(...)")
         reply = self._ask(step, called=True)
         if reply.code == SKIP:
-            return _remembered(reply, function)
+            return self._remembered(reply, function)
         return self._keep(step, function, function(*args, **kwargs))
 
     @overload
@@ -203,23 +225,25 @@ class ControlRun:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """`step`, awaited; the function may be async."""
+        """`step`, awaited; the function may be async, and runs on a thread if it is not."""
         if function is None:
             return (await twin(self._ask, step)).code == DONE
         reply = await twin(self._ask, step, called=True)
         if reply.code == SKIP:
-            return _remembered(reply, function)
-        result = function(*args, **kwargs)
-        if inspect.isawaitable(result):
-            result = await result
+            return self._remembered(reply, function)
+        if inspect.iscoroutinefunction(function):
+            result = await function(*args, **kwargs)
+        else:
+            result = await twin(function, *args, **kwargs)
+            if inspect.isawaitable(result):
+                result = await result
         return await twin(self._keep, step, function, result)
 
     def note(self, data: object) -> None:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
         checked = check_data(data, place=self._place, largest=LARGEST_PAYLOAD)
-        self._must(self._register.note(self._place, batch=self.batch, data=checked))
-        merge = isinstance(checked, dict) and isinstance(self.data, dict)
-        self.data = self.data | checked if merge else checked
+        reply = self._must(self._register.note(self._place, batch=self._mine, data=checked))
+        self.data = reply.data["data"]
 
     async def anote(self, data: object) -> None:
         """`note`, awaited."""
@@ -227,54 +251,83 @@ class ControlRun:
 
     def error(self, why: object) -> None:
         """Have the run recorded as failed when its block ends, although it does not raise."""
+        assert self._mine
         self._failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
 
     def track(self, iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
         """Go through `iterable` and show how far: a bar on a terminal, a number in the table."""
-        if total is None and isinstance(iterable, Sized):
-            total = len(iterable)
+        total = self._total(iterable, total)
         with ExitStack() as stack:
-            advance = bar(stack, str(self._place), total)
-            written = self._tell(Progress(0, total))
+            advance = self._show_bar(stack, total)
+            done, written = 0, self._tell(0, total)
             for item in iterable:
                 yield item
-                assert self._progress is not None
-                self._progress = Progress(self._progress.done + 1, total)
+                done += 1
+                self._progress = Progress(done, total)
                 advance()
                 if time.monotonic() - written >= PROGRESS_SECONDS:
-                    written = self._tell(self._progress)
-            assert self._progress is not None
-            self._tell(self._progress)
+                    written = self._tell(done, total)
+            self._tell(done, total)
 
     async def atrack(
         self, iterable: Iterable[T] | AsyncIterable[T], total: int | None = None
     ) -> AsyncIterator[T]:
         """`track` for `async for`; the iterable may be async."""
-        if total is None and isinstance(iterable, Sized):
-            total = len(iterable)
+        total = self._total(iterable, total)
         with ExitStack() as stack:
-            advance = bar(stack, str(self._place), total)
-            written = await twin(self._tell, Progress(0, total))
+            advance = self._show_bar(stack, total)
+            done, written = 0, await twin(self._tell, 0, total)
             async for item in each(iterable):
                 yield item
-                assert self._progress is not None
-                self._progress = Progress(self._progress.done + 1, total)
+                done += 1
+                self._progress = Progress(done, total)
                 advance()
                 if time.monotonic() - written >= PROGRESS_SECONDS:
-                    written = await twin(self._tell, self._progress)
-            assert self._progress is not None
-            await twin(self._tell, self._progress)
+                    written = await twin(self._tell, done, total)
+            await twin(self._tell, done, total)
+
+    @property
+    def _mine(self) -> int:
+        """The batch, for what is done inside the block."""
+        if self._batch is not None and not self._is_entered:
+            raise BadInput(f"control {self._place}: its block has ended; enter it again")
+        return self.batch
 
     def renew(self) -> bool:
         """Push the end of the lease; False if the run is lost. The heartbeat calls it."""
-        reply = self._register.note(self._place, batch=self.batch, lasting=LEASE)
+        reply = self._register.note(self._place, batch=self._mine, lasting=self._lease)
         if reply.code == REFUSED:
             self._lose(reply.msg)
         return reply.code == DONE
 
+    async def _abegin(self) -> None:
+        """`_begin`, awaited. If the caller is cancelled meanwhile, nobody holds the run."""
+        lock, has_begun, is_given_up = threading.Lock(), False, False
+
+        def begin() -> None:
+            nonlocal has_begun
+            self._begin()
+            with lock:
+                has_begun = True
+                is_over = is_given_up
+            if is_over:
+                self._end(asyncio.CancelledError())
+
+        try:
+            await twin(begin)
+        except asyncio.CancelledError as error:
+            with lock:
+                is_given_up = True
+                is_held = has_begun
+            if is_held:
+                await asyncio.shield(twin(self._end, error))
+            raise
+
     def _begin(self) -> None:
-        lasting = LEASE if self._expires is None else self._expires
-        reply = self._register.start(self._place, lasting=lasting, data=self._given)
+        if self._is_entered:
+            raise BadInput(f"control {self._place} is entered already; make another run for it")
+        expires = Expires(lasting=self._lease) if self._expires is None else self._expires
+        reply = self._register.start(self._place, expires=expires, data=self._given)
         if reply.code == RUNNING:
             since = reply.data["since"]
             raise AlreadyRunning(
@@ -287,16 +340,18 @@ class ControlRun:
         self._tries = reply.data["tries"]
         self.data = reply.data["data"]
         self._lost = self._failing = self._progress = None
+        self._is_entered, self._pid = True, os.getpid()
         if self._expires is None:
-            self._beat = Beat(self.renew)
+            self._beat = Beat(self.renew, every=self._lease / SECOND / BEATS_PER_LEASE)
             self._beat.start()
 
     def _end(self, error: BaseException | None) -> None:
         if self._beat is not None:
             self._beat.stop()
-            self._beat.join()
-        facts: Facts = {"batch": self.batch, "progress": self._progress}
-        if error is None:
+            self._beat.join(JOIN_SECONDS)
+        facts: Facts = {"batch": self._mine, "progress": self._progress}
+        self._is_entered = False
+        if error is None or (isinstance(error, SystemExit) and not error.code):
             why = self._failing
             self._must(
                 self._register.finish(self._place, **facts)
@@ -304,7 +359,7 @@ class ControlRun:
                 else self._register.fail(self._place, why, **facts)
             )
             return
-        if isinstance(error, RunLost):
+        if self._lost is not None:
             return
         try:
             reply = self._register.fail(self._place, _told(error), **facts)
@@ -317,18 +372,58 @@ class ControlRun:
 
     def _ask(self, step: StepName, *, called: bool = False) -> Reply:
         asked = check_step(step, what=f"control {self._place}")
-        return self._must(self._register.step(self._place, asked, batch=self.batch, called=called))
+        return self._must(
+            self._register.step(self._place, asked, batch=self._mine, called=called, in_block=True)
+        )
+
+    def _remembered(self, reply: Reply, function: Callable[..., Any]) -> Any:
+        if "result" not in reply.data:
+            raise BadStep(
+                f"control {self._place}: step {reply.data['step']!r} was done without a function, "
+                "so no result is remembered; give it another name"
+            )
+        return _as_promised(reply.data["result"], function)
 
     def _keep(self, step: StepName, function: Callable[..., Any], result: object) -> Any:
         what = f"the result of step {step!r}"
         plain = check_data(result, place=self._place, what=what, largest=LARGEST_RESULT)
-        self._must(self._register.complete(self._place, step, batch=self.batch, result=plain))
+        self._must(self._register.complete(self._place, step, batch=self._mine, result=plain))
         return _as_promised(plain, function)
 
-    def _tell(self, progress: Progress) -> float:
-        self._progress = progress
-        self._must(self._register.note(self._place, batch=self.batch, progress=progress))
+    def _total(self, iterable: object, total: object) -> int | None:
+        if total is None:
+            return len(iterable) if isinstance(iterable, Sized) else None
+        if isinstance(total, bool) or not isinstance(total, int) or not 0 <= total <= LARGEST_TOTAL:
+            raise BadInput(
+                f"control {self._place}: total={total!r} is not a whole number from 0 on"
+            )
+        return total
+
+    def _show_bar(self, stack: ExitStack, total: int | None) -> Callable[[], None]:
+        """A bar, unless there is one: a loop in a loop counts in the table alone."""
+        if self._is_tracking:
+            return lambda: None
+        self._is_tracking = True
+        stack.callback(setattr, self, "_is_tracking", False)
+        return bar(stack, " ".join(filter(None, self._place)), total)
+
+    def _tell(self, done: int, total: int | None) -> float:
+        self._progress = Progress(done, total)
+        self._must(self._register.note(self._place, batch=self._mine, progress=self._progress))
         return time.monotonic()
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """While the end is recorded, SIGTERM waits; when it is, the process may end by it."""
+        if not self._is_minded:
+            yield
+            return
+        self._is_minded = False
+        termination.ending()
+        try:
+            yield
+        finally:
+            termination.ended()
 
     def _must(self, reply: Reply) -> Reply:
         if reply.code == REFUSED:
@@ -344,6 +439,13 @@ class ControlRun:
 
 def controlled(make: Callable[[], ControlRun], function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as a run of its own: it gets the run as its first argument."""
+    if not callable(function):
+        raise BadInput(f"@app.controlled: {function!r} is not a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadInput(
+            f"@app.controlled: {function.__name__!r} is a generator, whose body runs when its run "
+            "has ended already; use `with app.control(...)` inside it"
+        )
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
@@ -366,10 +468,6 @@ def _told(error: BaseException) -> str:
         return INTERRUPTED
     text, trace = describe(error)
     return f"{text}\n\n{trace}"
-
-
-def _remembered(reply: Reply, function: Callable[..., Any]) -> Any:
-    return _as_promised(reply.data.get("result"), function)
 
 
 def _as_promised(plain: object, function: Callable[..., Any]) -> Any:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.declare.kind import Kind
 from windlass.declare.task import Call, How
+from windlass.engine.context import is_running
 from windlass.engine.wake import Bell
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.model.bucket import bucket_of
@@ -256,9 +257,12 @@ class Enqueue:
             number, status = held[row.task_key]
             if number == row.id:
                 continue
+            if is_running(number):
+                # Its caller is the very run of that task, which need not be written down.
+                status = Status.RUNNING
             if how.on_conflict == "raise" or (
                 how.on_conflict == "replace"
-                and not store.replace(executor, self._database.dialect, row)
+                and (is_running(number) or not store.replace(executor, self._database.dialect, row))
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
 

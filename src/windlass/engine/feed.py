@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.alone import Alone
@@ -14,7 +15,7 @@ from windlass.engine.loop import Loop
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
 LOOK_FOR_FALLEN_AFTER = 1.0
-OVERLOOK_AFTER = 2.0
+SETTLING_PAUSE = 0.05
 PACE_SECONDS = 0.02
 WAIT_FOR_RATE = 2.0
 
@@ -31,13 +32,20 @@ class Feed(Loop):
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
         self._alone = Alone()
-        self._overlooked_since: float | None = None
         self.idle = threading.Event()
+        # Whether there was room the last time, and nothing to fill it.
+        self.found_nothing = False
+        self.on_found_nothing: Callable[[], None] = lambda: None
         hold.on_hungry = self._fed_up
 
     def tick(self) -> float:
         if self._hold.is_halted:
             return SHORTEST_PAUSE * 10
+        is_settled = self._claims.tend()
+        pause = self._feed()
+        return pause if is_settled else min(pause, SETTLING_PAUSE)
+
+    def _feed(self) -> float:
         if self._alone.is_wanted:
             pause = self._run_alone()
             if pause is not None:
@@ -47,6 +55,7 @@ class Feed(Loop):
         # Said before looking: what ends from now on wakes the feed, so no room is ever missed.
         self._hold.is_hungry = True
         room = self._hold.room()
+        self._claims.help(room)
         if not room.kinds:
             if was_empty and not rescued:
                 self.idle.set()
@@ -59,33 +68,28 @@ class Feed(Loop):
         finally:
             self._hold.is_claiming = False
         held_for = taken.held_for
+        self._note(found_nothing=not taken.tasks)
         if taken.tasks:
             self._pause = SHORTEST_PAUSE
             return 0.0 if held_for is None else PACE_SECONDS
         if taken.some_wait_to_run_alone and self._alone.want():
             return 0.0 if was_empty else SHORTEST_PAUSE
         is_paced = held_for is not None and held_for < WAIT_FOR_RATE
-        if was_empty and not (rescued or self._is_overlooking(taken) or is_paced):
+        if was_empty and not (rescued or taken.is_settling or is_paced):
             self.idle.set()
         pause = self._rest(taken)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
+
+    def _note(self, *, found_nothing: bool) -> None:
+        had_found, self.found_nothing = self.found_nothing, found_nothing
+        if found_nothing and not had_found:
+            self.on_found_nothing()
 
     def look_now(self) -> None:
         """Something was enqueued: ask at once, and often for a while."""
         self._claims.look_again()
         self._pause = SHORTEST_PAUSE
         self.wake()
-
-    def _is_overlooking(self, taken: Taken) -> bool:
-        """Whether a due row is there that was skipped because somebody locks it for a moment."""
-        if not taken.some_could_not_be_had:
-            self._overlooked_since = None
-            return False
-        now = time.monotonic()
-        if self._overlooked_since is None:
-            self._overlooked_since = now
-        self._pause = SHORTEST_PAUSE
-        return now - self._overlooked_since < OVERLOOK_AFTER
 
     def _rest(self, taken: Taken) -> float:
         pause = self._pause

@@ -83,7 +83,8 @@ class Finish(Loop):
         """Write down what has ended by now; what cannot be written stays, and raises."""
         runs = self._hold.take_ended(MOST_AT_ONCE)
         try:
-            self._write(runs)
+            with self._hold.desk:
+                self._write(runs)
         finally:
             # What was written has no outcome left to write.
             self._hold.written([run for run in runs if run.outcome is None])
@@ -102,11 +103,11 @@ class Finish(Loop):
         return self._batch(runs, self._clock.now(), inside=connection)
 
     def _write(self, runs: Sequence[Run]) -> None:
-        for worker in {run.task.worker for run in runs}:
-            of_worker = [run for run in runs if run.task.worker == worker]
-            for part in _parts([run for run in of_worker if not _has_callbacks(run)]):
+        for way in {(run.task.worker, run.task.is_read) for run in runs}:
+            alike = [run for run in runs if (run.task.worker, run.task.is_read) == way]
+            for part in _parts([run for run in alike if not _has_callbacks(run)]):
                 self._write_together(part)
-            for run in of_worker:
+            for run in alike:
                 if _has_callbacks(run):
                     self._write_with_callbacks(run)
 
@@ -205,7 +206,7 @@ class Finish(Loop):
                 self._tell(run, outcome)
 
     def _batch(self, runs: Sequence[Run], now: int, *, inside: Connection | None = None) -> Batch:
-        batch = Batch(worker=runs[0].task.worker)
+        batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
         wrong = [run for run in runs if isinstance(run.outcome, Failed | Retried)]
         numbers = iter(self._numbers.take(2 * len(wrong), inside=inside) if wrong else ())
         for run in runs:
@@ -213,7 +214,7 @@ class Finish(Loop):
             assert outcome is not None
             change = settle(task, outcome, run.kind.terms, now=now, turns=run.turns)
             if change is None:
-                batch.removals[task.id] = task.batch
+                batch.removals[task.id] = task.fence
             else:
                 batch.changes.append(change)
             if isinstance(outcome, Failed | Retried):

@@ -10,7 +10,7 @@ import threading
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -179,13 +179,21 @@ class Shelf:
             index += 1
         self.order.insert(index, lane)
 
-    def clear(self, kind: str) -> list[Run]:
-        """Take out all runs of a kind."""
-        lanes = [lane for lane in self.order if lane[2] == kind]
-        runs = [run for lane in lanes for run in self.queues.pop(lane)]
-        self.order = [lane for lane in self.order if lane[2] != kind]
-        self.queued -= len(runs)
-        return runs
+    def drop(self, is_wanted: Callable[[Run], bool]) -> list[Run]:
+        """Take out all runs of which that is so."""
+        dropped: list[Run] = []
+        for lane, queue in list(self.queues.items()):
+            gone = [run for run in queue if is_wanted(run)]
+            if not gone:
+                continue
+            dropped += gone
+            if len(gone) == len(queue):
+                del self.queues[lane]
+                self.order.remove(lane)
+            else:
+                self.queues[lane] = deque(run for run in queue if not is_wanted(run))
+        self.queued -= len(dropped)
+        return dropped
 
 
 class Hold:
@@ -211,21 +219,48 @@ class Hold:
         self.is_halted = False
         self.owner: int | None = None
         self.good_until = float("inf")
+        # Held by whoever writes about runs: an outcome and a mark never meet.
+        self.desk = threading.RLock()
         self._lock = threading.Lock()
+        self._ids: set[int] = set()
+        self._keys: set[tuple[str, str]] = set()
+        # What was let go of since the read under way began, which may still find it as it was.
+        self._let_go: set[int] | None = None
         self._measured_at = time.monotonic()
         self.is_hungry = False
         self.on_queued: Callable[[bool], None] = lambda _is_async: None
         self.on_ended: Callable[[], None] = lambda: None
         self.on_hungry: Callable[[], None] = lambda: None
 
+    def begin_read(self) -> None:
+        """Rows are about to be read; `new` tells which of them are not held."""
+        with self._lock:
+            self._let_go = set()
+
+    def new(self, tasks: Sequence[Claimed]) -> list[Claimed]:
+        """Of rows that were just read, those that are not held, nor were since the read began."""
+        with self._lock:
+            let_go, self._let_go = self._let_go or set(), None
+            return [
+                task
+                for task in tasks
+                if task.id not in self._ids
+                and task.id not in let_go
+                # One that took the place of a row that still runs waits for its end.
+                and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
+            ]
+
     def add(self, tasks: Iterable[Claimed], *, probes: Collection[int] = ()) -> None:
-        """Queue rows that were just claimed, some of them to probe an open breaker."""
+        """Queue rows that were just taken, some of them to probe an open breaker."""
         fed: set[bool] = set()
         with self._lock:
             for task in tasks:
                 if self.is_halted or self.owner not in (None, task.worker):
-                    # Claimed in a life that is over: the rows were given to others.
+                    # Taken in a life that is over: the rows were given to others.
                     continue
+                self._ids.add(task.id)
+                if task.task_key is not None:
+                    self._keys.add((task.kind, task.task_key))
                 load = self.loads[task.kind]
                 load.queued += 1
                 run = Run(task, load)
@@ -297,6 +332,7 @@ class Hold:
         """Forget runs that were written down or refused."""
         with self._lock:
             self._no_longer_committing(runs)
+            self._forget(runs)
         if self.is_hungry:
             self.on_hungry()
 
@@ -307,6 +343,7 @@ class Hold:
             for run in dropped:
                 run.state = State.GONE
                 self._stopped_running(run)
+            self._forget(dropped)
         for run in dropped:
             if run.runner is not None:
                 run.runner.stop(run)
@@ -323,19 +360,43 @@ class Hold:
             if not load.queued:
                 return []
             shelf = self.asyncs if load.kind.is_async else self.syncs
-            runs = shelf.clear(kind)
+            runs = shelf.drop(lambda run: run.kind.name == kind)
             load.queued = 0
             stay = [run for run in runs if run.is_probe and load.is_open]
             for run in stay:
                 load.queued += 1
                 shelf.put(run)
-            return [run.task for run in runs if run not in stay]
+            gone = [run for run in runs if run not in stay]
+            self._forget(gone)
+            return [run.task for run in gone]
+
+    def forget_reads(self, is_meant: Callable[[Claimed], bool]) -> None:
+        """Forget what was read and has not begun, where that is so."""
+        with self._lock:
+            for shelf in (self.asyncs, self.syncs):
+                gone = shelf.drop(lambda run: run.task.is_read and is_meant(run.task))
+                for run in gone:
+                    run.load.queued -= 1
+                self._forget(gone)
+
+    def reads(self, is_meant: Callable[[Claimed], bool]) -> list[Run]:
+        """What was read, has begun, and is not written down yet, where that is so."""
+        with self._lock:
+            held = (*self.running.values(), *self.ended, *self.committing.values())
+            return [run for run in held if run.task.is_read and is_meant(run.task)]
+
+    def long_reads(self, began_before: float) -> list[Run]:
+        """What was read and has been running since before then."""
+        with self._lock:
+            running = self.running.values()
+            return [run for run in running if run.began < began_before and run.task.is_read]
 
     def drop_queued(self) -> int:
         """Forget everything that has not begun; the database knows it as ours until we leave."""
         with self._lock:
             dropped = self.asyncs.queued + self.syncs.queued
-            self.asyncs, self.syncs = Shelf(), Shelf()
+            for shelf in (self.asyncs, self.syncs):
+                self._forget(shelf.drop(lambda _run: True))
             for load in self.loads.values():
                 load.queued = 0
             return dropped
@@ -348,12 +409,18 @@ class Hold:
     def knows(self, number: int) -> bool:
         """Whether the row is queued, running or waiting to be written down here."""
         with self._lock:
-            if number in self.running or number in self.committing:
-                return True
-            if any(run.task.id == number for run in self.ended):
-                return True
-            queues = [*self.asyncs.queues.values(), *self.syncs.queues.values()]
-            return any(run.task.id == number for queue in queues for run in queue)
+            return number in self._ids
+
+    @property
+    def count(self) -> int:
+        """How many rows are held."""
+        return len(self._ids)
+
+    @property
+    def held(self) -> set[int]:
+        """The ids of all rows that are held."""
+        with self._lock:
+            return set(self._ids)
 
     def overdue(self, now: float) -> list[Run]:
         """Running runs whose time is out."""
@@ -448,6 +515,14 @@ class Hold:
                 self.on_queued(is_async)
         if self.is_hungry:
             self.on_hungry()
+
+    def _forget(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._ids.discard(run.task.id)
+            if run.task.task_key is not None:
+                self._keys.discard((run.task.kind, run.task.task_key))
+            if self._let_go is not None:
+                self._let_go.add(run.task.id)
 
     def _no_longer_committing(self, runs: list[Run]) -> None:
         for run in runs:

@@ -23,7 +23,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
@@ -31,12 +31,15 @@ from windlass import telemetry
 from windlass.clock import SECOND, Clock, DatabaseClock
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
+from windlass.engine.member import Members
+from windlass.errors import BadMembers, MembersUnavailable
 from windlass.store import claim, worker
 from windlass.store.database import Database
 from windlass.store.number import Numbers
 
 LONGEST_BEAT_SECONDS = 1.0
 BEATS_PER_LEASE = 5
+USELESS_AFTER = 3
 LONG_RUN_SECONDS = 1.0
 
 
@@ -57,6 +60,8 @@ class Life(Loop):
         lease: int,
         dead_after: int,
         flush: Callable[[], None],
+        see: Callable[[int, Sequence[worker.WorkerView]], None],
+        members: Members | None = None,
     ) -> None:
         super().__init__()
         self._database = database
@@ -68,6 +73,15 @@ class Life(Loop):
         self._lease = lease
         self._dead_after = dead_after
         self._flush = flush
+        self._see = see
+        self._members = members
+        if members is not None:
+            members.listen(self.wake)
+        # Who was heard to be alive, and since when those were missed who never were.
+        self._heard: set[int] = set()
+        self._missed: dict[int, float] = {}
+        # How many rows it could start soon while it has none.
+        self.idle = 0
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
@@ -81,29 +95,24 @@ class Life(Loop):
         """Be there under a new id, holding nothing."""
         number = self._numbers.take()[0]
         before = time.monotonic()
-        now = self._clock.now()
-        self._database.write(
-            lambda connection: worker.join(
-                connection,
-                number=number,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                kinds=self._kinds,
-                now=now,
-                lease_until=now + self._dead_after,
-            )
-        )
+        ring = self._database.write(lambda connection: self._join(connection, number))
+        if self._members is not None:
+            # The others hear of it, and find its row.
+            self._join_members(ring, number)
         self.id = number
         self._renewed_at = self._steady_since = before
         self._hold.owner = number
         self._hold.renew(before + self._dead_after / SECOND)
         self._hold.is_halted = False
+        self._see(number, self._database.read(worker.listing))
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
     def leave(self, why: str) -> None:
         """Hand back what is still held, and go."""
         with self._lock:
             handed_back = self._go(why)
+        if self._members is not None:
+            self._members.close()
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
 
     def tick(self) -> float:
@@ -125,7 +134,10 @@ class Life(Loop):
         now = self._clock.now()
         is_alive = self._database.write(
             lambda connection: worker.renew(
-                connection, number=self.id, lease_until=now + self._dead_after
+                connection,
+                number=self.id,
+                lease_until=now + self._dead_after,
+                idle=self.idle,
             ),
             tries=1,
         )
@@ -151,6 +163,9 @@ class Life(Loop):
         if silent_for > self._dead_after / SECOND and not self._hold.is_halted:
             self._hold.is_halted = True
             stopped = self._hold.drop_all()
+            if self._members is not None:
+                # Whoever cannot reach the database is of no use to the ring.
+                self._members.leave()
             telemetry.emit(
                 "worker.lost", worker=self.id, why="it could not renew", stopped=len(stopped)
             )
@@ -175,7 +190,11 @@ class Life(Loop):
         """Push the leases of long runs, and stop those that were taken from us."""
         began_before = time.monotonic() - LONG_RUN_SECONDS
         with_runs = list(self._hold.running.values())
-        held = {run.task.id: run.task.batch for run in with_runs if run.began < began_before}
+        held = {
+            run.task.id: run.task.batch
+            for run in with_runs
+            if run.began < began_before and run.task.batch is not None
+        }
         until = now + self._lease
         lapsing = time.monotonic() - self._swept_at > self._lease / SECOND / 3
         # Rows of a claim under way are ours, although nobody here knows them yet.
@@ -203,12 +222,80 @@ class Life(Loop):
 
     def _care_for_the_dead(self, now: int) -> None:
         workers = self._database.read(worker.listing, tries=1)
-        silent = [view.id for view in workers if view.lease_until < now and view.id != self.id]
+        self._see(self.id, workers)
+        silent = self._silent(workers, now)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
         for number in silent:
             fallen = worker.mark_dead(
-                self._database, number=number, now=now, why="it gave no sign of life"
+                self._database,
+                number=number,
+                now=now,
+                why="it gave no sign of life",
+                by_lease=self._members is None,
             )
             if fallen is not None:
                 telemetry.emit("worker.marked_dead", worker=number, fallen=fallen)
+        if silent:
+            self._see(self.id, self._database.read(worker.listing, tries=1))
+
+    def _silent(self, workers: Sequence[worker.WorkerView], now: int) -> list[int]:
+        """Those of the others who are to be marked dead."""
+        others = [view for view in workers if view.id != self.id]
+        lapsed = [view.id for view in others if view.lease_until < now]
+        if self._members is None:
+            return lapsed
+        alive = self._members.alive()
+        if alive is None:
+            return []
+        self._heard |= alive
+        now_here = time.monotonic()
+        members = {view.id for view in others if view.kinds}
+        missing = members - alive
+        self._missed = {number: self._missed.get(number, now_here) for number in missing}
+        # One who has just joined may be known to the database first.
+        gone = {
+            number
+            for number, since in self._missed.items()
+            if number in self._heard or now_here - since > self._dead_after / SECOND
+        }
+        # One that others hear of, but not the database, has long been told to leave.
+        useless = {
+            view.id for view in others if view.lease_until < now - USELESS_AFTER * self._dead_after
+        }
+        return sorted(gone | useless | (set(lapsed) - members))
+
+    def _join(self, connection: Connection, number: int) -> str:
+        """Write the row of this life; the name of the ring."""
+        now = self._clock.now()
+        ring = self._agree(connection, now) if self._kinds.serves else ""
+        worker.join(
+            connection,
+            number=number,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            kinds=self._kinds,
+            now=now,
+            lease_until=now + self._dead_after,
+        )
+        return ring
+
+    def _join_members(self, ring: str, number: int) -> None:
+        assert self._members is not None
+        try:
+            self._members.join(ring, number)
+        except MembersUnavailable:
+            why = "nobody could be told that it is alive"
+            worker.leave(self._database, number=number, now=self._clock.now(), why=why)
+            raise
+
+    def _agree(self, connection: Connection, now: int) -> str:
+        """The name of the ring, whose workers all know each other by the same means."""
+        kind = "database" if self._members is None else self._members.kind
+        ring, agreed = worker.agree(connection, kind, now=now)
+        if agreed != kind:
+            raise BadMembers(
+                f"the workers of {self._database.name} know each other by {agreed}, and this one "
+                f"would by {kind}; give all of them the same members=, or stop the others first"
+            )
+        return ring

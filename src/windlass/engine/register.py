@@ -3,35 +3,49 @@
 Who is the authority? The row, read under its lock. Every call carries the batch of the start that
 it belongs to, so whoever was taken over finds another number there, and changes nothing.
 
-Which time is trusted? The database's, through the app's clock. A run that is past its expiry is
-still its holder's until somebody takes it over: nobody loses work to a slow clock alone.
+Which time is trusted? The database's, through the app's clock, read when the row is at hand. A run
+that is past its expiry is still its holder's until somebody takes it over: nobody loses work to a
+slow clock alone.
 
 What does each failure do? The process dies: with a lease, nobody renews it and it can be taken over
 a minute later; without one, the run is held until it expires or an operator releases it. The answer
-to a call is lost: the same transaction is done again and finds its own work.
+to a call is lost: the transaction is done again and finds its own work, in the row or, if others
+have been there since, in the history.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from typing import Protocol
 
 from sqlalchemy import Connection
 
 from windlass import telemetry
+from windlass.clock import Clock
 from windlass.engine.enqueue import Guard
 from windlass.engine.fleet import Fleet
 from windlass.engine.identity import this_process
 from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.errors import DatabaseUnavailable
 from windlass.model import control as rule
-from windlass.model.control import DONE, Control, Move, Place, Progress, Reply, Start
+from windlass.model.control import (
+    DONE,
+    INTERRUPTED,
+    Control,
+    Expires,
+    Move,
+    Place,
+    Progress,
+    Reply,
+    RunView,
+    Start,
+    view,
+)
 from windlass.model.shard import CONTROL
 from windlass.model.step import StepName
 from windlass.store import control as store
-
-F = TypeVar("F", bound=Control | None)
+from windlass.store.database import Database
 
 
 class Register:
@@ -43,23 +57,31 @@ class Register:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    def start(self, place: Place, *, lasting: int | None, data: object) -> Reply:
+    def start(self, place: Place, *, expires: Expires | None, data: object) -> Reply:
+        starts: dict[Shard, Starting] = {}
+
         def begin(shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None:
-            number, now = shard.numbers.take()[0], shard.clock.now()
-            until = None if lasting is None else now + lasting
-            asked = Start(number, now, this_process(), until, data)
-            decide = _once(partial(_start, asked=asked))
+            if shard not in starts:
+                number = shard.numbers.take()[0]
+                starts[shard] = Starting(number, shard.clock, expires, data)
+            decide = starts[shard].decide
 
             def work(connection: Connection) -> Move | None:
                 if guard is not None:
                     guard(connection)
-                if not is_home:
-                    return store.change_existing(connection, place, decide)
-                return store.begin(connection, shard.database.dialect, place, decide)
+                if is_home:
+                    return store.begin(connection, shard.database.dialect, place, decide)
+                return store.change_existing(connection, place, decide)
 
             return shard.database.write(work)
 
-        move = self._at(place, begin)
+        try:
+            move = self._at(place, begin)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # An interrupt while the answer was awaited: nobody would know that it is ours.
+                self._take_back(place, list(starts.values()))
+            raise
         if move.reply.code == DONE:
             took_over = None if move.ended is None else move.ended.who
             telemetry.emit(
@@ -72,10 +94,19 @@ class Register:
         return move.reply
 
     def step(
-        self, place: Place, asked: StepName, *, batch: int | None, called: bool = False
+        self,
+        place: Place,
+        asked: StepName,
+        *,
+        batch: int | None,
+        called: bool = False,
+        in_block: bool = False,
     ) -> Reply:
         return self._change(
-            place, lambda found, now: rule.step(found, asked, batch=batch, now=now, called=called)
+            place,
+            lambda found, now: rule.step(
+                found, asked, batch=batch, now=now, called=called, in_block=in_block
+            ),
         ).reply
 
     def complete(self, place: Place, asked: StepName, *, batch: int, result: object) -> Reply:
@@ -139,34 +170,43 @@ class Register:
 
         return self._change(place, decide).reply
 
-    def release(self, place: Place, *, who: str) -> Reply:
-        return self._change(place, lambda found, now: rule.release(found, now=now, who=who)).reply
+    def release(self, place: Place, *, who: str, batch: int | None = None) -> Reply:
+        return self._change(
+            place, lambda found, now: rule.release(found, now=now, who=who, batch=batch)
+        ).reply
 
-    def get(self, place: Place) -> Control | None:
+    def reset(self, place: Place, *, batch: int | None = None) -> Reply:
+        return self._change(place, lambda found, _now: rule.reset(found, batch=batch)).reply
+
+    def get(self, place: Place) -> RunView | None:
         self._fleet.prepare()
         for shard in self._fleet.route(CONTROL, key_of(place)).shards:
             found = shard.database.read(lambda connection: store.get(connection, place))
             if found is not None:
-                return found
+                return view(found, now=shard.clock.now())
         return None
 
     def _change(self, place: Place, decide: Callable[[Control | None, int], Move]) -> Move:
-        def change(shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None:
-            now = shard.clock.now()
-            once = _once(lambda found: decide(found, now))
+        changing = Changing(place)
 
-            def work(connection: Connection) -> Move | None:
-                if guard is not None:
-                    guard(connection)
-                if is_home:
-                    return store.change(connection, place, once)
-                return store.change_existing(connection, place, once)
+        def make(shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None:
+            def decide_here(found: Control | None) -> Move:
+                return decide(found, shard.clock.now())
 
-            return shard.database.write(work)
+            return changing.make(shard.database, decide_here, guard=guard, is_home=is_home)
 
-        return self._at(place, change)
+        return self._at(place, make)
 
-    def _at(self, place: Place, call: Callable[..., Move | None]) -> Move:
+    def _take_back(self, place: Place, starts: list[Starting]) -> None:
+        def decide(found: Control | None, now: int) -> Move:
+            if found is None or not any(start.made(found) for start in starts):
+                return Move(Reply(DONE, "it was not started"))
+            return rule.fail(found, batch=found.batch, now=now, error=INTERRUPTED)
+
+        with contextlib.suppress(Exception):
+            self._change(place, decide)
+
+    def _at(self, place: Place, call: Call) -> Move:
         """Do it where the row still is from before, or else at its home."""
         self._fleet.prepare()
 
@@ -189,6 +229,90 @@ class Register:
         return self._fleet.keyed(work)
 
 
+class Call(Protocol):
+    """Something done to a run in one shard; None if it is not there and that is not its home."""
+
+    def __call__(self, shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None: ...
+
+
+def key_of(place: Place) -> str:
+    """By what a run finds its home."""
+    return "\0".join(place)
+
+
+class Starting:
+    """One call of `start`, which knows its own work when it is done again."""
+
+    def __init__(self, number: int, clock: Clock, expires: Expires | None, data: object) -> None:
+        self._number = number
+        self._clock = clock
+        self._expires = expires
+        self._data = data
+        self._decided: list[Move] = []
+
+    def decide(self, found: Control) -> Move:
+        for move in self._decided:
+            if move.after is not None and _is_same_start(found, move.after):
+                # It was committed, and only the answer was lost.
+                return move._replace(after=None)
+        now = self._clock.now()
+        until = None if self._expires is None else self._expires.moment(now)
+        asked = Start(self._number, now, this_process(), until, self._data)
+        self._decided.append(rule.start(found, asked))
+        return self._decided[-1]
+
+    def made(self, found: Control) -> bool:
+        """Whether the run of now is the one that this call started."""
+        afters = (move.after for move in self._decided)
+        return any(after is not None and _is_same_start(found, after) for after in afters)
+
+
+class Changing:
+    """One change of a run, which knows its own work when it is done again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._decided: list[Move] = []
+
+    def make(
+        self,
+        database: Database,
+        decide: Callable[[Control | None], Move],
+        *,
+        guard: Guard | None = None,
+        is_home: bool = True,
+    ) -> Move | None:
+        """Make it in one database; None if the run is not there, and that is not its home."""
+
+        def once(found: Control | None) -> Move:
+            if self._decided and found is not None and found == self._decided[-1].after:
+                # It was committed, and only the answer was lost.
+                return self._decided[-1]._replace(after=None)
+            self._decided.append(decide(found))
+            return self._decided[-1]
+
+        def work(connection: Connection) -> Move | None:
+            if guard is not None:
+                guard(connection)
+            before = self._decided[-1] if self._decided else None
+            ended = None if before is None else before.ended
+            if before and ended and store.has_ended(connection, self._place, ended.batch):
+                # As above, and others have started it since.
+                return before._replace(after=None)
+            if is_home:
+                return store.change(connection, self._place, once)
+            return store.change_existing(connection, self._place, once)
+
+        return database.write(work)
+
+
+def change(database: Database, place: Place, decide: Callable[[Control | None], Move]) -> Move:
+    """Make of a run what `decide` says, once, although its transaction may be done again."""
+    move = Changing(place).make(database, decide)
+    assert move is not None
+    return move
+
+
 def _unavailable(place: Place, shard: Shard, problem: BaseException) -> DatabaseUnavailable:
     shard.failed(problem)
     return DatabaseUnavailable(
@@ -197,24 +321,5 @@ def _unavailable(place: Place, shard: Shard, problem: BaseException) -> Database
     )
 
 
-def key_of(place: Place) -> str:
-    """By what a run finds its home."""
-    return "\0".join(place)
-
-
-def _start(found: Control, asked: Start) -> Move:
-    return rule.start(found, asked)
-
-
-def _once(decide: Callable[[F], Move]) -> Callable[[F], Move]:
-    """`decide` for a transaction that may be done again: one that had its effect has it once."""
-    decided: list[Move] = []
-
-    def again(found: F) -> Move:
-        if decided and found is not None and found == decided[-1].after:
-            # It was committed, and only the answer was lost.
-            return decided[-1]._replace(after=None)
-        decided.append(decide(found))
-        return decided[-1]
-
-    return again
+def _is_same_start(one: Control, other: Control) -> bool:
+    return (one.batch, one.who, one.start_time) == (other.batch, other.who, other.start_time)

@@ -127,7 +127,8 @@ class Switchboard(Loop):
 
     def _give_back(self, kind: str) -> None:
         """What was claimed and has not begun waits again, for whenever it may."""
-        queued = self._hold.take_back(kind)
+        # What was only read needs nothing: nobody else knows of it.
+        queued = [task for task in self._hold.take_back(kind) if not task.is_read]
         if queued:
             self._database.write(lambda connection: self._put_back(connection, queued))
 

@@ -17,7 +17,7 @@ from windlass.engine.cron import Belongs
 from windlass.engine.fleet import Fleet
 from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.engine.slot import Slots
-from windlass.engine.worker import Among, Pulse, Worker, WorkerSettings
+from windlass.engine.worker import Among, Only, Pulse, Worker, WorkerSettings
 from windlass.errors import DatabaseUnavailable, WindlassError
 
 LOOK_SECONDS = 0.002
@@ -236,7 +236,7 @@ def make_worker(
     kinds: Mapping[str, Kind],
     settings: WorkerSettings,
     *,
-    only: int | None = None,
+    only: Only | None = None,
     among: Among | None = None,
 ) -> Worker:
     """A worker for one shard."""

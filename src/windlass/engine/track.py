@@ -25,8 +25,23 @@ def bar(stack: ExitStack, what: str, total: int | None) -> Callable[[], None]:
     if not sys.stderr.isatty():
         return lambda: None
     from rich.console import Console
-    from rich.progress import Progress as Bar
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    shown = stack.enter_context(Bar(console=Console(stderr=True)))
+    shown = stack.enter_context(
+        Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn() if total is None else TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+    )
     task = shown.add_task(what, total=total)
     return lambda: shown.advance(task)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind, Registry
 from windlass.engine import cron
 from windlass.engine.breaker import Breakers
-from windlass.engine.claim import Claims, WrittenClaim
+from windlass.engine.claim import Claims
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
 from windlass.engine.gate import SwitchGate
 from windlass.engine.hold import Hold
 from windlass.engine.life import Life
 from windlass.engine.loop import Loop
+from windlass.engine.mark import Mark
+from windlass.engine.member import Members, connect
 from windlass.engine.rate import Rates
+from windlass.engine.read import OwnersRead
+from windlass.engine.ring import Ring
 from windlass.engine.run import Coroutines, Threads, Watch
 from windlass.engine.slot import Slots
 from windlass.engine.switch import Switchboard
@@ -28,7 +33,7 @@ from windlass.engine.visit import OneClaim
 from windlass.engine.wake import Bell, Listener
 from windlass.store.database import Database
 from windlass.store.number import Numbers
-from windlass.store.worker import Kinds
+from windlass.store.worker import Kinds, WorkerView
 
 LOOK_SECONDS = 0.02
 
@@ -42,6 +47,15 @@ class WorkerSettings:
     dead_after: int = 5 * SECOND
     grace: int = 30 * SECOND
     until_idle: bool = False
+    # What its members know each other by: a URL of etcd or ZooKeeper, or the database.
+    members: str | None = None
+
+
+class Only(NamedTuple):
+    """The one row that a worker is there for, and if no other worker takes any of its kind."""
+
+    task: int
+    is_rested: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,7 @@ class Worker:
         bell: Bell,
         settings: WorkerSettings,
         *,
-        only: int | None = None,
+        only: Only | None = None,
         among: Among | None = None,
     ) -> None:
         self._database = database
@@ -109,6 +123,17 @@ class Worker:
             lease=settings.lease,
             dead_after=settings.dead_after,
             flush=self._flush,
+            see=self._see,
+            members=self._members(),
+        )
+        self.ring = Ring(
+            database,
+            self.hold,
+            clock,
+            numbers,
+            kinds=kinds,
+            lease=settings.lease,
+            changed=self._on_ring_changed,
         )
         rates = Rates(database, share=1.0 if among is None else among.share)
         self.feed = Feed(self._claims(rates), self.hold)
@@ -118,6 +143,8 @@ class Worker:
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
+        # Others may have more than they can do: have them know soon.
+        self.feed.on_found_nothing = self.life.wake
 
     async def run(self) -> None:
         """Join, work, and leave."""
@@ -164,6 +191,25 @@ class Worker:
             abandoned=hold.abandoned,
         )
 
+    def _members(self) -> Members | None:
+        url = self._settings.members
+        if url is None or self._only is not None:
+            return None
+        return connect(url, dead_after=self._settings.dead_after)
+
+    def _see(self, me: int, workers: Sequence[WorkerView]) -> None:
+        """What the ring and the others make of who is there."""
+        if self._only is None:
+            self.ring.see(me, workers)
+            self.life.idle = self._idle()
+
+    def _idle(self) -> int:
+        """How many more rows could start soon than there are; 0 if there are enough."""
+        return self.hold.room().total if self.feed.found_nothing else 0
+
+    def _on_ring_changed(self) -> None:
+        self.feed.wake()
+
     def _due(self, now: int) -> dict[str, int]:
         """When rows are due that are given back, of kinds that have a tick: before the last one."""
         return {
@@ -178,18 +224,21 @@ class Worker:
                 self._database,
                 self._clock,
                 self._numbers,
-                self._only,
+                self._only.task,
                 worker=lambda: self.life.id,
                 lease=self._settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
+                is_rested=self._only.is_rested,
             )
-        return WrittenClaim(
+        return OwnersRead(
             self._database,
             self._kinds,
             self._clock,
             self._numbers,
-            worker=lambda: self.life.id,
+            self.hold,
+            self.ring,
             lease=self._settings.lease,
+            dead_after=self._settings.dead_after,
             bury=self.finish.bury,
             gate=SwitchGate(self.hold, rates, self.breakers),
             once=self._settings.until_idle,
@@ -208,6 +257,13 @@ class Worker:
             self.finish,
             self.life,
             Watch(self.hold, despair=self.life.despair),
+            Mark(
+                self._database,
+                self.hold,
+                self._clock,
+                self._numbers,
+                lease=self._settings.lease,
+            ),
             self.feed,
         ]
         if self._only is None:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from windlass.clock import SECOND, to_datetime
-from windlass.errors import BadKey, NotSerializable
+from windlass.clock import SECOND, from_datetime, to_datetime
+from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime, PayloadTooLarge
 from windlass.model import step as rule
-from windlass.model.payload import encode_result
-from windlass.model.step import LONGEST_NAME, Step, StepName, Steps
+from windlass.model.duration import Duration, parse_duration
+from windlass.model.payload import LARGEST_PAYLOAD, encode_value
+from windlass.model.step import LONGEST_NAME, Step, StepName, Steps, StepView, step_view
 
 DONE = 0
 SKIP = 2
@@ -64,7 +65,7 @@ class Place(NamedTuple):
         return f"{self.name!r} ({self.partition!r})" if self.partition else repr(self.name)
 
 
-class Progress(NamedTuple):
+class Progress(msgspec.Struct, frozen=True):
     """How far a loop has come; the total may be unknown."""
 
     done: int
@@ -111,6 +112,93 @@ class Control:
         return self.status is RunStatus.RUNNING and is_over
 
 
+class RunView(msgspec.Struct, frozen=True):
+    """A named run as people see it; `progress` is how far a tracked loop has come."""
+
+    name: str
+    partition: str
+    status: RunStatus
+    expired: bool
+    stat_date: str | None
+    step: StepName | None
+    steps: tuple[StepView, ...]
+    first_time: datetime | None
+    start_time: datetime | None
+    expire_time: datetime | None
+    end_time: datetime | None
+    run_seconds: float | None
+    error: str | None
+    data: Any
+    batch: int | None
+    tries: int
+    who: str | None
+    progress: Progress | None
+
+
+def view(run: Control, *, now: int) -> RunView:
+    """The row of a run, or of a try that ended, for people."""
+    running = run.tries if run.status is RunStatus.RUNNING else None
+    return RunView(
+        name=run.name,
+        partition=run.partition,
+        status=run.status,
+        expired=run.is_expired(now),
+        stat_date=run.stat_date,
+        step=run.step,
+        steps=tuple(step_view(step, running=running, ended_at=run.end_time) for step in run.steps),
+        first_time=_moment(run.first_time),
+        start_time=_moment(run.start_time),
+        expire_time=_moment(run.expire_time),
+        end_time=_moment(run.end_time),
+        run_seconds=run.run_seconds,
+        error=run.error,
+        data=run.data,
+        batch=run.batch,
+        tries=run.tries,
+        who=run.who,
+        progress=run.progress,
+    )
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else to_datetime(microseconds)
+
+
+class Expires(NamedTuple):
+    """When a run may be taken over: so long after its start, or at a moment."""
+
+    lasting: int = 0
+    at: int | None = None
+
+    def moment(self, now: int) -> int:
+        if self.at is None:
+            return now + self.lasting
+        if self.at <= now:
+            raise PastTime(
+                f"expires={to_datetime(self.at).isoformat()} has passed (it is "
+                f"{to_datetime(now).isoformat(timespec='seconds')}); give a later moment, or a "
+                'duration such as "2h"'
+            )
+        return self.at
+
+
+Expiry = Duration | datetime
+
+
+def parse_expires(given: Expiry | None) -> Expires | None:
+    """`given`, a duration or a moment, if it is one."""
+    if given is None:
+        return None
+    if not isinstance(given, datetime):
+        return Expires(lasting=parse_duration(given, what="expires"))
+    if given.tzinfo is None:
+        raise BadDuration(
+            f"expires={given.isoformat()} has no time zone; give an aware datetime, such as "
+            "datetime.now(UTC) + timedelta(hours=2)"
+        )
+    return Expires(at=from_datetime(given))
+
+
 class Move(NamedTuple):
     """What becomes of a row: `after` None changes nothing, `ended` goes into the history."""
 
@@ -132,7 +220,7 @@ class Start:
 
 def check_place(name: object, partition: object) -> Place:
     """Which run is meant, if it can be one."""
-    if not name:
+    if not name or (isinstance(name, str) and not name.strip()):
         raise BadKey("control: the run has no name; give one of 1 to 255 characters")
     return Place(_checked(name, "name"), _checked(partition, "partition"))
 
@@ -140,7 +228,7 @@ def check_place(name: object, partition: object) -> Place:
 def check_data(data: object, *, place: Place, what: str = "data", largest: int) -> Any:
     """`data` as it will be read back, if it is JSON."""
     try:
-        encoded = encode_result(data, largest=largest)
+        encoded = encode_value(data)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise NotSerializable(
             f"control {place}: {what} cannot be kept as JSON: {problem}",
@@ -148,7 +236,14 @@ def check_data(data: object, *, place: Place, what: str = "data", largest: int) 
             argument=what,
             given=data,
         ) from problem
-    return None if encoded is None else msgspec.json.decode(encoded)
+    if len(encoded) > largest:
+        raise PayloadTooLarge(
+            f"control {place}: {what} is {len(encoded):,} bytes as JSON, over the limit of "
+            f"{largest:,}; store it and keep its key",
+            kind=place.name,
+            argument=what,
+        )
+    return msgspec.json.decode(encoded)
 
 
 def _checked(given: object, what: str) -> str:
@@ -188,7 +283,7 @@ def start(found: Control, asked: Start) -> Move:
     )
     ended = None
     if is_expired:
-        ended = end(found, now=found.expire_time or asked.now, error=EXPIRED)
+        ended = end(found, now=_last_sign(found, asked.now), error=EXPIRED)
     return Move(_started(after), after, ended)
 
 
@@ -199,13 +294,21 @@ def step(
     batch: int | None,
     now: int,
     called: bool = False,
+    in_block: bool = False,
 ) -> Move:
-    """Begin a step, or skip it if it is done. BadStep if it is out of order."""
+    """Begin a step, or skip it if it is done. BadStep if it is out of order.
+
+    In a block, also if this very try has done it: the code of a block does not repeat a call as
+    somebody does who lost an answer.
+    """
     refusal = refused(found, batch)
     if found is None or refusal is not None:
         return Move(refusal or _refuse("it was not started"))
     what = f"control {found.place}"
     known = rule.find(found.steps, asked)
+    if in_block:
+        rule.check_number(found.steps, asked, tries=found.tries, what=what)
+        rule.check_once(known, tries=found.tries, what=what)
     if known is not None and known.is_done:
         steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
         return Move(_skipped(known), replace(found, steps=steps))
@@ -283,16 +386,24 @@ def note(
     after = _noted(found, data, progress)
     if expire_time is not None:
         after = replace(after, expire_time=expire_time)
-    return Move(Reply(DONE, "noted"), after)
+    return Move(Reply(DONE, "noted", {"data": after.data}), after)
 
 
-def release(found: Control | None, *, now: int, who: str) -> Move:
+def release(found: Control | None, *, now: int, who: str, batch: int | None = None) -> Move:
     """Take it from whoever holds it: that one is fenced off, and anyone may start it."""
-    refusal = refused(found, None)
+    refusal = refused(found, batch)
     if found is None or refusal is not None:
         return Move(refusal or _refuse("it was not started"))
     after = end(found, now=now, error=f"released by {who}")
     return Move(Reply(DONE, "released", {"batch": after.batch, "who": found.who}), after, after)
+
+
+def reset(found: Control | None, *, batch: int | None = None) -> Move:
+    """Forget what the tries of a failed run have done: the next one starts over."""
+    if found is None or found.status is not RunStatus.FAILED or batch not in {None, found.batch}:
+        status = "not started" if found is None else str(found.status)
+        return Move(_refuse(f"only a run that failed can be reset; it is {status}", found))
+    return Move(Reply(DONE, "reset"), Control(*found.place, batch=found.batch))
 
 
 def end(found: Control, *, now: int, error: str | None) -> Control:
@@ -305,6 +416,12 @@ def end(found: Control, *, now: int, error: str | None) -> Control:
         run_seconds=max(0, now - began) / SECOND,
         error=error,
     )
+
+
+def _last_sign(expired: Control, now: int) -> int:
+    """When an expired run ended: at its expiry, unless it was heard of after that."""
+    began = (step.began_at for step in expired.steps)
+    return max((expired.expire_time or now, *began))
 
 
 def refused(found: Control | None, batch: int | None) -> Reply | None:
@@ -350,7 +467,7 @@ def _skipped(known: Step) -> Reply:
 def _noted(found: Control, data: object, progress: Progress | None) -> Control:
     """Objects are merged, anything else replaces what was there."""
     if isinstance(data, dict) and isinstance(found.data, dict):
-        data = found.data | data
+        data = check_data(found.data | data, place=found.place, largest=LARGEST_PAYLOAD)
     return replace(
         found,
         data=found.data if data is None else data,

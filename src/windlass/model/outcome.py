@@ -6,6 +6,7 @@ into the change of the row. Both are pure, so every rule about retries, keeping 
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,7 +19,7 @@ from windlass.errors import Cancel, Retry, Snooze
 from windlass.model.cron import Schedule, read_turn
 from windlass.model.duration import parse_duration
 from windlass.model.retry import RetryPolicy
-from windlass.model.rolling import Period, remark_of
+from windlass.model.rolling import HURRIED, Period, remark_of
 from windlass.model.status import Status
 from windlass.model.task import Claimed
 
@@ -81,23 +82,26 @@ class Terms:
     keep_failed: int = KEEP_FAILED
     schedule: Schedule | None = None
     period: Period | None = None
+    priority: int = 0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What becomes of a row: these values, written only if the row is still as it was taken."""
 
     id: int
-    batch: int
+    fence: int
     status: int
     due_at: int | None
     attempt: int
     lost: int
+    started_at: int
     finished_at: int | None
     prune_at: int | None
     last_status: int | None
     result: str | None
     remark: str | None
     payload: str | None = None
+    priority: int | None = None
 
 
 def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
@@ -119,7 +123,9 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
 
 def describe(error: BaseException) -> tuple[str, str]:
     """An error as one bounded line, and its bounded traceback."""
-    message = str(error).strip()
+    message = ""
+    with contextlib.suppress(Exception):
+        message = str(error).strip()
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     trace = "".join(traceback.format_exception(type(error), error, _users_frames(error)))
     return storable(text)[:LONGEST_REMARK], storable(trace)[-LONGEST_TRACEBACK:]
@@ -166,7 +172,9 @@ def settle(
             if turns and terms.schedule is not None:
                 return _next_turn(task, outcome, terms.schedule, now=now)
             if turns and terms.period is not None:
-                return _next_visit(task, outcome, terms.period, now=now)
+                visited = _next_visit(task, outcome, terms.period, now=now)
+                is_hurried = task.priority == HURRIED
+                return replace(visited, priority=terms.priority) if is_hurried else visited
             return _ended(task, outcome, terms, now=now)
     assert_never(outcome)
 
@@ -176,7 +184,8 @@ def _waiting(
 ) -> Change:
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=Status.WAITING,
         due_at=due_at,
         attempt=attempt,
@@ -197,7 +206,8 @@ def _next_turn(
     due_at = schedule.next_turn(last=turn, now=now)
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=Status.WAITING,
         due_at=due_at,
         payload=schedule.as_payload(turn=due_at),
@@ -219,7 +229,8 @@ def _next_visit(
         remark = (remark_of(outcome.result) or "")[:LONGEST_REMARK] or None
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=Status.WAITING,
         due_at=period.next_due(now, failed=isinstance(outcome, Failed)),
         attempt=0,
@@ -249,7 +260,8 @@ def _ended(
             return None
     return Change(
         id=task.id,
-        batch=task.batch,
+        fence=task.fence,
+        started_at=task.started_at,
         status=_status_of(outcome),
         due_at=None,
         attempt=task.attempt,

@@ -172,19 +172,25 @@ class Arguments:
         return NotSerializable(f"kind {self.kind!r}: {problem}", kind=self.kind)
 
 
-def encode_result(result: object, *, largest: int = LARGEST_RESULT) -> str | None:
+def encode_result(result: object) -> str | None:
     """The JSON of what a handler returned; None for None. Raises ValueError or TypeError."""
     if result is None:
         return None
-    encoded = _encode(result)
-    if b"null" in encoded and not _is_finite(result):
-        raise ValueError("it has an infinite number or NaN in it, which JSON has not")
-    if len(encoded) > largest:
+    encoded = encode_value(result)
+    if len(encoded) > LARGEST_RESULT:
         raise ValueError(
-            f"the result is {len(encoded):,} bytes as JSON, over the limit of {largest:,}; "
+            f"the result is {len(encoded):,} bytes as JSON, over the limit of {LARGEST_RESULT:,}; "
             "store it and return its key"
         )
     return encoded.decode()
+
+
+def encode_value(value: object) -> bytes:
+    """The JSON of any value. Raises ValueError or TypeError if it cannot be JSON."""
+    encoded = _encode(value)
+    if b"null" in encoded and not _is_finite(value):
+        raise ValueError("it has an infinite number or NaN in it, which JSON has not")
+    return encoded
 
 
 def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
@@ -192,7 +198,7 @@ def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
     plain = msgspec.json.Decoder().decode
     try:
         typed = msgspec.json.Decoder(typing.get_type_hints(function).get("return", Any)).decode
-    except (TypeError, NameError, AttributeError):
+    except (TypeError, NameError, AttributeError, SyntaxError):
         return plain
 
     def decode(result: str) -> object:

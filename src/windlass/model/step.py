@@ -8,12 +8,15 @@ what is done in another order has other code than the run it continues, and is t
 
 from __future__ import annotations
 
+from datetime import datetime
+from enum import Enum
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadStep
 
 LONGEST_NAME = 255
@@ -41,6 +44,47 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 Steps = tuple[Step, ...]
 
 
+class StepState(Enum):
+    """How far a step has come."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    NOT_FINISHED = "not finished"
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """A step as people see it; `seconds` is how long it took."""
+
+    step: int | str
+    state: StepState
+    began_at: datetime
+    ended_at: datetime | None
+    seconds: float | None
+    result: Any
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is done."""
+        return self.state is StepState.DONE
+
+
+def step_view(step: Step, *, running: int | None, ended_at: int | None) -> StepView:
+    """A step of a run whose try `running` is under way, or that ended then."""
+    state, until = StepState.DONE, step.ended_at
+    if until is None:
+        is_running = step.asked == running
+        state = StepState.UNDER_WAY if is_running else StepState.NOT_FINISHED
+        until = None if is_running else ended_at
+    return StepView(
+        step.step,
+        state,
+        to_datetime(step.began_at),
+        None if step.ended_at is None else to_datetime(step.ended_at),
+        None if until is None else max(0, until - step.began_at) / SECOND,
+        None if step.result is UNSET else step.result,
+    )
+
+
 def check_step(given: object, *, what: str) -> StepName:
     """`given`, if it can be a step: a positive number, or a name."""
     if isinstance(given, str):
@@ -53,8 +97,10 @@ def check_step(given: object, *, what: str) -> StepName:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
         raise BadStep(f"{what}: step {given!r} is neither a whole number from 1 on nor a name")
-    if not 1 <= given <= LARGEST_NUMBER:
+    if given < 1:
         raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
+    if given > LARGEST_NUMBER:
+        raise BadStep(f"{what}: step {given!r} is over {LARGEST_NUMBER:,}")
     return given
 
 
@@ -74,18 +120,41 @@ def find(steps: Steps, asked: StepName) -> Step | None:
 
 def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
     """The steps after `asked` was found done and is skipped in this try."""
-    _check_order(steps, asked, tries=tries, what=what)
+    check_name(steps, asked, tries=tries, what=what)
     return tuple(replace(step, asked=tries) if step.step == asked else step for step in steps)
 
 
 def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str) -> Steps:
     """The steps after `asked`, which is not done, has begun: what was under way is done."""
-    _check_number(steps, asked, what=what)
+    check_number(steps, asked, tries=tries, what=what)
+    check_name(steps, asked, tries=tries, what=what)
     kept = [_ended(step, tries, now) for step in steps if step.step != asked]
     # Beside what this try has asked for so far: the list is then in the order of asking.
     place = 1 + max((at for at, step in enumerate(kept) if step.asked == tries), default=-1)
     new = Step(asked, now, asked=tries, called=called)
     return (*kept[:place], new, *kept[place:])
+
+
+def check_once(known: Step | None, *, tries: int, what: str) -> None:
+    """BadStep if this very try has done the step: what was meant to be done again would not be."""
+    if known is not None and known.is_done and known.asked == tries:
+        raise BadStep(
+            f"{what}: step {known.step!r} is asked for twice; in a loop, give each turn a step of "
+            'its own, such as f"part-{number}"'
+        )
+
+
+def check_number(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if this try has come further than the number `asked`."""
+    if not isinstance(asked, int):
+        return
+    seen = (step.step for step in steps if isinstance(step.step, int) and step.asked == tries)
+    last = max(seen, default=0)
+    if asked < last:
+        raise BadStep(
+            f"{what}: step {asked} goes backwards: this try has come to step {last} already; "
+            "number the steps in the order in which they are taken"
+        )
 
 
 def is_under_way(step: Step, *, tries: int) -> bool:
@@ -131,28 +200,15 @@ def _ended(step: Step, tries: int, now: int) -> Step:
     return step
 
 
-def _check_number(steps: Steps, asked: StepName, *, what: str) -> None:
-    if not isinstance(asked, int) or find(steps, asked) is not None:
-        return
-    last = max((step.step for step in steps if isinstance(step.step, int)), default=0)
-    if asked < last:
-        raise BadStep(
-            f"{what}: step {asked} goes backwards: step {last} has begun already; number the "
-            "steps in the order in which they are taken"
-        )
-
-
-def _check_order(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+def check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if an earlier try did something before `asked` that this one has not come to."""
     step = find(steps, asked)
     if step is None or not isinstance(asked, str) or step.asked == tries:
         return
-    waiting = [
-        step.step
-        for step in steps
-        if isinstance(step.step, str) and step.is_done and step.asked < tries
-    ]
-    if waiting[0] != asked:
-        raise BadStep(
-            f"{what}: step {asked!r} has moved: an earlier try did {waiting[0]!r} before it; keep "
-            "the order of the steps, or give those that changed another name"
-        )
+    for earlier in steps[: steps.index(step)]:
+        if isinstance(earlier.step, str) and earlier.is_done and earlier.asked < tries:
+            raise BadStep(
+                f"{what}: step {asked!r} has moved: an earlier try did {earlier.step!r} before it; "
+                "keep the order of the steps, give those that changed another name, or start over "
+                "with: windlass control reset"
+            )

@@ -26,9 +26,10 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
-    """A row that a worker holds by a written claim, as it was when it was taken.
+    """A row that a worker holds, as it was when it was taken.
 
-    `started_at` is the claim's moment, always later than that of the claim before: the fence.
+    Without a `batch` it was only read, by the owner of its bucket. `started_at` is the moment when
+    it was taken, always later than the one before: the handler's fence.
     """
 
     id: int
@@ -40,8 +41,19 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     lost: int
     started_at: int
-    batch: int
+    bucket: int
+    batch: int | None
     worker: int
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is held by an owner's read, with nothing written."""
+        return self.batch is None
+
+    @property
+    def fence(self) -> int:
+        """What must be found in the row for an outcome to count: its batch, or when it was due."""
+        return self.due_at if self.batch is None else self.batch
 
     @property
     def tries(self) -> int:

@@ -6,7 +6,7 @@ database all of this is that database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from windlass.declare.kind import Kind, Registry
 from windlass.engine.fleet import Fleet
 from windlass.engine.shard import OUTAGES, Shard
 from windlass.errors import DatabaseUnavailable, TaskNotFound
-from windlass.model.control import Control, Place
+from windlass.model.control import Place, RunStatus, RunView
 from windlass.model.rolling import Freshness, Item
 from windlass.model.shard import COMING
 from windlass.model.task import TaskView
@@ -193,20 +193,29 @@ def shard_of_item(fleet: Fleet, kind: Kind, code: str) -> Shard | None:
 # Named runs
 
 
-def controls(fleet: Fleet) -> Listing[Control]:
-    """All runs, by name and partition."""
-    found = fleet.gather(lambda shard: control.listing(shard.database))
+def controls(
+    fleet: Fleet,
+    *,
+    name: str | None = None,
+    statuses: Collection[RunStatus] = tuple(RunStatus),
+) -> Listing[RunView]:
+    """All runs, or those of a name, by name and partition."""
+    found = fleet.gather(
+        lambda shard: control.listing(shard.database, shard.clock, name=name, statuses=statuses)
+    )
     # One that is on its way is in two shards for a moment.
-    once = {run.place: run for part in found.values for run in part}
+    once = {(run.name, run.partition): run for part in found.values for run in part}
     return Listing((once[place] for place in sorted(once)), found.missing)
 
 
-def control_history(fleet: Fleet, place: Place, *, limit: int) -> list[Control]:
+def control_history(fleet: Fleet, place: Place, *, limit: int) -> list[RunView]:
     """The tries of a run that ended, newest first."""
-    found = fleet.gather(lambda shard: control.history(shard.database, place, limit=limit))
+    found = fleet.gather(
+        lambda shard: control.history(shard.database, shard.clock, place, limit=limit)
+    )
     tries = [run for part in found.values for run in part]
     if fleet.single is None:
-        tries.sort(key=lambda run: run.end_time or 0, reverse=True)
+        tries.sort(key=lambda run: (run.end_time is not None, run.end_time), reverse=True)
     return tries[:limit]
 
 

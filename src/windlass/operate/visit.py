@@ -14,7 +14,7 @@ from windlass.engine.fleet import Fleet
 from windlass.engine.rolling import Items
 from windlass.engine.shard import Shard
 from windlass.engine.visit import Visit, in_thread
-from windlass.engine.worker import Worker
+from windlass.engine.worker import Only, Worker
 from windlass.errors import ItemNotFound
 from windlass.model.rolling import Item
 from windlass.operate.gather import shard_of_item
@@ -32,7 +32,7 @@ class Visits:
         self,
         fleet: Fleet,
         *,
-        worker_for: Callable[[Shard, Kind, int], Worker],
+        worker_for: Callable[[Shard, Kind, Only], Worker],
         dead_after: int,
     ) -> None:
         self._fleet = fleet
@@ -86,7 +86,7 @@ class Visitor:
         clock: Clock,
         items: Items,
         *,
-        worker_for: Callable[[Kind, int], Worker],
+        worker_for: Callable[[Kind, Only], Worker],
         dead_after: int,
     ) -> None:
         self._database = database
@@ -104,7 +104,7 @@ class Visitor:
             return item
         while True:
             if not self._ask(wish, kind, code):
-                self._run_in_thread(kind, self._worker(kind, code), deadline)
+                self._run_in_thread(kind, self._worker(wish, kind, code), deadline)
             visited = wish.wait(deadline)
             if visited is not None:
                 return visited
@@ -118,7 +118,7 @@ class Visitor:
             return item
         while True:
             if not await twin(self._ask, wish, kind, code):
-                worker = await twin(self._worker, kind, code)
+                worker = await twin(self._worker, wish, kind, code)
                 if kind.is_async:
                     await self._run_here(worker, deadline)
                 else:
@@ -137,11 +137,11 @@ class Visitor:
         self._items.hurry(kind, [code])
         return True
 
-    def _worker(self, kind: Kind, code: str) -> Worker:
+    def _worker(self, wish: Visit, kind: Kind, code: str) -> Worker:
         number = self._database.read(lambda connection: rolling.find(connection, kind.name, code))
         if number is None:
             raise ItemNotFound(kind.name, code)
-        return self._worker_for(kind, number)
+        return self._worker_for(kind, Only(number, wish.is_rested))
 
     @staticmethod
     def _run_in_thread(kind: Kind, worker: Worker, deadline: float) -> None:

@@ -10,17 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
 from msgspec.structs import replace
-from sqlalchemy import Connection, Select, bindparam, case, delete, select, true, update
+from sqlalchemy import Connection, Select, bindparam, case, delete, false, or_, select, true, update
 
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
 from windlass.model.task import Claimed
-from windlass.store import finish
+from windlass.store import bucket, finish
 from windlass.store.database import Database
 from windlass.store.dialect.base import Lane, Most, Stamp, stamped
 from windlass.store.finish import Batch
-from windlass.store.schema import task
+from windlass.store.schema import task, worker
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -34,6 +35,7 @@ PICKED = (
     task.c.attempt,
     task.c.lost,
     task.c.started_at,
+    task.c.bucket,
 )
 
 
@@ -47,14 +49,92 @@ def claim(database: Database, lane: Lane, stamp: Stamp, most: Most) -> list[Clai
     return database.single(lambda connection: database.dialect.claim(connection, lane, stamp, most))
 
 
-def claim_one(database: Database, number: int, stamp: Stamp, *, max_lost: int) -> list[Claimed]:
-    """Take one row, due or not, that waits or fell; nothing if somebody has it or it is gone.
+def read(database: Database, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
+    """Due rows of `lane` in buckets of the worker, oldest first; nothing is written."""
+    rows = database.read(lambda connection: database.dialect.read(connection, lane, most))
+    return [stamped(row, stamp) for row in rows]
 
-    One that would be poison is left to a worker.
+
+def mark(connection: Connection, rows: Sequence[Claimed], stamp: Stamp) -> set[int]:
+    """Write down the claims of rows that were read; the ids of those that are as they were read.
+
+    Call it in a transaction that knows the worker to be alive.
+    """
+    connection.execute(
+        update(task)
+        .where(task.c.id == bindparam("number"), task.c.status == Status.WAITING)
+        .where(task.c.batch.is_(None), task.c.due_at == bindparam("due"))
+        .values(
+            status=Status.RUNNING,
+            batch=stamp.batch,
+            worker=stamp.worker,
+            due_at=stamp.lease_end,
+            attempt=task.c.attempt + 1,
+            started_at=bindparam("started"),
+        ),
+        [
+            {"number": row.id, "due": row.due_at, "started": row.started_at}
+            for row in sorted(rows, key=lambda row: row.id)
+        ],
+    )
+    ids = [row.id for row in rows]
+    marked = select(task.c.id).where(task.c.id.in_(ids), task.c.batch == stamp.batch)
+    return set(connection.scalars(marked))
+
+
+def claim_foreign(
+    database: Database, lane: Lane, stamp: Stamp, most: Most, *, owners: Collection[int]
+) -> list[Claimed]:
+    """Take due rows of `lane` in buckets whose owners do not serve its kind, oldest first.
+
+    While it takes them nobody who does can come to own those buckets.
     """
 
     def work(connection: Connection) -> list[Claimed]:
         if not database.dialect.alive(connection, stamp.worker):
+            return []
+        buckets = bucket.keep(connection, owners)
+        if not buckets:
+            return []
+        rows = connection.execute(
+            select(*PICKED)
+            .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
+            .where(task.c.priority == lane.priority)
+            .where(task.c.due_at.between(lane.due_at, most.due_until))
+            .where(task.c.bucket.in_(buckets), task.c.batch.is_(None))
+            .where(task.c.lost.between(most.lost.start, most.lost.stop - 1))
+            .order_by(task.c.due_at)
+            .limit(most.limit)
+            .with_hint(task, "force index (windlass_task_due)", "mysql")
+            .with_hint(task, "force index (windlass_task_due)", "mariadb")
+            .with_for_update(skip_locked=True)
+        ).all()
+        if rows:
+            database.dialect.stamp(connection, [row.id for row in rows], stamp)
+        return [stamped(row, stamp) for row in rows]
+
+    return database.write(work)
+
+
+def claim_one(
+    database: Database, number: int, stamp: Stamp, *, max_lost: int, is_rested: bool
+) -> list[Claimed]:
+    """Take one row, due or not, that waits or fell; nothing if somebody has it or it is gone.
+
+    Also nothing if its bucket has an owner that serves its kind, who may have read it, unless the
+    kind `is_rested`: nobody has read anything of it for a while. One that would be poison is left
+    to a worker.
+    """
+
+    def work(connection: Connection) -> list[Claimed]:
+        if not database.dialect.alive(connection, stamp.worker):
+            return []
+        found = connection.execute(
+            select(task.c.kind, task.c.bucket).where(task.c.id == number)
+        ).first()
+        if found is None:
+            return []
+        if not is_rested and _is_read_by_owner(connection, found.kind, found.bucket):
             return []
         row = connection.execute(
             select(*PICKED, task.c.status)
@@ -83,6 +163,17 @@ def claim_one(database: Database, number: int, stamp: Stamp, *, max_lost: int) -
         return [taken]
 
     return database.write(work)
+
+
+def _is_read_by_owner(connection: Connection, kind: str, number: int) -> bool:
+    """Whether the bucket has an owner that serves the kind; if not, none can come meanwhile."""
+    owner = bucket.owner(connection, number)
+    if owner is None:
+        return False
+    kinds = connection.scalar(
+        select(worker.c.kinds).where(worker.c.id == owner, worker.c.left_at.is_(None))
+    )
+    return kinds is not None and kind in msgspec.json.decode(kinds)["serves"]
 
 
 @dataclass
@@ -147,9 +238,15 @@ def rescue(
 
 
 def some_wait_to_run_alone(
-    database: Database, lanes: Iterable[Lane], lives: Callable[[str], int], *, now: int
+    database: Database,
+    lanes: Iterable[Lane],
+    lives: Callable[[str], int],
+    *,
+    buckets: Iterable[range],
+    now: int,
 ) -> bool:
-    """Whether a due row of `lanes` was lost so often that it runs alone."""
+    """Whether a due row of `lanes` in these buckets was lost so often that it runs alone."""
+    ours = [task.c.bucket.between(run.start, run.stop - 1) for run in buckets]
 
     def work(connection: Connection) -> bool:
         return any(
@@ -157,7 +254,7 @@ def some_wait_to_run_alone(
                 select(task.c.id)
                 .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
                 .where(task.c.priority == lane.priority, task.c.due_at <= now)
-                .where(task.c.lost >= lives(lane.kind))
+                .where(task.c.lost >= lives(lane.kind), or_(false(), *ours))
                 .limit(1)
             )
             for lane in lanes

@@ -5,7 +5,8 @@ Whoever changes a row locks it first, so of those who start a run at once one wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from windlass.model.step import StepName, Steps, decode_steps, encode_steps
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import control, control_run
 
+COLUMNS = tuple(part.name for part in fields(Control) if part.name not in ("name", "partition"))
 KEPT_PER_NAME = 100
 PRUNED_AT_ONCE = 1_000
 
@@ -43,6 +45,16 @@ def history(connection: Connection, place: Place, *, limit: int = KEPT_PER_NAME)
         .limit(limit)
     )
     return [_read_ended(row) for row in rows]
+
+
+def has_ended(connection: Connection, place: Place, batch: int | None) -> bool:
+    """Whether the try with that batch is in the history."""
+    query = select(control_run.c.id).where(
+        control_run.c.name == place.name,
+        control_run.c.partition_id == place.partition,
+        control_run.c.batch == batch,
+    )
+    return connection.scalar(query.limit(1)) is not None
 
 
 def begin(
@@ -87,10 +99,10 @@ def _write(connection: Connection, before: Control | None, move: Move) -> Move:
     after = move.after
     if before is None or after is None:
         return move
-    old, new = _columns(before), _columns(after)
-    changed = {name: value for name, value in new.items() if value != old[name]}
+    changed = [part for part in COLUMNS if getattr(before, part) != getattr(after, part)]
     if changed:
-        connection.execute(update(control).where(*_at(after.place)).values(changed))
+        values = _columns(after, changed)
+        connection.execute(update(control).where(*_at(after.place)).values(values))
     if move.ended is not None:
         _remember(connection, move.ended)
     return move
@@ -98,10 +110,9 @@ def _write(connection: Connection, before: Control | None, move: Move) -> Move:
 
 def _remember(connection: Connection, ended: Control) -> None:
     """Append a try to the history, and forget what is older than the last of its name."""
-    values = _columns(ended)
-    kept = {name: value for name, value in values.items() if name in control_run.columns}
-    kept |= {"name": ended.name, "partition_id": ended.partition}
-    connection.execute(insert(control_run).values(kept))
+    kept = _columns(ended, [part for part in COLUMNS if part in control_run.columns])
+    place = {"name": ended.name, "partition_id": ended.partition}
+    connection.execute(insert(control_run).values(kept | place))
     old = connection.scalars(
         select(control_run.c.id)
         .where(control_run.c.name == ended.name)
@@ -174,23 +185,23 @@ def _json(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def _columns(run: Control) -> dict[str, Any]:
-    progress = run.progress
-    return {
-        "status": int(run.status),
-        "stat_date": run.stat_date,
-        "step": None if run.step is None else str(run.step),
-        "steps": encode_steps(run.steps, what=f"control {run.place}"),
-        "first_time": run.first_time,
-        "start_time": run.start_time,
-        "expire_time": run.expire_time,
-        "end_time": run.end_time,
-        "run_seconds": run.run_seconds,
-        "error": run.error,
-        "data": None if run.data is None else msgspec.json.encode(run.data).decode(),
-        "batch": run.batch,
-        "tries": run.tries,
-        "who": run.who,
-        "progress_done": None if progress is None else progress.done,
-        "progress_total": None if progress is None else progress.total,
-    }
+def _columns(run: Control, parts: Iterable[str]) -> dict[str, Any]:
+    """Those parts of a run as the columns that keep them."""
+    columns: dict[str, Any] = {}
+    for part in parts:
+        value = getattr(run, part)
+        match part:
+            case "status":
+                value = int(value)
+            case "step":
+                value = None if value is None else str(value)
+            case "steps":
+                value = encode_steps(value, what=f"control {run.place}")
+            case "data":
+                value = None if value is None else msgspec.json.encode(value).decode()
+            case "progress":
+                columns["progress_done"] = None if value is None else value.done
+                columns["progress_total"] = None if value is None else value.total
+                continue
+        columns[part] = value
+    return columns

@@ -43,9 +43,10 @@ class AlertRow:
 
 @dataclass
 class Batch:
-    """What one worker wants to write down in one transaction."""
+    """What one worker wants to write down in one transaction, of rows it read or of claims."""
 
     worker: int
+    is_read: bool = False
     removals: dict[int, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
@@ -81,11 +82,12 @@ def finish(
 
 
 def held_by_others(database: Database, ids: set[int]) -> set[int]:
-    """Those of the running rows that somebody else has locked at this moment."""
+    """Those of the rows that somebody else has locked at this moment."""
 
     def work(connection: Connection) -> set[int]:
         free = database.dialect.free(connection, ids)
-        rows = select(task.c.id).where(task.c.id.in_(ids - free), task.c.status == Status.RUNNING)
+        held = task.c.status.in_((Status.WAITING, Status.RUNNING))
+        rows = select(task.c.id).where(task.c.id.in_(ids - free), held)
         return set(connection.scalars(rows)) if ids - free else set()
 
     return database.write(work, tries=2)
@@ -98,9 +100,11 @@ def apply(connection: Connection, dialect: Dialect, batch: Batch) -> set[int]:
     """
     accepted: set[int] = set()
     if batch.removals:
-        accepted |= dialect.remove(connection, batch.removals)
+        accepted |= dialect.remove(connection, batch.removals, is_read=batch.is_read)
     if batch.changes:
-        changed = dialect.change(connection, batch.changes)
+        changed = dialect.change(
+            connection, batch.changes, worker=batch.worker, is_read=batch.is_read
+        )
         gone = [number for number, prune_at in changed.items() if prune_at == GOES]
         if gone:
             connection.execute(delete(task).where(task.c.id.in_(gone)))

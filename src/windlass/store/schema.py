@@ -281,6 +281,15 @@ bucket = _table(
     Column("careful_to", BigInteger, nullable=False, server_default=text("0")),
 )
 
+# Due rows that their owner gives up to whoever claims them; they have batch 0.
+offer = _table(
+    "offer",
+    Column("task_id", Number, primary_key=True, autoincrement=False),
+    Column("kind", Exact(100), nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Index("windlass_offer_due", "kind", "due_at"),
+)
+
 # What this database is among several: one row.
 shard = _table(
     "shard",

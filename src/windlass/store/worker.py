@@ -12,14 +12,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, select, update
 
 from windlass.model.status import Status
-from windlass.store import claim
+from windlass.store import bucket, claim
 from windlass.store.database import Database
-from windlass.store.schema import task, worker
+from windlass.store.schema import shard, task, worker
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
+MOST_IDLE = 32_000
+
+SEEN = (
+    worker.c.id,
+    worker.c.host,
+    worker.c.pid,
+    worker.c.joined_at,
+    worker.c.lease_until,
+    worker.c.idle,
+    worker.c.left_at,
+    worker.c.left_why,
+    worker.c.kinds,
+)
+# As `join` writes it. Such a worker is there for one row, and no member of the ring.
+SERVES_NOTHING = '{"serves":[],%'
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,7 @@ class WorkerView:
     pid: int
     joined_at: int
     lease_until: int
+    idle: int
     left_at: int | None
     left_why: str | None
     kinds: list[str]
@@ -69,29 +85,48 @@ def join(
     )
 
 
-def renew(connection: Connection, *, number: int, lease_until: int) -> bool:
-    """Give a sign of life; False when the worker was marked left before."""
+def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
+    """Give a sign of life; False when the worker was marked left before.
+
+    `idle` is how many rows it could start soon while it has none: 0 if it has enough to do.
+    """
     result = connection.execute(
         update(worker)
         .where(worker.c.id == number, worker.c.left_at.is_(None))
-        .values(lease_until=lease_until)
+        .values(lease_until=lease_until, idle=min(idle, MOST_IDLE))
     )
     return bool(result.rowcount)
 
 
-def mark_dead(database: Database, *, number: int, now: int, why: str) -> int | None:
+def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
+    """The name of the ring, and by what its workers know each other: by `members`, if none did."""
+    found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
+    if found.members == members:
+        return found.ring, members
+    others = select(worker.c.id).where(worker.c.left_at.is_(None), worker.c.lease_until >= now)
+    if connection.scalar(others.limit(1)) is not None:
+        return found.ring, found.members
+    connection.execute(update(shard).values(members=members))
+    return found.ring, members
+
+
+def mark_dead(
+    database: Database, *, number: int, now: int, why: str, by_lease: bool = True
+) -> int | None:
     """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
 
     Its claims become due at once and lose their batch: nothing it still tries to write matches.
+    Unless it goes `by_lease`, others have told that it is gone, whatever it wrote here last.
     """
 
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
         lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
-        if lease_until is None or lease_until >= now:
+        if lease_until is None or (by_lease and lease_until >= now):
             return None
         _leave(connection, number, now=now, why=why)
+        bucket.bury(connection, number, now=now)
         ids = connection.scalars(claim.claimed_by(number)).all()
         if ids:
             connection.execute(
@@ -116,6 +151,7 @@ def leave(
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
+        bucket.leave(connection, number)
         handed_back = claim.hand_back(connection, worker=number, now=now, due=due)
         _leave(connection, number, now=now, why=why)
         return handed_back
@@ -128,21 +164,23 @@ def listing(connection: Connection, *, left_since: int | None = None) -> list[Wo
     there: ColumnElement[bool] = worker.c.left_at.is_(None)
     if left_since is not None:
         there = or_(there, worker.c.left_at >= left_since)
-    rows = connection.execute(
-        select(
-            worker.c.id,
-            worker.c.host,
-            worker.c.pid,
-            worker.c.joined_at,
-            worker.c.lease_until,
-            worker.c.left_at,
-            worker.c.left_why,
-            worker.c.kinds,
-        )
-        .where(there)
-        .order_by(worker.c.id)
-    )
+    rows = connection.execute(select(*SEEN).where(there).order_by(worker.c.id))
     return [_view(row) for row in rows]
+
+
+def recent(connection: Connection, *, limit: int) -> list[WorkerView]:
+    """The members of the ring that joined last, and those that left last, so many of each."""
+    kinds = cast(worker.c.kinds, Text)
+    members = select(*SEEN).where(kinds.not_like(SERVES_NOTHING)).limit(limit)
+    joined = members.order_by(worker.c.id.desc())
+    left = members.where(worker.c.left_at.is_not(None)).order_by(worker.c.left_at.desc())
+    found = [_view(row) for query in (joined, left) for row in connection.execute(query)]
+    return list({view.id: view for view in found}.values())
+
+
+def known_by(connection: Connection) -> str:
+    """By what the workers of the ring know each other, or the last ones did."""
+    return str(connection.execute(select(shard.c.members)).scalar_one())
 
 
 def forget(connection: Connection, *, now: int) -> int:
@@ -164,7 +202,7 @@ def _leave(connection: Connection, number: int, *, now: int, why: str) -> None:
 
 
 def _view(row: Sequence[Any]) -> WorkerView:
-    number, host, pid, joined_at, lease_until, left_at, left_why, stored = row
+    number, host, pid, joined_at, lease_until, idle, left_at, left_why, stored = row
     kinds = msgspec.json.decode(stored, type=Kinds)
     return WorkerView(
         number,
@@ -172,6 +210,7 @@ def _view(row: Sequence[Any]) -> WorkerView:
         pid,
         joined_at,
         lease_until,
+        idle,
         left_at,
         left_why,
         kinds=kinds.serves,

@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
+from windlass.model.bucket import BUCKETS
 from windlass.model.outcome import Change
 from windlass.model.task import Claimed, NewTask
 
@@ -37,20 +38,21 @@ class Lane(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What a written claim puts on the rows it takes."""
+    """What taking rows makes of them; without a batch they are read and nothing is written."""
 
-    batch: int
+    batch: int | None
     worker: int
     now: int
     lease_end: int
 
 
 class Most(NamedTuple):
-    """What a claim takes at most: so many, due by then, lost that often."""
+    """What is taken at most: so many, due by then, lost that often, in these buckets."""
 
     limit: int
     due_until: int
     lost: range = range(ENDLESS)
+    buckets: range = range(BUCKETS)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -59,6 +61,8 @@ class Most(NamedTuple):
             "due_until": self.due_until,
             "lost_from": self.lost.start,
             "lost_to": self.lost.stop - 1,
+            "bucket_from": self.buckets.start,
+            "bucket_to": self.buckets.stop - 1,
         }
 
 
@@ -125,13 +129,20 @@ from lane where priority is not null
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 
 PICK = """
-select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
+select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
 from windlass_task {hint}
 where status = 0 and kind = :kind and priority = :priority
-  and due_at between :due_from and :due_until
+  and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
   and batch is null and lost between :lost_from and :lost_to
 order by due_at limit :limit {lock}
 """
+
+# A row as it was taken, with its fence to follow: by whether it was read or claimed. The plus
+# keeps planners from any other index than the primary key.
+AS_TAKEN = {
+    True: "+t.status = 0 and t.batch is null and +t.due_at =",
+    False: "+t.status = 1 and t.batch =",
+}
 
 STAMP = """
 update windlass_task
@@ -141,7 +152,7 @@ where id {ids}
 """
 
 FALLEN = """
-select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
+select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
 from windlass_task {hint}
 where status = 1 and kind {kinds} and due_at <= :now
   and worker in (select id from windlass_worker where left_at is not null)
@@ -284,8 +295,16 @@ class Dialect(ABC):
         """As `alive`, but alone: for its funeral or its exit."""
 
     @abstractmethod
+    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
+        """Due rows of `lane` that nobody has claimed, from its `due_at` on: columns as in PICK."""
+
+    @abstractmethod
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        """Take due rows of `lane` that no worker holds, from its `due_at` on."""
+        """Take due rows of `lane` that nobody has claimed, from its `due_at` on."""
+
+    @abstractmethod
+    def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
+        """Claim rows that the transaction has locked."""
 
     @abstractmethod
     def fallen(
@@ -300,15 +319,20 @@ class Dialect(ABC):
         """Take over rows that `fallen` locked."""
 
     @abstractmethod
-    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
+    def change(
+        self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
         """Write the outcomes of rows that are still as they were taken: id to `prune_at`.
 
-        The `prune_at` of an item that is about to go stays as it is.
+        Those that were read have their `due_at` as fence, those that were claimed their batch. The
+        `prune_at` of an item that is about to go stays as it is.
         """
 
     @abstractmethod
-    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
-        """Delete rows, id to batch, that are still as they were taken."""
+    def remove(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> set[int]:
+        """Delete rows, id to fence, that are still as they were taken."""
 
     @abstractmethod
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
@@ -332,31 +356,30 @@ class PickAndStamp(Dialect):
 
     def __init__(self) -> None:
         self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
+        self._read = text(PICK.format(hint=self.hint, lock=""))
 
     @abstractmethod
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
         """SQL for "is one of these ids", and its parameters."""
 
+    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
+        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
+
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         if not self.alive(connection, stamp.worker):
             return []
-        rows = connection.execute(
-            self._pick,
-            {
-                "kind": lane.kind,
-                "priority": lane.priority,
-                "due_from": lane.due_at,
-                **most.parameters,
-            },
-        ).fetchall()
+        rows = connection.execute(self._pick, wanted(lane, most)).fetchall()
         if not rows:
             return []
-        ids, parameters = self.ids(row[0] for row in rows)
+        self.stamp(connection, [row[0] for row in rows], stamp)
+        return [stamped(row, stamp) for row in rows]
+
+    def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
+        listed, parameters = self.ids(ids)
         connection.execute(
-            text(STAMP.format(greatest=self.greatest, ids=ids)),
+            text(STAMP.format(greatest=self.greatest, ids=listed)),
             {**stamp._asdict(), **parameters},
         )
-        return [stamped(row, stamp) for row in rows]
 
     def fallen(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
@@ -376,9 +399,15 @@ class PickAndStamp(Dialect):
         )
 
 
+def wanted(lane: Lane, most: Most) -> dict[str, Any]:
+    """What PICK is to find."""
+    place = {"kind": lane.kind, "priority": lane.priority, "due_from": lane.due_at}
+    return {**place, **most.parameters}
+
+
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
     """A row as it was before, and as `stamp` makes it: so many attempts and losses more."""
-    number, kind, key, priority, due_at, payload, attempts, losses, started_at = row
+    number, kind, key, priority, due_at, payload, attempts, losses, started_at, bucket = row
     return Claimed(
         number,
         kind,
@@ -389,6 +418,7 @@ def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0
         attempts + attempt,
         losses + lost,
         max(stamp.now, (started_at or 0) + 1),
+        bucket,
         stamp.batch,
         stamp.worker,
     )

@@ -25,8 +25,15 @@ from windlass.store.dialect.base import (
 # is small is a table that is locked.
 BY_ID = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
 straight_join windlass_task as t force index (primary) on t.id = listed.id"""
-HOLD = text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 for update")
-FREE = text(f"select t.id from {BY_ID} where t.status = 1 for update skip locked")
+# What is found as it was taken, with its fence: by whether it was read or claimed.
+HOLD = {
+    True: text(
+        f"select t.id, t.due_at, t.prune_at from {BY_ID} "
+        "where t.status = 0 and t.batch is null for update"
+    ),
+    False: text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 for update"),
+}
+FREE = text(f"select t.id from {BY_ID} where t.status in (0, 1) for update skip locked")
 REMOVE = text(f"delete t from {BY_ID}")
 LOWEST = -32_769
 LOCK_SECONDS = 2
@@ -99,16 +106,19 @@ CHANGE = text(f"""
 update json_table(:changes, '$[*]' columns (
     id bigint path '$.id', status smallint path '$.status', due_at bigint path '$.due_at',
     attempt int path '$.attempt', lost smallint path '$.lost',
+    started_at bigint path '$.started_at',
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
-    remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c
+    remark mediumtext path '$.remark', payload mediumtext path '$.payload',
+    priority smallint path '$.priority')) as c
 straight_join windlass_task as t force index (primary) on t.id = c.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
-    t.lost = c.lost, t.finished_at = coalesce(c.finished_at, t.finished_at),
+    t.lost = c.lost, t.started_at = c.started_at, t.worker = :worker,
+    t.finished_at = coalesce(c.finished_at, t.finished_at),
     t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
     t.last_status = coalesce(c.last_status, t.last_status),
     t.result = c.result, t.remark = if(c.finished_at is null, t.remark, c.remark),
-    t.payload = coalesce(c.payload, t.payload)
+    t.payload = coalesce(c.payload, t.payload), t.priority = coalesce(c.priority, t.priority)
 """)
 
 COUNT = text("""
@@ -253,22 +263,29 @@ class MySQL(PickAndStamp):
     def lock_worker(self, connection: Connection, worker: int) -> bool:
         return connection.execute(self._lock_worker, {"worker": worker}).first() is not None
 
-    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
-        held = self._hold(connection, {change.id: change.batch for change in changes})
+    def change(
+        self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        fences = {change.id: change.fence for change in changes}
+        held = self._hold(connection, fences, is_read=is_read)
         ours = [change for change in changes if change.id in held]
         if ours:
-            connection.execute(CHANGE, {"changes": encode(ours).decode()})
+            connection.execute(CHANGE, {"changes": encode(ours).decode(), "worker": worker})
         return held
 
-    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
-        held = self._hold(connection, fences)
+    def remove(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> set[int]:
+        held = self._hold(connection, fences, is_read=is_read)
         if held:
             connection.execute(REMOVE, {"ids": encode(sorted(held)).decode()})
         return set(held)
 
-    def _hold(self, connection: Connection, fences: Mapping[int, int]) -> dict[int, int | None]:
+    def _hold(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> dict[int, int | None]:
         """Lock the rows that are still as they were taken, by id: id to `prune_at`."""
-        rows = connection.execute(HOLD, {"ids": encode(sorted(fences)).decode()})
+        rows = connection.execute(HOLD[is_read], {"ids": encode(sorted(fences)).decode()})
         return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:

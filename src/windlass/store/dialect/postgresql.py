@@ -15,10 +15,13 @@ from windlass.model.outcome import Change
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import Claimed, NewTask
 from windlass.store.dialect.base import (
+    AS_TAKEN,
     BLOCK,
     FALLEN,
     LANES,
+    PICK,
     RESCUE,
+    STAMP,
     Count,
     Dialect,
     Executor,
@@ -30,6 +33,7 @@ from windlass.store.dialect.base import (
     encode,
     original,
     stamped,
+    wanted,
 )
 
 CHANNEL = "windlass"
@@ -115,10 +119,10 @@ CLAIM = text(f"""
 with alive as materialized (
     select id from windlass_worker where id = :worker and left_at is null for key share
 ), picked as materialized (
-    select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at
+    select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
     from windlass_task
     where status = 0 and kind = :kind and priority = :priority
-      and due_at between :due_from and :due_until
+      and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
       and batch is null and lost between :lost_from and :lost_to
       and exists (select from alive)
     order by due_at limit :limit for update skip locked
@@ -131,35 +135,37 @@ with alive as materialized (
 select * from picked
 """)
 
-CHANGE = text(f"""
+CHANGE = f"""
 update windlass_task as t
 set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, lost = c.lost,
+    started_at = c.started_at, worker = :worker,
     finished_at = coalesce(c.finished_at, t.finished_at),
     prune_at = case when t.prune_at = {GOES} then t.prune_at else c.prune_at end,
     last_status = coalesce(c.last_status, t.last_status),
     result = cast(c.result as json),
     remark = case when c.finished_at is null then t.remark else c.remark end,
-    payload = coalesce(cast(c.payload as json), t.payload)
+    payload = coalesce(cast(c.payload as json), t.payload),
+    priority = coalesce(c.priority, t.priority)
 from json_to_recordset(cast(:changes as json)) as c (
-    id bigint, batch bigint, status smallint, due_at bigint, attempt integer, lost smallint,
-    finished_at bigint, prune_at bigint, last_status smallint, result text, remark text,
-    payload text)
+    id bigint, fence bigint, status smallint, due_at bigint, attempt integer, lost smallint,
+    started_at bigint, finished_at bigint, prune_at bigint, last_status smallint, result text,
+    remark text, payload text, priority smallint)
 where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
-  and t.id = c.id and t.status = 1 and t.batch = c.batch
+  and t.id = c.id and {{as_taken}} c.fence
 returning t.id, t.prune_at
-""")
+"""
 
 FREE = text("""
-select id from windlass_task where id = any(cast(:ids as bigint[])) and status = 1
+select id from windlass_task where id = any(cast(:ids as bigint[])) and status in (0, 1)
 order by id for update skip locked
 """)
 
-REMOVE = text(f"""
+REMOVE = f"""
 delete from windlass_task as t
-where t.id = {listed("select unnest(cast(:ids as bigint[]))")} and t.status = 1
-  and t.batch = cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
+where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
+  and {{as_taken}} cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
 returning t.id
-""")
+"""
 
 COUNT = text("""
 insert into windlass_stat as s (minute, kind, worker, done, failed, retried, milliseconds)
@@ -193,6 +199,11 @@ class PostgreSQL(Dialect):
                 lock="for update skip locked",
             )
         )
+        self._read = text(PICK.format(hint="", lock=""))
+        self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        by_id = "= " + listed("select unnest(cast(:ids as bigint[]))")
+        self._stamp = text(STAMP.format(greatest="greatest", ids=by_id))
         self._rescue = text(
             RESCUE.format(
                 greatest="greatest", ids="= " + listed("select unnest(cast(:ids as bigint[]))")
@@ -340,18 +351,15 @@ class PostgreSQL(Dialect):
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         return {row[0] for row in connection.execute(FREE, {"ids": sorted(ids)}).fetchall()}
 
+    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
+        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
+
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        rows = connection.execute(
-            CLAIM,
-            {
-                **stamp._asdict(),
-                "kind": lane.kind,
-                "priority": lane.priority,
-                "due_from": lane.due_at,
-                **most.parameters,
-            },
-        )
+        rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(lane, most)})
         return [stamped(row, stamp) for row in rows.fetchall()]
+
+    def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
+        connection.execute(self._stamp, {**stamp._asdict(), "ids": list(ids)})
 
     def fallen(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
@@ -364,15 +372,19 @@ class PostgreSQL(Dialect):
     ) -> None:
         connection.execute(self._rescue, {**stamp._asdict(), "ids": list(ids), "attempt": attempt})
 
-    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
-        rows = connection.execute(
-            CHANGE,
-            {"changes": encode(changes).decode(), "ids": [change.id for change in changes]},
-        )
+    def change(
+        self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        ids = [change.id for change in changes]
+        asked = {"changes": encode(changes).decode(), "ids": ids, "worker": worker}
+        rows = connection.execute(self._change[is_read], asked)
         return dict(map(tuple, rows.fetchall()))
 
-    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
-        rows = connection.execute(REMOVE, {"ids": list(fences), "fences": encode(fences).decode()})
+    def remove(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> set[int]:
+        asked = {"ids": list(fences), "fences": encode(fences).decode()}
+        rows = connection.execute(self._remove[is_read], asked)
         return {row[0] for row in rows.fetchall()}
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:

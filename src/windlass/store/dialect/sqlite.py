@@ -18,6 +18,7 @@ from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
+    AS_TAKEN,
     LANES,
     Count,
     Executor,
@@ -60,31 +61,32 @@ select count(*) from (
 )
 """)
 
-CHANGE = text(f"""
-update windlass_task
+CHANGE = f"""
+update windlass_task as t
 set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     attempt = c.value ->> 'attempt', lost = c.value ->> 'lost',
+    started_at = c.value ->> 'started_at', worker = :worker,
     finished_at = coalesce(c.value ->> 'finished_at', finished_at),
     prune_at = case when prune_at = {GOES} then prune_at else c.value ->> 'prune_at' end,
     last_status = coalesce(c.value ->> 'last_status', last_status),
     result = c.value ->> 'result',
     remark = case when c.value ->> 'finished_at' is null then remark else c.value ->> 'remark' end,
-    payload = coalesce(c.value ->> 'payload', payload)
+    payload = coalesce(c.value ->> 'payload', payload),
+    priority = coalesce(c.value ->> 'priority', priority)
 from json_each(:changes) as c
-where windlass_task.id = (c.value ->> 'id') and windlass_task.status = 1
-  and windlass_task.batch = (c.value ->> 'batch')
-returning windlass_task.id, windlass_task.prune_at
-""")
+where t.id = (c.value ->> 'id') and {{as_taken}} (c.value ->> 'fence')
+returning id, prune_at
+"""
 
-REMOVE = text("""
+REMOVE = """
 delete from windlass_task
 where id in (
     select t.id from json_each(:fences) as f
     join windlass_task as t on t.id = (f.value ->> 0)
-    where t.status = 1 and t.batch = (f.value ->> 1)
+    where {as_taken} (f.value ->> 1)
 )
 returning id
-""")
+"""
 
 COUNT = text("""
 insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
@@ -134,6 +136,8 @@ class SQLite(PickAndStamp):
             LANES.format(hint=self.hint, kinds="(select value as kind from json_each(:kinds))")
         )
         self._alive = text(ALIVE)
+        self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 
     def engine_options(self, url: URL) -> dict[str, Any]:
         in_memory = url.database in (None, "", ":memory:")
@@ -233,12 +237,17 @@ class SQLite(PickAndStamp):
     def lock_worker(self, connection: Connection, worker: int) -> bool:
         return self.alive(connection, worker)
 
-    def change(self, connection: Connection, changes: Sequence[Change]) -> dict[int, int | None]:
-        rows = connection.execute(CHANGE, {"changes": encode(changes).decode()})
-        return dict(map(tuple, rows.fetchall()))
+    def change(
+        self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        asked = {"changes": encode(changes).decode(), "worker": worker}
+        return dict(map(tuple, connection.execute(self._change[is_read], asked).fetchall()))
 
-    def remove(self, connection: Connection, fences: Mapping[int, int]) -> set[int]:
-        rows = connection.execute(REMOVE, {"fences": encode(list(fences.items())).decode()})
+    def remove(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> set[int]:
+        asked = {"fences": encode(list(fences.items())).decode()}
+        rows = connection.execute(self._remove[is_read], asked)
         return {row[0] for row in rows.fetchall()}
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:

@@ -1,15 +1,14 @@
-"""The tables of the ring: bucket, shard."""
+"""The tables of the ring: bucket, offer, shard."""
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
 
 from windlass.model.bucket import BUCKETS
-from windlass.store.schema import Exact, Json
+from windlass.store.schema import Exact, Json, Number
 
 revision = "0004"
 down_revision = "0003"
@@ -23,9 +22,18 @@ OPTIONS: dict[str, Any] = {
     "mariadb_charset": "utf8mb4",
 }
 
+# A name by chance, made by the database: the script may be run on more than one.
+NAMES = {
+    "sqlite": "lower(hex(randomblob(8)))",
+    "postgresql": "substr(md5(cast(random() as text) || clock_timestamp()), 1, 16)",
+    "mysql": "substr(md5(uuid()), 1, 16)",
+    "mariadb": "substr(md5(uuid()), 1, 16)",
+}
+
 
 def upgrade() -> None:
     bucket()
+    offer()
     shard()
 
 
@@ -40,8 +48,19 @@ def bucket() -> None:
     op.bulk_insert(table, [{"bucket": number} for number in range(BUCKETS)])
 
 
+def offer() -> None:
+    op.create_table(
+        "windlass_offer",
+        sa.Column("task_id", Number, primary_key=True, autoincrement=False),
+        sa.Column("kind", Exact(100), nullable=False),
+        sa.Column("due_at", sa.BigInteger, nullable=False),
+        **OPTIONS,
+    )
+    op.create_index("windlass_offer_due", "windlass_offer", ["kind", "due_at"])
+
+
 def shard() -> None:
-    table = op.create_table(
+    op.create_table(
         "windlass_shard",
         sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
         sa.Column("place", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
@@ -53,4 +72,5 @@ def shard() -> None:
         sa.Column("moving", Json),
         **OPTIONS,
     )
-    op.bulk_insert(table, [{"id": 1, "ring": secrets.token_hex(8), "members": "database"}])
+    name = NAMES[op.get_context().dialect.name]
+    op.execute(f"insert into windlass_shard (id, ring, members) select 1, {name}, 'database'")

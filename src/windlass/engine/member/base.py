@@ -1,0 +1,188 @@
+"""The contract of membership, and what both of its makers share.
+
+Who is the authority? For who is alive, the coordinator (etcd or ZooKeeper); for who owns what,
+the database alone. So nothing that goes wrong here can let two workers own one bucket. At worst
+a worker is thought dead too early, and then the database refuses what it still writes.
+
+What is concluded from silence? Nothing. While the coordinator is away nobody is known to be dead,
+and everyone goes on with what it owns. When it is back it may have forgotten everyone (its data
+was lost, or all leases ran out), so the first list after an outage is not believed before everyone
+has had the time to come back. The first list of all is believed at once: a worker that joins is
+needed soon, and those it does not see are still guarded by their rows in the database.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote
+
+from windlass import telemetry
+from windlass.errors import BadMembers
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 0.5
+"""How long at most between two tries to reach the coordinator."""
+
+
+class Members(Protocol):
+    """Who is alive in a ring, as one of its workers hears it."""
+
+    kind: str
+    """"etcd" or "zookeeper"."""
+
+    def join(self, ring: str, worker: int) -> None:
+        """Be known as alive under that id from now on; an earlier id is withdrawn.
+
+        Returns when it is written and the others are listed. Raises MembersUnavailable when the
+        coordinator does not answer within a few seconds; then nothing is joined.
+        """
+
+    def leave(self) -> None:
+        """Withdraw at once. Never raises; while the coordinator is away the lease runs out."""
+
+    def alive(self) -> frozenset[int] | None:
+        """Who is alive as last heard, itself included; None while that is not known.
+
+        It is not known before `join`, while the coordinator is away, and for a lease after it is
+        back.
+        """
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call `heard` whenever `alive()` changes, on any thread.
+
+        It must be quick, and must neither join nor leave.
+        """
+
+    def close(self) -> None:
+        """Leave, and end every thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seat:
+    """The place of one worker in one ring, from one `join` until the next."""
+
+    ring: str
+    worker: int
+
+    def __post_init__(self) -> None:
+        if not self.ring or set(self.ring) <= {"."}:
+            raise BadMembers(f"{self.ring!r} cannot be the name of a ring; give it a letter")
+
+    @property
+    def folder(self) -> str:
+        """Where all workers of the ring have their keys, without a slash at the end."""
+        return f"/windlass/{quote(self.ring, safe='')}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.folder}/{self.worker}"
+
+
+def workers_in(names: Iterable[str]) -> set[int]:
+    """The ids that these keys stand for; what is no id is somebody else's, and left alone."""
+    return {int(last) for name in names if (last := name.rpartition("/")[2]).isdecimal()}
+
+
+def in_short(problem: BaseException) -> str:
+    """One line about an error."""
+    lines = str(problem).strip().splitlines()
+    return (lines or [type(problem).__name__])[0][:300]
+
+
+def pause_after(failures: int) -> float:
+    """How many seconds to wait before the next try; nobody tries in step with others."""
+    longest: float = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10), LONGEST_PAUSE_SECONDS)
+    return longest * random.uniform(0.5, 1.0)
+
+
+class Roster:
+    """Who is alive as last heard, and whether that may be believed.
+
+    Only the seat that has it open may speak; whatever a former one still says is not heard.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+        self._seat: Seat | None = None
+        self._listed: frozenset[int] | None = None
+        self._away_since: float | None = None
+        self._doubtful_until = 0.0
+        self.alive: frozenset[int] | None = None
+        self.problem = "no answer"
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        with self._lock:
+            self._listeners.append(heard)
+
+    def open(self, seat: Seat) -> None:
+        with self._lock:
+            self._seat = seat
+            self._listed = None
+            self.problem = "no answer"
+        self._publish()
+
+    def close(self) -> None:
+        with self._lock:
+            self._seat = self._listed = None
+        self._publish()
+
+    def hear(self, seat: Seat, listed: Iterable[int], *, settle_seconds: float) -> None:
+        """The coordinator has said who is there.
+
+        After an outage that is believed only once `settle_seconds` have passed.
+        """
+        with self._lock:
+            if seat is not self._seat:
+                return
+            away_since, self._away_since = self._away_since, None
+            if away_since is not None:
+                self._doubtful_until = time.monotonic() + settle_seconds
+            self._listed = frozenset(listed)
+        if away_since is not None:
+            away_seconds = round(time.monotonic() - away_since, 1)
+            self._tell("members.back", seat, away_seconds=away_seconds)
+        self._publish()
+
+    def lose(self, seat: Seat, why: str) -> None:
+        """The coordinator does not answer, or has lost sight of this seat."""
+        with self._lock:
+            if seat is not self._seat:
+                return
+            self._listed = None
+            self.problem = why
+            is_new = self._away_since is None
+            if is_new:
+                self._away_since = time.monotonic()
+        if is_new:
+            self._tell("members.away", seat, error=why)
+        self._publish()
+
+    def settle(self) -> float | None:
+        """Believe what was heard if it is time; else in how many seconds it will be."""
+        self._publish()
+        remaining = self._doubtful_until - time.monotonic()
+        return remaining if remaining > 0 else None
+
+    def _publish(self) -> None:
+        with self._lock:
+            is_believed = time.monotonic() >= self._doubtful_until
+            alive = self._listed if is_believed else None
+            if alive == self.alive:
+                return
+            self.alive = alive
+            listeners = list(self._listeners)
+        for heard in listeners:
+            try:
+                heard()
+            except Exception:
+                telemetry.log.exception("a listener to members failed")
+
+    def _tell(self, event: str, seat: Seat, **facts: object) -> None:
+        telemetry.emit(event, kind=self._kind, ring=seat.ring, worker=seat.worker, **facts)

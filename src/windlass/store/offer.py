@@ -1,0 +1,94 @@
+"""Offers: due rows that their owner has no time for, given up to whoever claims them.
+
+An offered row has batch 0 and an entry here, both written in one transaction. Its owner never reads
+it again; like everyone it may claim it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from windlass.model.status import Status
+from windlass.model.task import Claimed
+from windlass.store.claim import PICKED
+from windlass.store.database import Database
+from windlass.store.dialect.base import Lane, Most, Stamp, stamped
+from windlass.store.schema import offer, task
+
+OFFERED = 0
+
+
+def make(
+    database: Database, worker: int, lane: Lane, most: Most, *, unless: Collection[int]
+) -> list[int]:
+    """Offer due rows of `lane` in the worker's buckets, but none of those; returns their ids."""
+
+    def work(connection: Connection) -> list[int]:
+        if not database.dialect.alive(connection, worker):
+            return []
+        rows = database.dialect.read(connection, lane, most)
+        ids = [row[0] for row in rows if row[0] not in unless]
+        if not ids:
+            return []
+        free = task.c.status == Status.WAITING, task.c.batch.is_(None)
+        connection.execute(update(task).where(task.c.id.in_(ids), *free).values(batch=OFFERED))
+        given_up = connection.execute(
+            select(task.c.id, task.c.kind, task.c.due_at).where(
+                task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
+            )
+        ).all()
+        known = set(connection.scalars(select(offer.c.task_id).where(offer.c.task_id.in_(ids))))
+        new = [
+            {"task_id": row.id, "kind": row.kind, "due_at": row.due_at}
+            for row in given_up
+            if row.id not in known
+        ]
+        if new:
+            connection.execute(insert(offer), new)
+            if database.dialect.wakes:
+                database.dialect.notify(connection)
+        return [row["task_id"] for row in new]
+
+    return database.write(work)
+
+
+def kinds(connection: Connection) -> set[str]:
+    """The kinds of which something is offered."""
+    return set(connection.scalars(select(offer.c.kind).distinct()))
+
+
+def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Claimed]:
+    """Take offered rows of a kind by a written claim, the oldest first."""
+
+    def work(connection: Connection) -> list[Claimed]:
+        if not database.dialect.alive(connection, stamp.worker):
+            return []
+        ids = connection.scalars(
+            select(offer.c.task_id)
+            .where(offer.c.kind == kind, offer.c.due_at <= stamp.now)
+            .order_by(offer.c.due_at)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        ).all()
+        if not ids:
+            return []
+        rows = connection.execute(
+            select(*PICKED)
+            .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
+            .order_by(task.c.id)
+            .with_for_update()
+        ).all()
+        if rows:
+            database.dialect.stamp(connection, [row.id for row in rows], stamp)
+        # Those of rows that are gone meanwhile too.
+        connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
+        return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
+
+    return database.write(work)
+
+
+def count(connection: Connection) -> int:
+    """How many rows are offered."""
+    return int(connection.execute(select(func.count()).select_from(offer)).scalar_one())

@@ -1,0 +1,69 @@
+"""A private ZooKeeper server."""
+
+import glob
+import shutil
+import signal
+import socket
+
+from tests.server.process import Daemon, ServerMissing, find_program, require_account
+
+# Ticks and sessions as short as they may be, so that the dead are noticed soon.
+SETTINGS = """
+tickTime=250
+minSessionTimeout=500
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=ruok,srvr
+"""
+# A small machine that starts soon and writes no more than it must.
+MACHINE = (
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Dzookeeper.forceSync=no",
+    "-Djava.net.preferIPv4Stack=true",
+)
+
+
+class ZooKeeper(Daemon):
+    account = "zookeeper"
+    quick_signal = signal.SIGKILL  # Java takes SIGQUIT for a question
+
+    def __init__(self, *, fast: bool = True) -> None:
+        super().__init__(fast=fast)
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://127.0.0.1:{self.port}"
+
+    def find(self) -> None:
+        self.java = find_program("java")
+        jars = glob.glob("/usr/share/java/zookeeper.jar")
+        if not jars:
+            raise ServerMissing("zookeeper.jar not found; install its package: make servers")
+        self.jar = jars[0]
+        require_account(self.account)
+
+    def create(self) -> None:
+        self.run(["/bin/mkdir", str(self.data)])
+
+    def lose_data(self) -> None:
+        """Forget everything that was ever stored; only while it is down."""
+        shutil.rmtree(self.data)
+
+    def command(self) -> list[str]:
+        settings = self.directory / "zoo.cfg"
+        settings.write_text(SETTINGS.format(data=self.data, port=self.port))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [str(self.java), *MACHINE, "-cp", self.jar, main, str(settings)]
+
+    def ping(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=0.3) as connection:
+            connection.sendall(b"srvr")
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        if b"Mode:" not in answer:
+            raise RuntimeError(f"it does not serve yet: {answer!r}")

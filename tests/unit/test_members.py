@@ -1,0 +1,178 @@
+"""Who is alive: URLs, and what may be believed after an outage."""
+
+import builtins
+import sys
+
+import pytest
+
+from windlass import BadInput, BadMembers
+from windlass.engine.member import connect, parse
+from windlass.engine.member.base import Roster, Seat, workers_in
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "hosts", "root"),
+    [
+        ("etcd://127.0.0.1:2379", "etcd", [("127.0.0.1", 2379)], ""),
+        ("etcd://a:1,b:2,c.example:3/", "etcd", [("a", 1), ("b", 2), ("c.example", 3)], ""),
+        ("etcd://a,[::1]:7", "etcd", [("a", 2379), ("[::1]", 7)], ""),
+        ("zookeeper://a", "zookeeper", [("a", 2181)], ""),
+        ("ZooKeeper://a:1,b:2/some/team/", "zookeeper", [("a", 1), ("b", 2)], "/some/team"),
+    ],
+)
+def test_a_url_has_hosts_with_ports_and_for_zookeeper_a_root(url, kind, hosts, root):
+    address = parse(url)
+
+    assert (address.kind, list(address.hosts), address.root) == (kind, hosts, root)
+
+
+@pytest.mark.parametrize(
+    ("url", "wrong"),
+    [
+        ("", "it is no URL"),
+        ("127.0.0.1:2379", "it is no URL"),
+        (None, "it is no URL"),
+        (7, "it is no URL"),
+        ("consul://a:1", "unknown scheme 'consul'"),
+        ("postgresql://a/b", "unknown scheme 'postgresql'"),
+        ("etcd://", "'' is no host"),
+        ("etcd://a:1,,b:2", "'' is no host"),
+        ("etcd://a:port", "'a:port' is no host"),
+        ("etcd://a b:1", "'a b:1' is no host"),
+        ("etcd://a:0", "there is no port 0"),
+        ("etcd://a:65536", "there is no port 65536"),
+        ("etcd://me:secret@a:1", "credentials are not supported"),
+        ("etcd://a:1/path", "etcd has no path '/path'"),
+        ("etcd://a:1?tls=true", "'?tls=true' is not understood"),
+        ("zookeeper://a:1/a//b", "the path '/a//b' cannot be one"),
+        ("zookeeper://a:1/../b", "the path '/../b' cannot be one"),
+    ],
+)
+def test_a_bad_url_is_named_with_what_is_wrong_and_how_to_write_it(url, wrong):
+    with pytest.raises(BadMembers) as raised:
+        connect(url, dead_after=5_000_000)
+
+    assert str(raised.value).startswith(f"members {url!r}: {wrong}")
+    assert "write etcd://host:2379 or zookeeper://host:2181/path" in str(raised.value)
+    assert isinstance(raised.value, BadInput)
+
+
+@pytest.mark.parametrize(("kind", "client"), [("etcd", "aetcd"), ("zookeeper", "kazoo")])
+def test_a_client_that_is_not_installed_is_named_with_the_command(kind, client, monkeypatch):
+    really_import = builtins.__import__
+
+    def import_without(name, *args, **kwargs):
+        if name.partition(".")[0] == client:
+            raise ModuleNotFoundError(f"No module named {client!r}", name=client)
+        return really_import(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, f"windlass.engine.member.{kind}", raising=False)
+    monkeypatch.setattr(builtins, "__import__", import_without)
+
+    with pytest.raises(BadMembers, match=rf"needs {client}.*pip install 'windlass\[{kind}\]'"):
+        connect(f"{kind}://127.0.0.1:1", dead_after=5_000_000)
+
+
+@pytest.mark.parametrize("ring", ["", ".", ".."])
+def test_a_ring_without_a_usable_name_is_refused(ring):
+    with pytest.raises(BadMembers, match="cannot be the name of a ring"):
+        Seat(ring, 1)
+
+
+def test_every_ring_has_a_folder_of_its_own():
+    names = ["a", "a/b", "a b", "ä", "a%2Fb", "A"]
+
+    folders = [Seat(name, 7).folder for name in names]
+
+    assert len(set(folders)) == len(names)
+    assert {folder.count("/") for folder in folders} == {2}
+    assert Seat("shop", 7).key == "/windlass/shop/7"
+
+
+def test_what_is_no_id_is_left_alone():
+    assert workers_in(["/windlass/a/7", "8", "note", "", "-1", "7x", "/windlass/a/"]) == {7, 8}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 1000.0
+
+    monkeypatch.setattr("windlass.engine.member.base.time.monotonic", lambda: Clock.now)
+    return Clock
+
+
+@pytest.fixture
+def roster():
+    return Roster("etcd")
+
+
+def test_the_first_list_is_believed_at_once(roster, clock):
+    seat = Seat("a", 1)
+    roster.open(seat)
+
+    roster.hear(seat, [1, 2], settle_seconds=2)
+
+    assert roster.alive == {1, 2}
+
+
+def test_after_an_outage_a_list_is_believed_once_everyone_could_come_back(roster, clock):
+    seat = Seat("a", 1)
+    roster.open(seat)
+    roster.hear(seat, [1, 2], settle_seconds=2)
+
+    roster.lose(seat, "gone")
+    assert roster.alive is None
+    clock.now += 60
+    roster.hear(seat, [1], settle_seconds=2)
+    assert roster.alive is None
+    clock.now += 1.5
+    roster.hear(seat, [1, 2], settle_seconds=2)
+    assert (roster.alive, roster.settle()) == (None, 0.5)
+    clock.now += 0.5
+
+    assert roster.settle() is None
+    assert roster.alive == {1, 2}
+
+
+def test_an_outage_is_remembered_by_whoever_joins_next(roster, clock):
+    first, second = Seat("a", 1), Seat("a", 2)
+    roster.open(first)
+    roster.lose(first, "gone")
+    roster.close()
+
+    roster.open(second)
+    roster.hear(second, [2], settle_seconds=2)
+
+    assert roster.alive is None
+
+
+def test_a_former_seat_is_not_heard_any_more(roster, clock):
+    first, second = Seat("a", 1), Seat("a", 2)
+    roster.open(first)
+    roster.open(second)
+
+    roster.hear(first, [1], settle_seconds=2)
+    roster.lose(first, "gone")
+    roster.hear(second, [2], settle_seconds=2)
+
+    assert roster.alive == {2}
+
+
+def test_listeners_are_called_when_the_answer_changes_and_only_then(roster, clock):
+    heard = []
+    roster.listen(lambda: heard.append(roster.alive))
+    seat = Seat("a", 1)
+    roster.open(seat)
+
+    roster.hear(seat, [1], settle_seconds=2)
+    roster.hear(seat, [1], settle_seconds=2)
+    roster.lose(seat, "gone")
+    roster.lose(seat, "still gone")
+    roster.hear(seat, [1, 2], settle_seconds=2)
+    clock.now += 2
+    roster.settle()
+    roster.settle()
+    roster.close()
+
+    assert heard == [{1}, None, {1, 2}, None]
