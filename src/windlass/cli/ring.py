@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -25,13 +26,15 @@ from windlass.cli.output import (
     table,
     timestamp,
     visible,
+    warn_missing,
     when,
 )
 from windlass.clock import SECOND
 from windlass.errors import DatabaseUnavailable
 from windlass.model.bucket import BUCKETS
 from windlass.model.duration import format_duration
-from windlass.operate import ring as operate
+from windlass.operate import gather
+from windlass.operate.gather import Listing
 from windlass.operate.ring import MemberView, Move, RingView
 
 REDRAW_SECONDS = 1.0
@@ -64,40 +67,52 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
     if watch:
         _watch(loaded)
         return
-    found = operate.look(loaded.database, loaded.clock)
+    found = gather.rings(loaded.fleet)
+    warn_missing(found.missing)
     if as_json:
-        print_json(_for_programs(found))
+        is_alone = loaded.fleet.single is not None
+        print_json(_for_programs(found[0]) if is_alone else _all_for_programs(found))
     else:
-        console.print(_picture(found, is_round=_has_colours()))
+        console.print(_pictures(found, is_round=_has_colours()))
 
 
 def _watch(app: App) -> None:
     """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found, problem = operate.look(app.database, app.clock), ""
+    found, problem = gather.rings(app.fleet), ""
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(_watched(found, problem), refresh=True)
                 time.sleep(REDRAW_SECONDS)
                 try:
-                    found, problem = operate.look(app.database, app.clock, tries=1), ""
+                    found, problem = gather.rings(app.fleet, tries=1), ""
+                    if found.missing:
+                        problem = f"{', '.join(found.missing)} does not answer"
                 except DatabaseUnavailable as away:
-                    problem = f"{timestamp(found.now)} is the last that is known: {away}"
+                    problem = f"{timestamp(found[0].now)} is the last that is known: {away}"
     except KeyboardInterrupt:
         console.print(_watched(found))
 
 
-def _watched(found: RingView, problem: str = "") -> RenderableType:
+def _watched(found: Sequence[RingView], problem: str = "") -> RenderableType:
     """The picture as it fits the screen."""
-    picture = _picture(found, is_round=_has_colours())
+    picture = _pictures(found, is_round=_has_colours())
     if len(console.render_lines(picture, pad=False)) + bool(problem) > console.height:
-        picture = _picture(found, is_round=False)
+        picture = _pictures(found, is_round=False)
     return Group(Text(problem, style="red"), picture) if problem else picture
 
 
 def _has_colours() -> bool:
     return console.is_terminal and console.color_system is not None and not console.no_color
+
+
+def _pictures(found: Sequence[RingView], *, is_round: bool) -> RenderableType:
+    """Each shard has a ring of its own."""
+    parts: list[RenderableType] = []
+    for ring in found:
+        parts += [*([Text()] if parts else []), _picture(ring, is_round=is_round)]
+    return Group(*parts)
 
 
 def _picture(found: RingView, *, is_round: bool) -> RenderableType:
@@ -255,12 +270,39 @@ def _for_programs(found: RingView) -> dict[str, object]:
         **vars(found),
         "now": iso(found.now),
         "owned": found.owned,
-        "members": [_member_for_programs(member, found.now) for member in found.members],
+        "members": _members_for_programs(found),
         "free": _ends(found.free),
         "careful": _ends(found.careful),
         "careful_to": iso(found.careful_to),
-        "moves": [{**vars(move), "at": iso(move.at)} for move in found.moves],
+        "moves": [_move_for_programs(move) for move in found.moves],
     }
+
+
+def _all_for_programs(found: Listing[RingView]) -> dict[str, object]:
+    """Members and moves of all shards in one list each, and what is left of each shard."""
+    shards = [_for_programs(ring) for ring in found]
+    lists = ("members", "moves")
+    return {
+        "shards": [{k: v for k, v in shard.items() if k not in lists} for shard in shards],
+        "members": [member for ring in found for member in _members_for_programs(ring)],
+        "moves": [
+            {"shard": ring.database, **_move_for_programs(move)}
+            for ring in found
+            for move in ring.moves
+        ],
+        "missing": found.missing,
+    }
+
+
+def _move_for_programs(move: Move) -> dict[str, object]:
+    return {**vars(move), "at": iso(move.at)}
+
+
+def _members_for_programs(found: RingView) -> list[dict[str, object]]:
+    return [
+        {"shard": found.database, **_member_for_programs(member, found.now)}
+        for member in found.members
+    ]
 
 
 def _member_for_programs(member: MemberView, now: int) -> dict[str, object]:

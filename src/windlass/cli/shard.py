@@ -88,7 +88,8 @@ def move(
     name: NameArgument,
     app: AppOption = None,
     now: Annotated[
-        bool, typer.Option("--now", help="Also rows that are due, which its workers would run.")
+        bool,
+        typer.Option("--now", help="Also rows that are due and that none of its workers reads."),
     ] = False,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Do not wait for rows that are running.")
@@ -134,7 +135,8 @@ class _Progress:
         waits = ""
         if walk.busy:
             waits = (
-                f"; waiting for {counted(walk.busy, 'row')} that run or are due (--now: move those)"
+                f"; waiting for {counted(walk.busy, 'row')} that run or are due; "
+                "those that are due go when its workers are stopped"
             )
         line = f"moved {counted(moved, 'row')}{waits}"
         if line != self._said and not walk.is_clean:

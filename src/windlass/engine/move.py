@@ -20,11 +20,15 @@ movers do not get in each other's way, and one that was stopped and wakes up lat
 Whoever looks for a row looks where it leaves before where it comes, and finds it.
 
 A row that a worker may have begun is not moved: one that is running, and while the shard has
-workers one that is due, or will be in a moment.
+workers one that is due, or will be in a moment. The owner of a bucket may hold what is due in it
+with nothing written. So even when rows that are due are to go, they go only from buckets that
+nobody owns, or whose owner does not serve their kind, and the bucket is locked while they are
+marked. A mover that took so long to mark them that others may have become due lets them stay.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -48,6 +52,8 @@ from windlass.store.shard import Journal
 PAGE = 1_000
 BATCH = 200
 SOON = 2 * SECOND
+# What was not due by SOON is not due now, if marking it took no longer; half of it is for clocks.
+MARK_SECONDS = 1.0
 EVER = 1 << 62
 
 
@@ -92,13 +98,13 @@ class Mover:
                 target = self._target(row)
                 if target is None:
                     continue
-                if row.is_free(due_after):
+                if row.could_go(due_after=due_after):
                     groups.setdefault(target, []).append(row)
                 else:
                     done.busy += 1
             for target, rows in groups.items():
                 for begin in range(0, len(rows), BATCH):
-                    self._move(target, rows[begin : begin + BATCH], due_after, done)
+                    self._move(target, rows[begin : begin + BATCH], done)
         self._walk_runs(done)
         return done
 
@@ -141,26 +147,38 @@ class Mover:
         up = [shard for shard in others if shard.is_up] or others
         return up[(self._turn // BATCH) % len(up)]
 
-    def _move(self, target: Shard, rows: list[Seen], due_after: int, done: Pass) -> None:
+    def _move(self, target: Shard, rows: list[Seen], done: Pass) -> None:
         self._turn += len(rows)
         ids = {row.id: row.id for row in rows}
         # Numbers of triggers are negative, and each database has its own.
         below = [number for number in ids if number < 0]
         if below:
             ids |= zip(below, target.numbers.take(len(below)), strict=True)
-        now = self._source.clock.now()
+        began = 0.0
 
-        def begin(connection: Connection) -> Journal:
+        def begin(connection: Connection) -> tuple[Journal | None, int]:
+            nonlocal began
             found = shard_store.moving(connection)
             if found.journal is not None:
-                return found.journal
-            journal = Journal(found.last + 1, target.ring, ids)
-            store.mark(connection, list(ids), now=now, due_after=due_after)
+                return found.journal, 0
+            began, now = time.monotonic(), self._source.clock.now()
+            marked = store.mark(connection, rows, now=now, soon=now + SOON)
+            if not marked:
+                return None, 0
+            going = {number: new for number, new in ids.items() if number in marked}
+            journal = Journal(found.last + 1, target.ring, going)
             kept = replace(found, last=journal.number, journal=journal)
             shard_store.keep_moving(connection, kept)
-            return journal
+            return journal, len(marked)
 
-        done.moved += self._finish(self._source.database.write(begin), done)
+        journal, marked = self._source.database.write(begin)
+        done.busy += len(rows) - marked
+        if journal is None:
+            return
+        if marked and time.monotonic() - began > MARK_SECONDS:
+            journal = self._give_up(journal)
+            done.busy += marked
+        done.moved += self._finish(journal, done)
 
     def _finish(self, journal: Journal, done: Pass) -> int:
         """Take a batch from wherever its journal says it is to its end; how many rows moved."""

@@ -15,6 +15,7 @@ from windlass import telemetry
 from windlass.declare.kind import CRON_KEY, Kind, Registry
 from windlass.engine.cron import Belongs
 from windlass.engine.fleet import Fleet
+from windlass.engine.member import connect
 from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.engine.slot import Slots
 from windlass.engine.worker import Among, Only, Pulse, Worker, WorkerSettings
@@ -58,6 +59,9 @@ class Team:
         self._registry = registry
         self._kinds = kinds
         self._settings = settings
+        if settings.members is not None:
+            # Whether they can be had at all is said at once, and not for each shard.
+            connect(settings.members, dead_after=settings.dead_after)
         self._slots = Slots(settings.concurrency, len(shards))
         self._places = [Place(shard) for shard in shards]
         self._stop_asked = 0

@@ -126,15 +126,7 @@ class Worker:
             see=self._see,
             members=self._members(),
         )
-        self.ring = Ring(
-            database,
-            self.hold,
-            clock,
-            numbers,
-            kinds=kinds,
-            lease=settings.lease,
-            changed=self._on_ring_changed,
-        )
+        self.ring = self._ring()
         rates = Rates(database, share=1.0 if among is None else among.share)
         self.feed = Feed(self._claims(rates), self.hold)
         self.switchboard = Switchboard(
@@ -189,6 +181,17 @@ class Worker:
             done=self.finish.done,
             failed=self.finish.failed,
             abandoned=hold.abandoned,
+        )
+
+    def _ring(self) -> Ring:
+        return Ring(
+            self._database,
+            self.hold,
+            self._clock,
+            self._numbers,
+            kinds=self._kinds,
+            lease=self._settings.lease,
+            changed=self._on_ring_changed,
         )
 
     def _members(self) -> Members | None:

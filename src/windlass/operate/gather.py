@@ -21,10 +21,12 @@ from windlass.model.control import Place, RunStatus, RunView
 from windlass.model.rolling import Freshness, Item
 from windlass.model.shard import COMING
 from windlass.model.task import TaskView
-from windlass.operate import alert, control, freshness, rolling, status, switch, task
+from windlass.operate import alert, control, freshness, ring, rolling, status, switch, task
+from windlass.operate.ring import RingView
 from windlass.operate.status import AppStatus
 from windlass.operate.task import TaskDetail
 from windlass.store import rolling as rolling_store
+from windlass.store.database import TRIES
 from windlass.store.history import AlertView
 from windlass.store.switch import Switch
 from windlass.store.task import TaskFilter
@@ -67,6 +69,13 @@ def alerts(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
     if fleet.single is None:
         merged.sort(key=lambda each: (each.raised_at, each.id), reverse=True)
     return Listing(merged[:limit], found.missing)
+
+
+def rings(fleet: Fleet, *, tries: int = TRIES) -> Listing[RingView]:
+    """The ring of each shard."""
+    found = fleet.gather(lambda shard: ring.look(shard.database, shard.clock, tries=tries))
+    _some_must_answer(found.missing, fleet)
+    return Listing(found.values, found.missing)
 
 
 # Tasks

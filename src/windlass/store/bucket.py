@@ -79,6 +79,17 @@ def owner(connection: Connection, number: int) -> int | None:
     return connection.scalar(query)
 
 
+def kept_owners(connection: Connection, numbers: Iterable[int]) -> dict[int, int | None]:
+    """Who owns each of these buckets, which stays so until the transaction ends."""
+    rows = connection.execute(
+        select(bucket.c.bucket, bucket.c.owner)
+        .where(bucket.c.bucket.in_(sorted(numbers)))
+        .order_by(bucket.c.bucket)
+        .with_for_update(read=True)
+    )
+    return {row.bucket: row.owner for row in rows}
+
+
 def keep(connection: Connection, owners: Collection[int]) -> list[int]:
     """The buckets of these owners, which stay theirs until the transaction ends."""
     return list(

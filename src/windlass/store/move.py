@@ -16,7 +16,6 @@ from sqlalchemy import (
     and_,
     delete,
     insert,
-    or_,
     select,
     update,
 )
@@ -24,7 +23,9 @@ from sqlalchemy import (
 from windlass.model.control import Place, RunStatus
 from windlass.model.shard import COMING, LEAVING
 from windlass.model.status import Status
+from windlass.store import bucket, offer, worker
 from windlass.store.dialect.base import Dialect
+from windlass.store.offer import OFFERED
 from windlass.store.rolling import count
 from windlass.store.schema import control, control_run, tally, task
 
@@ -42,46 +43,86 @@ class Seen(NamedTuple):
     status: Status
     batch: int | None
     due_at: int | None
+    bucket: int
 
     @property
     def has_fallen(self) -> bool:
         """Whether its worker died: nobody runs it."""
         return self.status is Status.RUNNING and self.batch is None
 
-    def is_free(self, due_after: int) -> bool:
-        """Whether no worker can have begun it, if they begin nothing that is due later."""
+    def is_due(self, by: int) -> bool:
+        return self.due_at is not None and self.due_at <= by
+
+    def could_go(self, *, due_after: int) -> bool:
+        """Whether no worker is known to have it, if those that are not due by then are free."""
         if self.has_fallen:
             return True
-        is_later = self.due_at is None or self.due_at > due_after
-        return self.batch is None and is_later and self.status in (Status.WAITING, *ENDED)
+        if self.status in ENDED:
+            return self.batch is None
+        is_waiting = self.status is Status.WAITING and self.batch in (None, OFFERED)
+        return is_waiting and not self.is_due(due_after)
 
 
 def after(connection: Connection, number: int | None, *, limit: int) -> list[Seen]:
     """The next rows in the order of their ids."""
     query = select(
-        task.c.id, task.c.kind, task.c.task_key, task.c.status, task.c.batch, task.c.due_at
+        task.c.id,
+        task.c.kind,
+        task.c.task_key,
+        task.c.status,
+        task.c.batch,
+        task.c.due_at,
+        task.c.bucket,
     )
     if number is not None:
         query = query.where(task.c.id > number)
     rows = connection.execute(query.order_by(task.c.id).limit(limit))
-    return [Seen(row[0], row[1], row[2], Status(row[3]), row[4], row[5]) for row in rows]
+    return [Seen(row[0], row[1], row[2], Status(row[3]), *row[4:]) for row in rows]
 
 
-def mark(connection: Connection, ids: Collection[int], *, now: int, due_after: int) -> None:
-    """Keep workers from those of the rows that are still free."""
+def mark(connection: Connection, rows: Sequence[Seen], *, now: int, soon: int) -> set[int]:
+    """Keep workers from those of the rows that are still free; which those are.
+
+    What is due by `soon` the owner of its bucket may hold with nothing written, if it serves the
+    kind. A bucket that nobody owns stays so until the transaction ends. What was offered is free
+    for whoever takes its offer.
+    """
+    ids = [row.id for row in rows]
+    due = [row for row in rows if row.status is Status.WAITING and row.is_due(soon)]
+    unread = _unread(connection, [row for row in due if row.batch is None])
+    offered = offer.withdraw(connection, [row.id for row in due if row.batch == OFFERED])
     fallen = and_(task.c.status == Status.RUNNING, task.c.batch.is_(None))
     connection.execute(
         update(task)
         .where(task.c.id.in_(ids), fallen)
         .values(status=Status.WAITING, batch=LEAVING, worker=None, due_at=now, lost=task.c.lost + 1)
     )
-    connection.execute(
-        update(task)
-        .where(task.c.id.in_(ids), task.c.batch.is_(None))
-        .where(task.c.status.in_((Status.WAITING, *ENDED)))
-        .where(or_(task.c.due_at.is_(None), task.c.due_at > due_after))
-        .values(batch=LEAVING)
+    waits = and_(task.c.status == Status.WAITING, task.c.batch.is_(None))
+    free = (
+        and_(task.c.id.in_(ids), task.c.status.in_(ENDED), task.c.batch.is_(None)),
+        and_(task.c.id.in_(ids), waits, task.c.due_at > soon),
+        and_(task.c.id.in_(ids), waits, task.c.due_at.is_(None)),
+        and_(task.c.id.in_(unread), waits),
+        and_(task.c.id.in_(offered), task.c.status == Status.WAITING, task.c.batch == OFFERED),
     )
+    for which in free:
+        connection.execute(update(task).where(which).values(batch=LEAVING))
+    marked = select(task.c.id).where(task.c.id.in_(ids), task.c.batch == LEAVING)
+    return set(connection.scalars(marked))
+
+
+def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:
+    """Those of the due rows that no owner of their bucket reads until the transaction ends."""
+    if not due:
+        return []
+    owners = bucket.kept_owners(connection, {row.bucket for row in due})
+    served = {view.id: view.kinds for view in worker.listing(connection)}
+
+    def is_unread(row: Seen) -> bool:
+        owner = owners.get(row.bucket)
+        return owner is None or (owner in served and row.kind not in served[owner])
+
+    return [row.id for row in due if is_unread(row)]
 
 
 def unmark(connection: Connection, ids: Collection[int]) -> None:

@@ -89,6 +89,21 @@ def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Cl
     return database.write(work)
 
 
+def withdraw(connection: Connection, ids: Collection[int]) -> set[int]:
+    """Take back the offers of these rows, which nobody can claim then; which were still offered."""
+    offered = set(
+        connection.scalars(
+            select(offer.c.task_id)
+            .where(offer.c.task_id.in_(ids))
+            .order_by(offer.c.task_id)
+            .with_for_update()
+        )
+    )
+    if offered:
+        connection.execute(delete(offer).where(offer.c.task_id.in_(offered)))
+    return offered
+
+
 def count(connection: Connection) -> int:
     """How many rows are offered."""
     return int(connection.execute(select(func.count()).select_from(offer)).scalar_one())
