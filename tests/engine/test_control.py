@@ -376,7 +376,7 @@ def meanwhile(app, monkeypatch):
             raise DBAPIError("commit", {}, OSError("cut"), connection_invalidated=True)
 
         app.prepare()
-        app._numbers.take()
+        app.fleet.shards[0].numbers.take()
         monkeypatch.setattr(Database, "_in_transaction", lost)
 
     return lose
@@ -414,7 +414,7 @@ def test_a_release_whose_answer_was_lost_is_done(app, other, meanwhile):
 
 def test_a_lease_counts_from_the_moment_when_the_row_is_written(app, other, clock, monkeypatch):
     app.prepare()
-    app._numbers.take()
+    app.fleet.shards[0].numbers.take()
     begin = store.begin
 
     def late(*args):

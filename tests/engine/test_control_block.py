@@ -378,7 +378,7 @@ def test_an_interrupt_while_the_start_is_awaited_holds_nothing(app, monkeypatch)
         monkeypatch.setattr(Database, "write", write)
         raise KeyboardInterrupt
 
-    app._numbers.take()
+    app.fleet.shards[0].numbers.take()
     monkeypatch.setattr(Database, "write", interrupted)
     with pytest.raises(KeyboardInterrupt), app.control("load", expires="2h"):
         pytest.fail("it was interrupted")
