@@ -213,7 +213,7 @@ def claim_all(app, worker):
     now = app.clock.now()
     taken = []
     for lane in claim.lanes(app.database, app.registry.kinds):
-        stamp = Stamp(app._numbers.take()[0], worker.life.id, now, now + 60 * SECOND)
+        stamp = Stamp(app.fleet.shards[0].numbers.take()[0], worker.life.id, now, now + 60 * SECOND)
         taken += claim.claim(app.database, lane, stamp, Most(100, now))
     return taken
 
