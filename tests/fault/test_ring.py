@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sys
 import time
 from collections import Counter
 
@@ -108,7 +109,7 @@ def test_nothing_is_lost_or_done_twice_in_a_minute_of_comings_and_goings(crew):
     """Joins, kill -9, SIGSTOP and SIGCONT, SIGTERM at random, under load."""
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
-    print(f"seed {seed}")
+    sys.stdout.write(f"seed {seed}\n")
     options = ("--concurrency", "20", "--grace", "5s")
     workers = crew.start_many(CAMPAIGN_WORKERS, *options)
     stopped: dict[object, float] = {}
@@ -144,7 +145,8 @@ def test_nothing_is_lost_or_done_twice_in_a_minute_of_comings_and_goings(crew):
 
     rows = crew.wait_done(ids, 120.0)
 
-    print(f"{len(ids)} tasks, {dict(events)}, lost {sum(row.lost for row in rows.values())}")
+    lost = sum(row.lost for row in rows.values())
+    sys.stdout.write(f"{len(ids)} tasks, {dict(events)}, lost {lost}\n")
     ended = crew.effects.count("end")
     assert {number for number in ids if not ended[number]} == set()
     assert {row.id for row in rows.values() if row.attempt > 1 + row.lost} == set()
