@@ -112,7 +112,10 @@ class OwnersRead:
             # Before a drain ends: a row that it ran may be due again before what it read since.
             self._cursors.clear()
             self._lanes = list(lanes)
+            refused = self._refused
             tasks = self._collect(room)
+            # A probe that found nothing just now is not asked for again, but may wait to run alone.
+            self._refused = refused if not tasks else self._refused
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
             return Taken(tasks, [], held_for=held_for, probes=self._probes)
