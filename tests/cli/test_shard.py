@@ -11,7 +11,9 @@ from tests.engine.hand import Hand
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass import Status
+from windlass.model.control import RunStatus
 from windlass.operate import shard as operate
+from windlass.store import bucket, control
 
 SHOP = """
 from windlass import App
@@ -234,3 +236,43 @@ def test_a_shard_that_does_not_answer_is_named_on_standard_error(
         eventually(lambda: shop.app.fleet.shards[1].is_up, 10.0)
         assert windlass("status", "--json").json["missing"] == []
         next(shops, None)
+
+
+def test_the_ring_of_each_shard_is_shown_under_its_name(windlass, shop, urls):
+    shop.app.prepare()
+    hand = Hand(shop.app)
+    first, second = shop.app.fleet.shards
+    first.database.write(lambda connection: bucket.acquire(connection, hand.id, range(256)))
+
+    answer, found = windlass("ring"), windlass("ring", "--json").json
+
+    assert answer.code == 0
+    assert [line for line in answer.out.splitlines() if line.strip() in urls] == [
+        first.name,
+        second.name,
+    ]
+    assert "256 of 256 buckets owned" in answer.out
+    assert "No worker is in the ring." in answer.out
+    assert [(each["shard"], each["id"]) for each in found["members"]] == [(first.name, hand.id)]
+    assert [(each["database"], each["owned"]) for each in found["shards"]] == [
+        (first.name, 256),
+        (second.name, 0),
+    ]
+    assert [(each["shard"], each["what"]) for each in found["moves"]] == [(first.name, "joined")]
+    assert found["missing"] == []
+
+
+def test_named_runs_are_released_and_reset_where_they_are(windlass, shop):
+    names = [f"load-{number}" for number in range(8)]
+    for name in names:
+        shop.app.control.start(name)
+
+    released = [windlass("control", "release", name, "--yes").code for name in names]
+    failed = windlass("control", "list", "--failed", "--json").json
+    reset = [windlass("control", "reset", name, "--yes").code for name in names]
+    shown = [windlass("control", "show", name, "--json").json for name in names]
+
+    assert released == reset == [0] * 8
+    assert [run["name"] for run in failed] == names
+    assert [(run["status"], len(run["history"])) for run in shown] == [(RunStatus.READY, 1)] * 8
+    assert all(shard.database.read(control.listing) for shard in shop.app.fleet.shards)
