@@ -48,8 +48,9 @@ def test_a_key_is_never_in_two_places(shard_urls, make_app, monkeypatch):
     writers = [threading.Thread(target=write, args=(index,)) for index in range(6)]
     for writer in writers:
         writer.start()
-    chance, deadline, drains = random.Random(7), time.monotonic() + SECONDS, 0
-    while time.monotonic() < deadline and not problems:
+    chance, began, drains = random.Random(7), time.monotonic(), 0
+    # A busy machine takes longer for the few that it must have seen.
+    while time.monotonic() - began < (SECONDS if drains > 3 else 20.0) and not problems:
         name = str(chance.randint(1, len(shard_urls)))
         operate.drain(operator.fleet, name)
         if chance.random() < 0.7:

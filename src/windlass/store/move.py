@@ -16,6 +16,7 @@ from sqlalchemy import (
     and_,
     delete,
     insert,
+    or_,
     select,
     update,
 )
@@ -87,28 +88,41 @@ def mark(connection: Connection, rows: Sequence[Seen], *, now: int, soon: int) -
     kind. A bucket that nobody owns stays so until the transaction ends. What was offered is free
     for whoever takes its offer.
     """
-    ids = [row.id for row in rows]
     due = [row for row in rows if row.status is Status.WAITING and row.is_due(soon)]
     unread = _unread(connection, [row for row in due if row.batch is None])
     offered = offer.withdraw(connection, [row.id for row in due if row.batch == OFFERED])
-    fallen = and_(task.c.status == Status.RUNNING, task.c.batch.is_(None))
-    connection.execute(
-        update(task)
-        .where(task.c.id.in_(ids), fallen)
-        .values(status=Status.WAITING, batch=LEAVING, worker=None, due_at=now, lost=task.c.lost + 1)
-    )
-    waits = and_(task.c.status == Status.WAITING, task.c.batch.is_(None))
-    free = (
-        and_(task.c.id.in_(ids), task.c.status.in_(ENDED), task.c.batch.is_(None)),
-        and_(task.c.id.in_(ids), waits, task.c.due_at > soon),
-        and_(task.c.id.in_(ids), waits, task.c.due_at.is_(None)),
-        and_(task.c.id.in_(unread), waits),
-        and_(task.c.id.in_(offered), task.c.status == Status.WAITING, task.c.batch == OFFERED),
-    )
-    for which in free:
-        connection.execute(update(task).where(which).values(batch=LEAVING))
-    marked = select(task.c.id).where(task.c.id.in_(ids), task.c.batch == LEAVING)
+    later = [row.id for row in rows if row.status is Status.WAITING and not row.is_due(soon)]
+    ended = [row.id for row in rows if row.status in ENDED]
+    _mark_fallen(connection, [row.id for row in rows if row.has_fallen], now=now)
+    unclaimed = task.c.batch.is_(None)
+    is_later = or_(task.c.due_at.is_(None), task.c.due_at > soon)
+    for ids, is_free in (
+        (unread, and_(task.c.status == Status.WAITING, unclaimed)),
+        (offered, and_(task.c.status == Status.WAITING, task.c.batch == OFFERED)),
+        (later, and_(task.c.status == Status.WAITING, unclaimed, is_later)),
+        (ended, and_(task.c.status.in_(ENDED), unclaimed)),
+    ):
+        if ids:
+            free = update(task).where(task.c.id.in_(ids), is_free)
+            connection.execute(free.values(batch=LEAVING))
+    all_ids = [row.id for row in rows]
+    marked = select(task.c.id).where(task.c.id.in_(all_ids), task.c.batch == LEAVING)
     return set(connection.scalars(marked))
+
+
+def _mark_fallen(connection: Connection, ids: Collection[int], *, now: int) -> None:
+    if ids:
+        connection.execute(
+            update(task)
+            .where(task.c.id.in_(ids), task.c.status == Status.RUNNING, task.c.batch.is_(None))
+            .values(
+                status=Status.WAITING,
+                batch=LEAVING,
+                worker=None,
+                due_at=now,
+                lost=task.c.lost + 1,
+            )
+        )
 
 
 def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:

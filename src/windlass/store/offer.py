@@ -91,6 +91,8 @@ def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Cl
 
 def withdraw(connection: Connection, ids: Collection[int]) -> set[int]:
     """Take back the offers of these rows, which nobody can claim then; which were still offered."""
+    if not ids:
+        return set()
     offered = set(
         connection.scalars(
             select(offer.c.task_id)
