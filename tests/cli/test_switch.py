@@ -304,7 +304,7 @@ def test_a_pause_without_a_reason_needs_none(windlass, depot, status):
 
 
 def test_status_says_when_a_closed_window_opens(windlass, depot, status, line):
-    Doomed(depot.app)
+    Doomed(depot.app, serves=True)
 
     said = r"window closed, opens Thu 01:00 UTC \(in 59m\d\ds\)"
     assert re.fullmatch(said, status("price")["why"])
@@ -338,7 +338,7 @@ def test_status_says_that_a_kind_runs_as_fast_as_its_rate_lets_it(
 ):
     each_depot.app.clock.advance(HOUR)
     each_depot.price.add(["A"])
-    Doomed(each_depot.app)
+    Doomed(each_depot.app, serves=True)
 
     work_done(each_depot, "price", 200 * 90)
 
@@ -349,7 +349,7 @@ def test_status_says_that_a_kind_runs_as_fast_as_its_rate_lets_it(
 def test_status_says_that_a_kind_waits_for_its_rate(windlass, depot, status):
     depot.app.clock.advance(HOUR)
     depot.price.add(["A"])
-    Doomed(depot.app)
+    Doomed(depot.app, serves=True)
 
     assert status("price")["why"] == "starting"
 
@@ -358,7 +358,7 @@ def test_status_says_that_a_kind_waits_for_its_rate(windlass, depot, status):
 
 
 def test_status_says_that_nothing_is_due(windlass, depot, status, line):
-    Doomed(depot.app)
+    Doomed(depot.app, serves=True)
 
     assert status("stock")["why"] == "nothing due"
     assert "nothing due" in line("stock")
@@ -372,7 +372,7 @@ def test_status_says_that_a_kind_has_no_worker(windlass, depot, status, line):
 
 
 def test_a_worker_that_is_silent_is_no_worker(windlass, depot, status):
-    Doomed(depot.app)
+    Doomed(depot.app, serves=True)
     assert status("stock")["why"] == "nothing due"
 
     depot.app.clock.advance(HOUR)
@@ -408,7 +408,7 @@ def test_status_says_that_a_kind_runs(windlass, each_depot, status, line):
 
 def test_status_says_that_a_kind_is_about_to_start(windlass, depot, status):
     depot.stock.add(["A"])
-    Doomed(depot.app)
+    Doomed(depot.app, serves=True)
 
     assert status("stock")["why"] == "starting"
 
