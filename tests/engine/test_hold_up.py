@@ -78,6 +78,7 @@ def test_what_was_claimed_is_run_though_the_claim_of_another_kind_fails(app, clo
     zeta.enqueue()
     worker = begin(app)
     claims = worker.feed._claims
+    claims.tend()
     claims._gate = Broken("zeta")
 
     taken = claims.take(worker.hold.room())
@@ -95,8 +96,9 @@ def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch
     clock.forward("1m")
     worker = begin(app)
     claims = worker.feed._claims
+    claims.tend()
     with monkeypatch.context() as patch:
-        patch.setattr(claims, "_claim_lane", lambda *_: 1 / 0)
+        patch.setattr(claims, "_take_lane", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             claims.take(worker.hold.room())
     assert state(app) is State.PROBING

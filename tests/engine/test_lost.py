@@ -163,7 +163,8 @@ def test_a_dead_worker_changes_nothing_any_more(app, work, seen):
     before = tasks(app)
     done = Change(
         id=held.id,
-        batch=held.batch,
+        fence=held.fence,
+        started_at=held.started_at,
         status=Status.SUCCEEDED,
         due_at=None,
         attempt=held.attempt,

@@ -1,11 +1,13 @@
 """Items of rolling kinds: added, hurried and removed, by the million and while they run."""
 
+import time
 from datetime import timedelta
 
 import pytest
 
 from tests.engine.stock import at, declare, run, together
 from tests.table import count, tasks
+from tests.wait import eventually
 from windlass import (
     App,
     BadDeclaration,
@@ -311,11 +313,17 @@ def test_hurrying_an_item_does_not_make_it_seem_late(app, stock, clock):
     assert stock.freshness().oldest_age < timedelta(seconds=1)
 
 
+def be_written_down(app):
+    """Run until the claim of what runs is in its row."""
+    eventually(lambda: tasks(app, status=Status.RUNNING), what="a row that is marked as running")
+
+
 def test_an_item_that_is_removed_while_it_runs_goes_when_its_visit_ends(app, clock):
     said = []
 
     @app.rolling(every="1h")
     def stock(code: str) -> str:
+        be_written_down(app)
         said.append((code, stock.remove([code]), stock.remove([code]), stock.item(code)))
         said.append((stock.freshness().total, count(app)))
         return "the end"
@@ -351,6 +359,7 @@ def test_an_item_that_is_removed_and_added_while_it_runs_is_visited_once(app, cl
     def stock(code: str) -> None:
         seen.append(code)
         if len(seen) == 1:
+            be_written_down(app)
             assert stock.remove([code]) == 1
             assert stock.add([code], now=True) == 1
             assert stock.item(code).status is Status.RUNNING
@@ -361,6 +370,27 @@ def test_an_item_that_is_removed_and_added_while_it_runs_is_visited_once(app, cl
 
     assert seen == ["a"]
     assert item.due_at == item.finished_at + timedelta(hours=1)
+    assert count(app) == stock.freshness().total == 1
+
+
+def test_an_item_that_is_removed_and_added_as_its_visit_begins_is_visited_again_after_it(app):
+    running, seen = [], []
+
+    @app.rolling(every="1h", concurrency=10)
+    def stock(code: str) -> None:
+        assert not running
+        running.append(code)
+        seen.append(code)
+        if len(seen) == 1:
+            assert stock.remove([code]) == 1
+            assert stock.add([code]) == 1
+            time.sleep(0.1)
+        running.clear()
+
+    stock.add(["a"])
+    app.drain()
+
+    assert seen == ["a", "a"]
     assert count(app) == stock.freshness().total == 1
 
 

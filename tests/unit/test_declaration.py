@@ -8,6 +8,7 @@ from windlass import (
     BadDeclaration,
     BadDuration,
     BadInput,
+    BadMembers,
     BadRate,
     DuplicateKind,
     UnknownKind,
@@ -118,8 +119,11 @@ def test_a_bad_setting_of_an_app_is_refused(options, said):
     assert said in str(raised.value)
 
 
-def test_an_app_has_one_database_and_no_members_yet():
+def test_an_app_has_one_database_yet():
     with pytest.raises(BadDatabase, match="one database"):
         App("sqlite://", "sqlite:///other.db")
-    with pytest.raises(BadDatabase, match="members"):
-        App("sqlite://", members="etcd://127.0.0.1:2379")
+
+
+def test_members_that_cannot_be_reached_that_way_are_refused_at_once():
+    with pytest.raises(BadMembers, match="consul"):
+        App("sqlite://", members="consul://127.0.0.1:8500")

@@ -113,7 +113,7 @@ def test_a_success_that_somebody_may_ask_for_is_kept(task, result, keep, kept):
 
     assert (change.status, change.due_at, change.result) == (Status.SUCCEEDED, None, result)
     assert (change.finished_at, change.prune_at) == (NOW, NOW + kept)
-    assert (change.id, change.batch, change.remark) == (7, 99, None)
+    assert (change.id, change.fence, change.remark) == (7, 99, None)
 
 
 def test_keep_nothing_deletes_even_keys_and_results():

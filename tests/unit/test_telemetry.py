@@ -67,7 +67,7 @@ def test_every_event_that_the_code_emits_has_its_words_and_every_word_its_event(
     source = "\n".join(path.read_text() for path in Path(windlass.__file__).parent.rglob("*.py"))
     quoted = set(
         re.findall(
-            r'"((?:worker|process|task|cron|prune|database|loop|kind|switch|breaker|control|members)'
+            r'"((?:worker|process|task|cron|prune|database|loop|kind|switch|breaker|control|members|ring)'
             r'\.\w+)"',
             source,
         )

@@ -210,6 +210,7 @@ class Hold:
         self.desk = threading.RLock()
         self._lock = threading.Lock()
         self._ids: set[int] = set()
+        self._keys: set[tuple[str, str]] = set()
         # What was let go of since the read under way began, which may still find it as it was.
         self._let_go: set[int] | None = None
         self._measured_at = time.monotonic()
@@ -226,9 +227,15 @@ class Hold:
     def new(self, tasks: Sequence[Claimed]) -> list[Claimed]:
         """Of rows that were just read, those that are not held, nor were since the read began."""
         with self._lock:
-            known = self._ids | (self._let_go or set())
-            self._let_go = None
-            return [task for task in tasks if task.id not in known]
+            let_go, self._let_go = self._let_go or set(), None
+            return [
+                task
+                for task in tasks
+                if task.id not in self._ids
+                and task.id not in let_go
+                # One that took the place of a row that still runs waits for its end.
+                and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
+            ]
 
     def add(self, tasks: Iterable[Claimed], *, probes: Collection[int] = ()) -> None:
         """Queue rows that were just taken, some of them to probe an open breaker."""
@@ -239,6 +246,8 @@ class Hold:
                     # Taken in a life that is over: the rows were given to others.
                     continue
                 self._ids.add(task.id)
+                if task.task_key is not None:
+                    self._keys.add((task.kind, task.task_key))
                 load = self.loads[task.kind]
                 load.queued += 1
                 run = Run(task, load)
@@ -484,10 +493,12 @@ class Hold:
             self.on_hungry()
 
     def _forget(self, runs: Iterable[Run]) -> None:
-        numbers = [run.task.id for run in runs]
-        self._ids.difference_update(numbers)
-        if self._let_go is not None:
-            self._let_go.update(numbers)
+        for run in runs:
+            self._ids.discard(run.task.id)
+            if run.task.task_key is not None:
+                self._keys.discard((run.task.kind, run.task.task_key))
+            if self._let_go is not None:
+                self._let_go.add(run.task.id)
 
     def _no_longer_committing(self, runs: list[Run]) -> None:
         for run in runs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +20,14 @@ OPTIONS: dict[str, Any] = {
     "mysql_charset": "utf8mb4",
     "mariadb_engine": "InnoDB",
     "mariadb_charset": "utf8mb4",
+}
+
+# A name by chance, made by the database: the script may be run on more than one.
+NAMES = {
+    "sqlite": "lower(hex(randomblob(8)))",
+    "postgresql": "substr(md5(cast(random() as text) || clock_timestamp()), 1, 16)",
+    "mysql": "substr(md5(uuid()), 1, 16)",
+    "mariadb": "substr(md5(uuid()), 1, 16)",
 }
 
 
@@ -53,7 +60,7 @@ def offer() -> None:
 
 
 def shard() -> None:
-    table = op.create_table(
+    op.create_table(
         "windlass_shard",
         sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
         sa.Column("place", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
@@ -62,4 +69,5 @@ def shard() -> None:
         sa.Column("draining", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
         **OPTIONS,
     )
-    op.bulk_insert(table, [{"id": 1, "ring": secrets.token_hex(8), "members": "database"}])
+    name = NAMES[op.get_context().dialect.name]
+    op.execute(f"insert into windlass_shard (id, ring, members) select 1, {name}, 'database'")
