@@ -1,0 +1,565 @@
+"""A walk: some workers, users and accidents, one random action after the other.
+
+Every action of a worker is a tick of one of its loops, on the real engine. Before and after each of
+its transactions it may be interrupted: others act, time passes, its other threads go on or its
+whole process stands still, its answer is lost, or it dies. All of it follows from the seed.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from tests.simulation.oracle import Oracle, Row, Violation
+from tests.simulation.stage import Stage
+from windlass.clock import SECOND
+from windlass.declare.task import Call, How
+from windlass.engine.hold import Run, State
+from windlass.engine.mark import Mark
+from windlass.engine.wake import Bell
+from windlass.engine.worker import Worker, WorkerSettings
+from windlass.errors import DatabaseUnavailable, DuplicateKey
+from windlass.model.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.store import task as task_store
+from windlass.store.number import Numbers
+
+MOST_WORKERS = 4
+MOST_OPEN_ROWS = 14
+CODES = [f"code-{number}" for number in range(6)]
+KEYS = [f"key-{number}" for number in range(4)]
+PASSES = (0.001, 0.02, 0.06, 0.12, 0.3)
+ROUNDS = 160
+
+WEIGHTS = {
+    "feed": 10.0,
+    "start": 10.0,
+    "end": 7.0,
+    "flush": 6.0,
+    "beat": 3.0,
+    "go_by": 4.0,
+    "pass_by": 4.0,
+    "mark": 2.0,
+    "offer": 2.0,
+    "enqueue": 2.5,
+    "enqueue_late": 1.0,
+    "commit_late": 2.0,
+    "add": 0.7,
+    "cancel": 0.5,
+    "retry": 0.3,
+    "replace": 0.7,
+    "remove": 0.3,
+    "hurry": 0.6,
+    "visit": 0.4,
+    "poison": 0.1,
+    "pause": 0.5,
+    "wake": 1.0,
+    "die": 0.3,
+    "join": 0.7,
+    "exit": 0.4,
+    "despair": 0.3,
+}
+FAULTS = (
+    "pause", "die", "join", "exit", "despair", "cancel", "retry", "replace", "remove", "hurry",
+    "visit", "poison", "enqueue_late", "offer", "interrupt", "lose_answer", "die_inside",
+)  # fmt: skip
+INSIDE = {"interrupt": 0.05, "lose_answer": 0.004, "die_inside": 0.002}
+
+
+class Died(BaseException):
+    """A process ends in the middle of what it does."""
+
+
+class Step(NamedTuple):
+    """One action, by one actor if it has one; what else is random in it follows from the seed."""
+
+    name: str
+    slot: int
+    seed: int
+
+
+class Actor:
+    """A worker, as a process of its own."""
+
+    def __init__(self, stage: Stage, slot: int, kinds: list[str], only: int | None = None) -> None:
+        app = stage.app
+        database, numbers = app.database, Numbers(app.database)
+        settings = WorkerSettings(
+            concurrency=2, lease=app.settings.lease, dead_after=app.settings.dead_after
+        )
+        self.slot = slot
+        self.worker = Worker(
+            database,
+            app.registry,
+            app.registry.chosen(kinds),
+            stage.clock,
+            numbers,
+            Bell(database),
+            settings,
+            only=only,
+        )
+        self.is_visitor = only is not None
+        self.serves_all = len(kinds) == len(app.registry.kinds)
+        self.life, self.ring = self.worker.life, self.worker.ring
+        self.hold, self.finish = self.worker.hold, self.worker.finish
+        self.hold.on_queued = lambda _is_async: None
+        # In an order that is the same in every process.
+        self.ring._kinds = dict.fromkeys(kinds)
+        self.mark = Mark(database, self.hold, stage.clock, numbers, lease=settings.lease)
+        self.runs: list[Run] = []
+        self.busy: set[str] = set()
+        self.is_here = True
+        self.is_paused = False
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether one of its threads has the desk."""
+        return bool(self.hold.desk._is_owned())
+
+    @property
+    def running(self) -> list[Run]:
+        self.runs = [run for run in self.runs if run.state is State.RUNNING]
+        return self.runs
+
+    @contextmanager
+    def at(self, *loops: str) -> Iterator[None]:
+        """Let these loops be under way while the block lasts."""
+        self.busy.update(loops)
+        try:
+            yield
+        finally:
+            self.busy.difference_update(loops)
+
+
+class World:
+    """Everything that happens in one walk."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self.stage = stage
+        self.app, self.clock = stage.app, stage.clock
+        self.oracle = Oracle(stage)
+        self.actors: list[Actor] = []
+        self.steps = 0
+        self.log: list[str] = []
+        self._rng = random.Random(seed)
+        self._weights = dict(WEIGHTS)
+        self._inside = dict(INSIDE)
+        for name in FAULTS:
+            # Early or late, many or few: not the same mixture in every walk.
+            factor = self._rng.choice((0.05, 0.3, 1.0, 2.0))
+            table = self._inside if name in self._inside else self._weights
+            table[name] *= factor
+        self._late: list[tuple[Any, Row]] = []
+        self._stack: list[tuple[Actor | None, random.Random]] = []
+        self._is_fair = False
+        stage.clear()
+        stage.interrupt = self._interrupt
+        for _ in range(self._rng.randint(1, 3)):
+            self._perform(Step("join", 0, self._rng.getrandbits(32)))
+
+    # The walk
+
+    def walk(self, length: int) -> list[Step]:
+        """Take so many random steps; what they were."""
+        names, weights = list(self._weights), list(self._weights.values())
+        taken: list[Step] = []
+        while len(taken) < length:
+            name = self._rng.choices(names, weights)[0]
+            slot = self._rng.randrange(len(self.actors))
+            step = Step(name, slot, self._rng.getrandbits(32))
+            taken.append(step)
+            self._perform(step)
+        return taken
+
+    def replay(self, steps: list[Step]) -> None:
+        for step in steps:
+            self._perform(step)
+
+    def come_to_rest(self) -> None:
+        """Without any further accident everything is done in the end."""
+        self._is_fair = True
+        for _ in range(len(self._late)):
+            self._perform(Step("commit_late", 0, 0))
+        for actor in self.actors:
+            actor.is_paused = False
+        for _ in range(ROUNDS):
+            if not any(actor.is_here and actor.serves_all for actor in self.actors):
+                self._perform(Step("join_full", 0, 0))
+            for actor in list(self.actors):
+                self._one_round(actor)
+            if self._is_at_rest():
+                break
+            self.clock.advance(int(0.3 * SECOND))
+        self.oracle.check_end(self.clock.now())
+
+    def _one_round(self, actor: Actor) -> None:
+        if not actor.is_here:
+            return
+        for name in ("beat", "feed"):
+            self._perform(Step(name, actor.slot, 0))
+        while actor.is_here and (actor.running or self._starts(actor)):
+            self._perform(Step("end", actor.slot, 0))
+        self._perform(Step("mark", actor.slot, 0))
+        self._perform(Step("flush", actor.slot, 0))
+        if actor.is_visitor and actor.is_here and actor.hold.is_empty:
+            self._perform(Step("exit", actor.slot, 0))
+
+    def _starts(self, actor: Actor) -> bool:
+        self._perform(Step("start", actor.slot, 0))
+        return bool(actor.running)
+
+    def _is_at_rest(self) -> bool:
+        now = self.clock.now()
+        ((left,),) = self.stage.ask(
+            "select count(*) from windlass_task where status = 1 or (status = 0 and due_at <= ?)",
+            now + 2 * SECOND,
+        )
+        return not left
+
+    # Steps
+
+    def _perform(self, step: Step) -> None:
+        if step.slot >= len(self.actors) and step.name not in ("join", "join_full"):
+            return
+        actor = self.actors[step.slot] if step.slot < len(self.actors) else None
+        action: Callable[..., bool | None] = getattr(self, f"_{step.name}")
+        rng = random.Random(step.seed)
+        is_workers = step.name in OF_WORKERS
+        if is_workers and (actor is None or not actor.is_here or actor.is_paused):
+            return
+        self.log.append(f"{'  ' * len(self._stack)}{step.name} {step.slot if is_workers else ''}")
+        depth = len(self._stack)
+        # A worker thinks of its database as of a server.
+        dialect = self.app.database.dialect
+        dialect.is_embedded = not is_workers
+        try:
+            self._stack.append((actor if is_workers else None, rng))
+            if action(actor, rng) is False:
+                self.log.pop()
+                return
+        except Died:
+            assert actor is not None
+            actor.is_here = False
+        except (DatabaseUnavailable, SQLAlchemyError):
+            self.log.append(f"{'  ' * depth}  failed")
+        except (LookupError, TypeError, AttributeError, ValueError) as problem:
+            raise Violation(f"E1 {step.name} failed: {problem!r}") from problem
+        finally:
+            del self._stack[depth:]
+            dialect.is_embedded = not self._stack or self._stack[-1][0] is None
+        self.steps += 1
+        self._check(step.name)
+
+    def _check(self, name: str) -> None:
+        here = [actor for actor in self.actors if actor.is_here]
+        self.oracle.check_runs(run for actor in here for run in actor.running)
+        if name in ("feed", "beat", "join", "exit", "go_by", "offer", "despair"):
+            self.oracle.check_shares(
+                (actor.ring._worker, actor.ring.share.runs) for actor in here if actor.ring.share
+            )
+
+    def _interrupt(self, before: bool) -> None:
+        """Somebody is about to begin a transaction, or has just ended one."""
+        if not self._stack or self._is_fair or len(self._stack) > 2:
+            return
+        actor, rng = self._stack[-1]
+        if actor is None:
+            return
+        chance = rng.random()
+        if chance < self._inside["die_inside"]:
+            self.oracle.accidents += 1
+            self.log.append(f"{'  ' * len(self._stack)}dies inside")
+            actor.is_here = False
+        elif chance < self._inside["die_inside"] + self._inside["lose_answer"]:
+            self.log.append(f"{'  ' * len(self._stack)}loses an answer, {before=}")
+            lost = OperationalError("lost", None, Exception("lost"), connection_invalidated=True)
+            raise lost
+        elif rng.random() < self._inside["interrupt"]:
+            self._let_others(actor, rng)
+        if not actor.is_here:
+            raise Died
+
+    def _let_others(self, actor: Actor, rng: random.Random) -> None:
+        """Others act while this one is in the middle of something, or its whole process stands."""
+        names, weights = list(self._weights), list(self._weights.values())
+        stands_still, actor.is_paused = rng.random() < 0.6, actor.is_paused
+        actor.is_paused = stands_still
+        for _ in range(rng.choice((1, 2, 4, 12, 30))):
+            name = rng.choices(names, weights)[0]
+            self._perform(Step(name, rng.randrange(len(self.actors)), rng.getrandbits(32)))
+        actor.is_paused = False
+        if actor.is_here and stands_still and rng.random() < 0.5:
+            # Whichever of its threads wakes up first.
+            self._perform(Step("beat", actor.slot, rng.getrandbits(32)))
+
+    # What workers do
+
+    def _beat(self, actor: Actor, rng: random.Random) -> bool | None:
+        if "life" in actor.busy or (actor.is_writing and actor.hold.is_halted):
+            return False
+        with actor.at("life"):
+            actor.life.tick()
+        return None
+
+    def _feed(self, actor: Actor, rng: random.Random) -> bool | None:
+        if "feed" in actor.busy or actor.is_writing:
+            return False
+        with actor.at("feed"):
+            actor.worker.feed.tick()
+        return None
+
+    def _offer(self, actor: Actor, rng: random.Random) -> bool | None:
+        if "feed" in actor.busy or actor.is_visitor:
+            return False
+        with actor.at("feed"):
+            actor.worker.feed._claims.help()
+        return None
+
+    def _start(self, actor: Actor, rng: random.Random) -> bool | None:
+        run = actor.hold.start_next(is_async=True)
+        if run is None:
+            return False
+        actor.runs.append(run)
+        row = self.oracle.rows[run.task.id]
+        self.log.append(f"{'  ' * len(self._stack)}it is {run.task.id} {run.task.batch or 'read'}")
+        if row.is_poison:
+            row.kills += 1
+            raise Died
+        return None
+
+    def _end(self, actor: Actor, rng: random.Random) -> bool | None:
+        if not actor.running:
+            return False
+        run = rng.choice(actor.running)
+        outcome: Outcome = Succeeded()
+        if not self._is_fair:
+            outcome = rng.choices(
+                (outcome, Retried(SECOND // 2, "again", ""), Failed("no", ""), Snoozed(SECOND // 4),
+                 Cancelled("so")),
+                (70, 12, 5, 8, 5),
+            )[0]  # fmt: skip
+        self.log.append(f"{'  ' * len(self._stack)}it is {run.task.id} {type(outcome).__name__}")
+        actor.hold.end(run, outcome)
+        return None
+
+    def _flush(self, actor: Actor, rng: random.Random) -> bool | None:
+        if actor.is_writing or "flush" in actor.busy or not actor.hold.ended:
+            return False
+        with actor.at("flush"):
+            actor.finish.flush()
+        return None
+
+    def _mark(self, actor: Actor, rng: random.Random) -> bool | None:
+        if actor.is_writing or not actor.running:
+            return False
+        actor.mark.tick()
+        return None
+
+    def _despair(self, actor: Actor, rng: random.Random) -> None:
+        actor.life.despair()
+
+    def _exit(self, actor: Actor, rng: random.Random) -> bool | None:
+        if actor.busy or actor.is_writing:
+            return False
+        with actor.at("feed", "life", "flush", "exit"):
+            actor.hold.drop_queued()
+            actor.hold.drop(list(actor.hold.running))
+            actor.worker._flush()
+            actor.life.leave("stopped")
+        actor.is_here = False
+        return None
+
+    def _die(self, actor: Actor, rng: random.Random) -> None:
+        self.oracle.accidents += 1
+        raise Died
+
+    def _pause(self, actor: Actor, rng: random.Random) -> None:
+        actor.is_paused = True
+
+    # What happens to all of them
+
+    def _wake(self, actor: Actor, rng: random.Random) -> None:
+        for sleeper in self.actors:
+            if sleeper.is_paused and not sleeper.busy:
+                # It may have been marked dead, and anything of it with it.
+                self.oracle.accidents += 1
+                sleeper.is_paused = False
+                break
+
+    def _join(self, actor: Actor | None, rng: random.Random) -> bool | None:
+        if sum(actor.is_here for actor in self.actors) >= MOST_WORKERS:
+            return False
+        kinds = list(self.app.registry.kinds)
+        if rng.random() < 0.25:
+            kinds.remove("rare")
+        self._add_actor(Actor(self.stage, len(self.actors), kinds))
+        return None
+
+    def _join_full(self, actor: Actor | None, rng: random.Random) -> None:
+        self._add_actor(Actor(self.stage, len(self.actors), list(self.app.registry.kinds)))
+
+    def _add_actor(self, new: Actor) -> None:
+        self.actors.append(new)
+        with new.at("feed", "life"):
+            new.life.join_ring()
+
+    def _pass_by(self, actor: Actor, rng: random.Random) -> None:
+        self.clock.advance(int(rng.choice(PASSES) * SECOND))
+
+    def _go_by(self, actor: Actor, rng: random.Random) -> None:
+        """Time goes by, and nearly everyone gives a sign of life."""
+        self.clock.advance(int(rng.choice((0.2, 0.35, 0.5, 0.5)) * SECOND))
+        for each in list(self.actors):
+            if each.is_here and not each.is_paused and rng.random() < 0.9:
+                self._perform(Step("beat", each.slot, rng.getrandbits(32)))
+
+    # What users do
+
+    def _enqueue(self, actor: Actor, rng: random.Random) -> bool | None:
+        if len(self.oracle.open_rows()) >= MOST_OPEN_ROWS:
+            return False
+        name = rng.choice(("job", "quick", "rare", "job", "named"))
+        if name == "named":
+            return self._enqueue_named(rng, "raise")
+        kind = getattr(self.stage, name).using(priority=rng.choice((0, 0, 1)))
+        self._note(kind.enqueue().id, Row(name))
+        return None
+
+    def _replace(self, actor: Actor, rng: random.Random) -> bool | None:
+        return self._enqueue_named(rng, "replace")
+
+    def _enqueue_named(self, rng: random.Random, on_conflict: str) -> bool | None:
+        kind = self.stage.named.using(key=rng.choice(KEYS), on_conflict=on_conflict)
+        try:
+            number = kind.enqueue(rng.randrange(1000)).id
+        except DuplicateKey:
+            return False
+        row = self.oracle.rows.get(number)
+        if row is None:
+            self._note(number, Row("named"))
+            return None
+        row.cycle += 1
+        row.is_ended = row.is_cancelled = row.is_counted = False
+        return None
+
+    def _poison(self, actor: Actor, rng: random.Random) -> bool | None:
+        if len(self.oracle.open_rows()) >= MOST_OPEN_ROWS:
+            return False
+        self._note(self.stage.job.enqueue().id, Row("job", is_poison=True))
+        return None
+
+    def _enqueue_late(self, actor: Actor, rng: random.Random) -> bool | None:
+        """A user's transaction has taken its time, and will commit later."""
+        if len(self._late) > 3 or len(self.oracle.open_rows()) >= MOST_OPEN_ROWS:
+            return False
+        enqueue, kind = self.app._enqueue, self.app.registry.get("job")
+        now = self.clock.now()
+        rows = enqueue._rows(kind, [Call((), {}, None)], ["[[], {}]"], How(), (now, now), None)
+        self._late.append((rows, Row("job")))
+        return None
+
+    def _commit_late(self, actor: Actor, rng: random.Random) -> bool | None:
+        if not self._late:
+            return False
+        rows, row = self._late.pop(rng.randrange(len(self._late)))
+        database = self.app.database
+        database.write(lambda connection: task_store.insert(connection, database.dialect, rows))
+        self._note(rows[0].id, row)
+        return None
+
+    def _add(self, actor: Actor, rng: random.Random) -> bool | None:
+        code = rng.choice(CODES)
+        if not self.stage.item.add([code]):
+            return False
+        self._note(self._item(code), Row("item", is_item=True))
+        return None
+
+    def _remove(self, actor: Actor, rng: random.Random) -> bool | None:
+        code = rng.choice(CODES)
+        number = self._item(code)
+        if number is None or not self.stage.item.remove([code]):
+            return False
+        if self._item(code) is None:
+            self.oracle.rows[number].is_removed = True
+        else:
+            # It goes when its run ends; if that is added again before, it stays.
+            self.oracle.rows[number].is_removed = False
+            self.stage.item.add([code])
+        return None
+
+    def _hurry(self, actor: Actor, rng: random.Random) -> bool | None:
+        code = rng.choice(CODES)
+        if self._item(code) is None:
+            return False
+        self.app._items.hurry(self.app.registry.get("item"), [code])
+        return None
+
+    def _visit(self, actor: Actor, rng: random.Random) -> bool | None:
+        """Somebody joins for one item, as callers do who see nobody else."""
+        number = self._item(rng.choice(CODES))
+        if number is None or sum(actor.is_here for actor in self.actors) >= MOST_WORKERS + 1:
+            return False
+        self._add_actor(Actor(self.stage, len(self.actors), ["item"], only=number))
+        return None
+
+    def _cancel(self, actor: Actor, rng: random.Random) -> bool | None:
+        open_rows = [each for each in self.oracle.open_rows() if not self.oracle.rows[each].is_item]
+        if not open_rows:
+            return False
+        number = rng.choice(open_rows)
+        if not self.app.cancel(number):
+            raise Violation(f"S3 row {number} is open and cannot be cancelled")
+        row = self.oracle.rows[number]
+        row.is_cancelled, row.is_counted = True, False
+        runs = (run for each in self.actors for run in each.running if run.task.id == number)
+        self.oracle.excuse(runs)
+        return None
+
+    def _retry(self, actor: Actor, rng: random.Random) -> bool | None:
+        """Let a row run again that was cancelled."""
+        rows = [number for number, row in self.oracle.rows.items() if row.is_cancelled]
+        if not rows:
+            return False
+        number = rng.choice(rows)
+        now = self.clock.now()
+        self.app.database.write(lambda connection: task_store.retry(connection, number, now=now))
+        row = self.oracle.rows[number]
+        row.cycle += 1
+        row.is_cancelled = row.is_ended = False
+        return None
+
+    def _note(self, number: int | None, row: Row) -> None:
+        assert number is not None
+        self.oracle.rows[number] = row
+
+    def _item(self, code: str) -> int | None:
+        query = "select id from windlass_task where kind = 'item' and task_key = ?"
+        found = self.stage.ask(query, code)
+        return found[0][0] if found else None
+
+
+OF_WORKERS = frozenset(
+    ("beat", "feed", "offer", "start", "end", "flush", "mark", "despair", "exit", "die", "pause")
+)
+
+
+class Found(NamedTuple):
+    """A violation, and the steps that lead to it."""
+
+    seed: int
+    problem: Violation
+    steps: list[Step]
+    log: list[str]
+
+
+def explore(stage: Stage, seed: int, length: int) -> tuple[int, Found | None]:
+    """Walk once: how many steps that were, and what went wrong."""
+    world = World(stage, seed)
+    steps: list[Step] = []
+    try:
+        steps = world.walk(length)
+        world.come_to_rest()
+    except Violation as problem:
+        return world.steps, Found(seed, problem, steps, world.log)
+    return world.steps, None
