@@ -24,7 +24,7 @@ from windlass.engine.enqueue import Enqueue
 from windlass.engine.member import parse as parse_members
 from windlass.engine.rolling import Items
 from windlass.engine.wake import Bell
-from windlass.engine.worker import Worker, WorkerSettings
+from windlass.engine.worker import Only, Worker, WorkerSettings
 from windlass.errors import BadDatabase, BadInput, WindlassError
 from windlass.model.control import Expiry
 from windlass.model.cron import Schedule
@@ -458,7 +458,7 @@ class App:
             self.database, self.registry, chosen, self.clock, self._numbers, self._bell, settings
         )
 
-    def _worker_for(self, kind: Kind, task_id: int) -> Worker:
+    def _worker_for(self, kind: Kind, only: Only) -> Worker:
         """A worker that is there for one row only."""
         return Worker(
             self.database,
@@ -468,7 +468,7 @@ class App:
             self._numbers,
             self._bell,
             replace(self.settings, concurrency=1, until_idle=True),
-            only=task_id,
+            only=only,
         )
 
     def drain(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from tests.engine.hand import DEAD_AFTER, LEASE, Hand, lease_of
 from windlass import App, Status
@@ -33,8 +33,10 @@ from windlass.model.task import Claimed
 from windlass.store import claim as claim_store
 from windlass.store import task as task_store
 from windlass.store.dialect.base import Most
+from windlass.store.schema import bucket as bucket_table
 from windlass.store.schema import metadata, task
 from windlass.store.schema import number as number_table
+from windlass.store.schema import shard as shard_table
 
 MAX_LOST = {"kept": 3, "fleeting": 2}
 T = TypeVar("T")
@@ -111,8 +113,9 @@ class Store(RuleBasedStateMachine):
     def begin(self) -> None:
         def empty(connection) -> None:
             for table in metadata.sorted_tables:
-                if table is not number_table:
+                if table not in (number_table, bucket_table, shard_table):
                     connection.execute(delete(table))
+            connection.execute(update(bucket_table).values(owner=None, careful_to=0))
 
         self.app.prepare()
         self.app.database.write(empty)

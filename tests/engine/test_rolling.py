@@ -293,14 +293,25 @@ def test_an_item_that_is_not_due_is_hurried(app, stock, seen):
     assert sorted(seen) == ["a", "a", "b", "c"]
 
 
-def test_what_was_hurried_later_is_visited_first(app, stock, seen):
+def test_what_is_not_due_and_was_hurried_later_is_visited_first(app, stock, seen):
     stock.add(["a", "b", "c"])
-    stock.add(["b"], now=True)
-    stock.add(["c"], now=True)
+    app.drain()
+    seen.clear()
+    for code in "abc":
+        stock.add([code], now=True)
 
     run(app, concurrency=1)
 
     assert seen == ["c", "b", "a"]
+
+
+def test_an_item_that_was_hurried_has_its_own_place_again_after_its_visit(app, stock, seen):
+    stock.add(["a", "b"])
+    stock.add(["b"], now=True)
+    run(app, concurrency=1)
+
+    assert seen == ["b", "a"]
+    assert {row["priority"] for row in tasks(app)} == {0}
 
 
 def test_hurrying_an_item_does_not_make_it_seem_late(app, stock, clock):

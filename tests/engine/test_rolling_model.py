@@ -14,15 +14,17 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from tests.engine.dead import Doomed
 from tests.table import tasks
 from windlass import App, Mirror, Status
 from windlass.clock import SECOND, ManualClock
 from windlass.store import rolling
+from windlass.store.schema import bucket as bucket_table
 from windlass.store.schema import metadata
 from windlass.store.schema import number as number_table
+from windlass.store.schema import shard as shard_table
 
 HOUR = 3600 * SECOND
 EVERY, RETRY_AFTER, TICK = 10, 2, 3
@@ -101,8 +103,9 @@ class Shop(RuleBasedStateMachine):
     def begin(self):
         def empty(connection):
             for table in metadata.sorted_tables:
-                if table is not number_table:
+                if table not in (number_table, bucket_table, shard_table):
                     connection.execute(delete(table))
+            connection.execute(update(bucket_table).values(owner=None, careful_to=0))
 
         self.app.prepare()
         self.app.database.write(empty)

@@ -12,7 +12,10 @@ from tests.engine.shift import listening, sql, switch_of, working
 from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, Status
+from windlass.clock import SECOND
 from windlass.model.outcome import Succeeded
+from windlass.store import claim
+from windlass.store.dialect.base import Most, Stamp
 
 
 def task_due(app, clock, seen):
@@ -205,6 +208,16 @@ def begin(app, **settings):
     return worker
 
 
+def claim_all(app, worker):
+    """All that is due, by written claims of a worker that is moved by hand."""
+    now = app.clock.now()
+    taken = []
+    for lane in claim.lanes(app.database, app.registry.kinds):
+        stamp = Stamp(app._numbers.take()[0], worker.life.id, now, now + 60 * SECOND)
+        taken += claim.claim(app.database, lane, stamp, Most(100, now))
+    return taken
+
+
 def facts(row):
     names = ("status", "attempt", "lost", "due_at", "batch", "worker", "last_status", "remark")
     return {name: row[name] for name in names}
@@ -214,7 +227,7 @@ def test_what_was_claimed_and_has_not_begun_is_given_back_as_if_never_taken(app,
     refs = step.enqueue_many([{}] * 6)
     before = [facts(row) for row in tasks(app)]
     worker = begin(app)
-    worker.feed.tick()
+    worker.hold.add(claim_all(app, worker))
     assert {row["status"] for row in tasks(app)} == {Status.RUNNING}
     run = worker.hold.start_next(is_async=True)
 
@@ -230,12 +243,26 @@ def test_what_was_claimed_and_has_not_begun_is_given_back_as_if_never_taken(app,
     assert worker.hold.is_empty
 
 
+def test_what_was_read_and_has_not_begun_is_forgotten(app, step):
+    step.enqueue_many([{}] * 6)
+    before = [facts(row) for row in tasks(app)]
+    worker = begin(app)
+    worker.feed.tick()
+    assert worker.hold.count == 6
+
+    app.pause("step")
+    worker.switchboard.obey()
+
+    assert worker.hold.is_empty
+    assert [facts(row) for row in tasks(app)] == before
+
+
 def test_a_task_that_had_been_retried_is_given_back_with_its_attempts(app, step, clock):
     step.enqueue()
     sql(app, "update windlass_task set attempt = 4, lost = 1")
     before = facts(tasks(app)[0])
     worker = begin(app)
-    worker.feed.tick()
+    worker.hold.add(claim_all(app, worker))
 
     app.pause("step")
     worker.switchboard.obey()
@@ -247,12 +274,12 @@ def test_a_claim_that_was_under_way_when_its_kind_was_paused_is_given_back_too(a
     step.enqueue_many([{}] * 3)
     before = [facts(row) for row in tasks(app)]
     worker = begin(app)
-    taken = worker.feed._claims.take(worker.hold.room())
-    assert len(taken.tasks) == 3
+    taken = claim_all(app, worker)
+    assert len(taken) == 3
 
     app.pause("step")
     worker.switchboard.obey()
-    worker.hold.add(taken.tasks)
+    worker.hold.add(taken)
     worker.switchboard.obey()
 
     assert [facts(row) for row in tasks(app)] == before

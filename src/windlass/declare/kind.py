@@ -106,6 +106,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         keep_failed=keep_failed or max(KEEP_FAILED, keep or 0),
         schedule=options.schedule,
         period=options.period,
+        priority=options.priority,
     )
     return Kind(
         name=name,

@@ -57,7 +57,6 @@ class OwnersRead:
         hold: Hold,
         ring: Ring,
         *,
-        worker: Callable[[], int],
         lease: int,
         bury: Callable[[list[Claimed], Connection], Batch],
         gate: Gate,
@@ -69,7 +68,6 @@ class OwnersRead:
         self._numbers = numbers
         self._hold = hold
         self._ring = ring
-        self._worker = worker
         self._lease = lease
         self._bury = bury
         self._gate = gate
@@ -84,11 +82,16 @@ class OwnersRead:
         # By kind, priority and bucket: when what is read next was due, and if that is old.
         self._cursors: dict[tuple[str, int, int], tuple[int, bool]] = {}
         self._started_over_at = 0.0
+        self._is_rung = False
         self._share = ring.share
         self._helped_at = 0.0
 
     def tend(self) -> bool:
         self._ring.settle()
+        if self._share is not self._ring.share:
+            # What is new in it lies before the cursors.
+            self._share, self._started_over_at = self._ring.share, float("-inf")
+            self._looked_at = float("-inf")
         return self._ring.is_settled
 
     def take(self, room: Room) -> Taken:
@@ -110,6 +113,7 @@ class OwnersRead:
     def look_again(self) -> None:
         """Forget what is known of the lanes: something new was enqueued."""
         self._looked_at = float("-inf")
+        self._is_rung = True
 
     def take_fallen(self, *, alone: bool) -> Taken:
         if not self._kinds:
@@ -141,24 +145,24 @@ class OwnersRead:
         if not self._ring.demand or now - self._helped_at < HELP_AGAIN_AFTER:
             return
         self._helped_at = now
-        for lane in store.lanes(self._database, self._ring.demand):
+        demand = self._ring.demand
+        for lane in store.lanes(self._database, demand):
             if self._hold.loads[lane.kind].is_open and self._gate.is_free(lane.kind):
-                self._offer(lane)
+                self._offer(lane, min(demand[lane.kind], OFFER_AT_MOST))
 
-    def _offer(self, lane: Lane) -> None:
+    def _offer(self, lane: Lane, demand: int) -> None:
         moment = self._clock.now()
         if lane.due_at > self._due_until(lane.kind, moment):
             return
-        demand = min(self._ring.demand[lane.kind], OFFER_AT_MOST)
         # What can be done here within a second is not worth a claim.
         own = int(self._hold.loads[lane.kind].per_second) + self._hold.count
-        for buckets in self._ring.share.runs:
+        for buckets in self._share.runs:
             most = self._most(lane, own + demand, moment, buckets=buckets)
-            begin = lane._replace(due_at=max(lane.due_at, self._ring.share.careful_to + 1))
+            begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
             due = [row.id for row in store.read(self._database, begin, self._reading(), most)]
             spared = set(due[:own]) | self._hold.held
             if len(due) > own:
-                me = self._worker()
+                me = self._share.worker
                 made = offer.make(self._database, me, begin, most, unless=spared)
                 telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=len(made))
 
@@ -174,7 +178,7 @@ class OwnersRead:
             is_settling=bool(due) and not (ring.is_settled and ring.are_others_alive),
             some_wait_to_run_alone=bool(due)
             and store.some_wait_to_run_alone(
-                self._database, due, self._lives, buckets=ring.share.runs, now=now
+                self._database, due, self._lives, buckets=self._share.runs, now=now
             ),
             held_for=held_for,
         )
@@ -194,13 +198,11 @@ class OwnersRead:
 
     def _start_over(self) -> None:
         now = time.monotonic()
-        if self._share is not self._ring.share:
-            # What is new in it lies before the cursors.
-            self._share, self._started_over_at = self._ring.share, float("-inf")
-            self._looked_at = float("-inf")
-        if now - self._started_over_at > START_OVER_AFTER:
+        since = now - self._started_over_at
+        # What is hurried comes before what was read.
+        if since > START_OVER_AFTER or (self._is_rung and since > LOOK_AGAIN_AFTER):
             self._cursors.clear()
-            self._started_over_at = now
+            self._started_over_at, self._is_rung = now, False
 
     def _look(self) -> list[Lane]:
         def look(connection: Connection) -> tuple[list[Lane], set[str]]:
@@ -293,8 +295,15 @@ class OwnersRead:
             most = self._most(lane, limit - len(taken), stamp.now, buckets=buckets)
             most = most._replace(due_until=min(most.due_until, careful_to))
             if most.limit > 0:
-                taken += store.claim(self._database, lane, stamp, most)
+                taken += self._unless_held(store.claim(self._database, lane, stamp, most))
         return taken
+
+    def _unless_held(self, claimed: list[Claimed]) -> list[Claimed]:
+        """Give back what runs here already: somebody has moved it since it was read."""
+        held = [row for row in claimed if self._hold.knows(row.id)]
+        if held:
+            self._database.write(lambda connection: store.put_back(connection, held))
+        return [row for row in claimed if row not in held]
 
     def _read(self, lane: Lane, limit: int) -> list[Claimed]:
         begin = max(lane.due_at, self._share.careful_to + 1)
@@ -348,7 +357,7 @@ class OwnersRead:
     def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
         """A row of ours, or of nobody's, that was lost so often that it runs alone."""
         most = Most(1, self._due_until(lane.kind, now), range(self._lives(lane.kind), ENDLESS))
-        for buckets in self._ring.share.runs:
+        for buckets in self._share.runs:
             taken = store.claim(self._database, lane, self._stamp(), most._replace(buckets=buckets))
             if taken:
                 yield taken
@@ -366,11 +375,11 @@ class OwnersRead:
 
     def _stamp(self) -> Stamp:
         now = self._clock.now()
-        return Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
+        return Stamp(self._numbers.take()[0], self._share.worker, now, now + self._lease)
 
     def _reading(self) -> Stamp:
         now = self._clock.now()
-        return Stamp(None, self._worker(), now, now)
+        return Stamp(None, self._share.worker, now, now)
 
 
 def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:

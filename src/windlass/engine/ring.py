@@ -47,8 +47,12 @@ ASK_AGAIN_AFTER = 0.1
 
 
 class Share(NamedTuple):
-    """The buckets that may be read now, in contiguous runs, and up to when to be careful."""
+    """The buckets that a worker may read now, in contiguous runs, and up to when to be careful.
 
+    Whatever is done with them is done in the name of that worker, which may be left by then.
+    """
+
+    worker: int = 0
     runs: Sequence[range] = ()
     careful_to: int = 0
 
@@ -122,7 +126,7 @@ class Ring:
         if worker != self._hold.owner:
             return
         surplus = self._owned.keys() - wanted
-        if surplus:
+        if surplus or self._giving_up:
             self._give_up(worker, surplus)
         lacking = wanted - self._owned.keys()
         if lacking and time.monotonic() - self._asked_at > ASK_AGAIN_AFTER:
@@ -149,7 +153,7 @@ class Ring:
         self._wanted = range(0)
         self._owned, self._giving_up = {}, {}
         self._asked_at = float("-inf")
-        self.share = Share()
+        self.share = Share(me)
 
     def _take(self, worker: int) -> None:
         self._asked_at = time.monotonic()
@@ -163,9 +167,7 @@ class Ring:
 
         owned = self._database.write(work)
         gained = len(owned.keys() - self._owned.keys())
-        self._be_careful(worker, max(owned.values(), default=0))
-        self._owned = owned
-        self._share_out()
+        self._share_out(worker, owned)
         if gained:
             telemetry.emit("ring.acquired", worker=worker, buckets=gained, owned=len(owned))
 
@@ -182,14 +184,14 @@ class Ring:
     def _give_up(self, worker: int, surplus: set[int]) -> None:
         now = time.monotonic()
         new = surplus - self._giving_up.keys()
-        if new:
+        kept = self._giving_up.keys() - surplus
+        if new or kept:
+            # Some may be ours again before they were given up.
+            for number in kept:
+                del self._giving_up[number]
             self._giving_up.update(dict.fromkeys(new, now))
-            self._share_out()
+            self._share_out(worker, self._owned)
             self._hold.forget_reads(lambda task: task.bucket in new)
-        for number in self._giving_up.keys() - surplus:
-            # It is to be ours again before it was given up.
-            del self._giving_up[number]
-            self._share_out()
         held = {run.task.bucket for run in self._hold.reads(lambda task: task.bucket in surplus)}
         ready = {
             number
@@ -211,22 +213,26 @@ class Ring:
                 )
         except Exception:
             # Whether it was written nobody knows: what is ours is asked anew before it is read.
-            self._owned, self._giving_up = {}, {}
-            self._share_out()
+            self._giving_up = {}
+            self._share_out(worker, {})
             raise
         for number in ready:
-            self._owned.pop(number, None)
             self._giving_up.pop(number, None)
+        self._share_out(worker, {k: v for k, v in self._owned.items() if k not in ready})
         telemetry.emit("ring.released", worker=worker, buckets=len(ready), owned=len(self._owned))
 
     def _stamp(self, worker: int) -> Stamp:
         now = self._clock.now()
         return Stamp(self._numbers.take()[0], worker, now, now + self._lease)
 
-    def _share_out(self) -> None:
+    def _share_out(self, worker: int, owned: dict[int, int]) -> None:
+        """These are ours; what is not being given up may be read, unless that life is over."""
         kept = {
-            number: careful
-            for number, careful in self._owned.items()
-            if number not in self._giving_up
+            number: careful for number, careful in owned.items() if number not in self._giving_up
         }
-        self.share = Share(bucket.runs(kept), max(kept.values(), default=0))
+        careful_to = max(kept.values(), default=0)
+        self._be_careful(worker, careful_to)
+        with self._lock:
+            if worker == self._worker:
+                self._owned = owned
+                self.share = Share(worker, bucket.runs(kept), careful_to)

@@ -60,14 +60,14 @@ class Items:
         return removed
 
     def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
-        """Have waiting items run next, before all others of their kind."""
+        """Have items that are not due yet run next, before all others of their kind."""
         dialect = self._database.dialect
         for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
 
             def work(connection: Connection, part: list[str] = part) -> None:
                 until = kind.due_until(self._clock.now())
                 due_at = store.front(connection, dialect, kind.name, until=until)
-                store.hurry(connection, dialect, kind.name, part, due_at=due_at)
+                store.hurry(connection, dialect, kind.name, part, due_at=due_at, now=until)
                 self._bell.ring_inside(connection, is_ours=True)
 
             self._database.write(work)

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 
 from sqlalchemy import Connection
 
-from windlass.clock import Clock, from_datetime
+from windlass.clock import SECOND, Clock, from_datetime
 from windlass.declare.kind import Kind
 from windlass.engine.claim import Taken
 from windlass.engine.hold import Room
@@ -30,6 +30,7 @@ from windlass.store.number import Numbers
 FIRST_LOOK = 0.005
 LAST_LOOK = 0.25
 ASK_AGAIN_AFTER = 1.0
+RESTED_AFTER = 5 * SECOND
 
 
 class Visit:
@@ -44,6 +45,8 @@ class Visit:
         self._code = code
         self._dead_after = dead_after
         self.asked_at = clock.now()
+        # Whether no worker has taken anything of the kind for a while, as its window is closed.
+        self.is_rested = False
 
     def is_fresh(self, item: Item, fresh: int | None) -> bool:
         """Whether its last visit is recent enough."""
@@ -78,16 +81,18 @@ class Visit:
         if not is_served:
             self._bury_holder(workers, now)
         # A closed window holds back the round, not somebody who asks for one item.
-        return is_served and setting_of(self._kind, found).is_open(now)
+        setting = setting_of(self._kind, found)
+        self.is_rested = not (setting.is_open(now) or setting.is_open(now - RESTED_AFTER))
+        return is_served and setting.is_open(now)
 
     def _bury_holder(self, workers: list[worker.WorkerView], now: int) -> None:
-        """The item may be held by a worker that died, and nobody else is there to notice."""
-        holder = self._database.read(
-            lambda connection: rolling.holder(connection, self._kind.name, self._code)
+        """The item or its bucket may be a dead worker's, and nobody else is there to notice."""
+        holder, owner = self._database.read(
+            lambda connection: rolling.holders(connection, self._kind.name, self._code)
         )
         # Twice the time, as after an outage all of them come back a moment late.
         for view in workers:
-            if view.id == holder and view.lease_until < now - self._dead_after:
+            if view.id in (holder, owner) and view.lease_until < now - self._dead_after:
                 why = "it gave no sign of life"
                 worker.mark_dead(self._database, number=view.id, now=now, why=why)
 
@@ -152,6 +157,7 @@ class OneClaim:
         worker: Callable[[], int],
         lease: int,
         max_lost: int,
+        is_rested: bool,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -160,6 +166,7 @@ class OneClaim:
         self._worker = worker
         self._lease = lease
         self._max_lost = max_lost
+        self._is_rested = is_rested
         self._has_tried = False
 
     def tend(self) -> bool:
@@ -171,7 +178,13 @@ class OneClaim:
         self._has_tried = True
         now = self._clock.now()
         stamp = Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
-        taken = claim.claim_one(self._database, self._number, stamp, max_lost=self._max_lost)
+        taken = claim.claim_one(
+            self._database,
+            self._number,
+            stamp,
+            max_lost=self._max_lost,
+            is_rested=self._is_rested,
+        )
         return Taken(taken, [])
 
     def look_again(self) -> None:

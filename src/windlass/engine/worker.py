@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
@@ -49,6 +50,13 @@ class WorkerSettings:
     members: str | None = None
 
 
+class Only(NamedTuple):
+    """The one row that a worker is there for, and if no other worker takes any of its kind."""
+
+    task: int
+    is_rested: bool = False
+
+
 @dataclass(frozen=True)
 class Pulse:
     """How a worker is doing, for its live line."""
@@ -73,7 +81,7 @@ class Worker:
         bell: Bell,
         settings: WorkerSettings,
         *,
-        only: int | None = None,
+        only: Only | None = None,
     ) -> None:
         self._database = database
         self._registry = registry
@@ -198,10 +206,11 @@ class Worker:
                 self._database,
                 self._clock,
                 self._numbers,
-                self._only,
+                self._only.task,
                 worker=lambda: self.life.id,
                 lease=self._settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
+                is_rested=self._only.is_rested,
             )
         return OwnersRead(
             self._database,
@@ -210,7 +219,6 @@ class Worker:
             self._numbers,
             self.hold,
             self.ring,
-            worker=lambda: self.life.id,
             lease=self._settings.lease,
             bury=self.finish.bury,
             gate=SwitchGate(self.hold, rates, self.breakers),

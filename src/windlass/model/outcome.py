@@ -19,7 +19,7 @@ from windlass.errors import Cancel, Retry, Snooze
 from windlass.model.cron import Schedule, read_turn
 from windlass.model.duration import parse_duration
 from windlass.model.retry import RetryPolicy
-from windlass.model.rolling import Period, remark_of
+from windlass.model.rolling import HURRIED, Period, remark_of
 from windlass.model.status import Status
 from windlass.model.task import Claimed
 
@@ -82,6 +82,7 @@ class Terms:
     keep_failed: int = KEEP_FAILED
     schedule: Schedule | None = None
     period: Period | None = None
+    priority: int = 0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -100,6 +101,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     result: str | None
     remark: str | None
     payload: str | None = None
+    priority: int | None = None
 
 
 def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
@@ -170,7 +172,9 @@ def settle(
             if turns and terms.schedule is not None:
                 return _next_turn(task, outcome, terms.schedule, now=now)
             if turns and terms.period is not None:
-                return _next_visit(task, outcome, terms.period, now=now)
+                visited = _next_visit(task, outcome, terms.period, now=now)
+                is_hurried = task.priority == HURRIED
+                return replace(visited, priority=terms.priority) if is_hurried else visited
             return _ended(task, outcome, terms, now=now)
     assert_never(outcome)
 

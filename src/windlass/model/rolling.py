@@ -22,6 +22,8 @@ PAYLOAD = "null"
 
 # The `prune_at` of an item that was removed while it ran: its row goes when the run ends.
 GOES = 1 << 62
+# The priority of an item that is due and is to be visited next; its visit gives it back its own.
+HURRIED = (1 << 15) - 1
 
 
 class Tick(Protocol):

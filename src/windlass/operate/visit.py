@@ -11,7 +11,7 @@ from windlass.declare.kind import Kind
 from windlass.declare.twin import twin
 from windlass.engine.rolling import Items
 from windlass.engine.visit import Visit, in_thread
-from windlass.engine.worker import Worker
+from windlass.engine.worker import Only, Worker
 from windlass.errors import ItemNotFound
 from windlass.model.rolling import Item
 from windlass.store import rolling
@@ -29,7 +29,7 @@ class Visitor:
         clock: Clock,
         items: Items,
         *,
-        worker_for: Callable[[Kind, int], Worker],
+        worker_for: Callable[[Kind, Only], Worker],
         dead_after: int,
     ) -> None:
         self._database = database
@@ -47,7 +47,7 @@ class Visitor:
             return item
         while True:
             if not self._ask(wish, kind, code):
-                self._run_in_thread(kind, self._worker(kind, code), deadline)
+                self._run_in_thread(kind, self._worker(wish, kind, code), deadline)
             visited = wish.wait(deadline)
             if visited is not None:
                 return visited
@@ -61,7 +61,7 @@ class Visitor:
             return item
         while True:
             if not await twin(self._ask, wish, kind, code):
-                worker = await twin(self._worker, kind, code)
+                worker = await twin(self._worker, wish, kind, code)
                 if kind.is_async:
                     await self._run_here(worker, deadline)
                 else:
@@ -80,11 +80,11 @@ class Visitor:
         self._items.hurry(kind, [code])
         return True
 
-    def _worker(self, kind: Kind, code: str) -> Worker:
+    def _worker(self, wish: Visit, kind: Kind, code: str) -> Worker:
         number = self._database.read(lambda connection: rolling.find(connection, kind.name, code))
         if number is None:
             raise ItemNotFound(kind.name, code)
-        return self._worker_for(kind, number)
+        return self._worker_for(kind, Only(number, wish.is_rested))
 
     @staticmethod
     def _run_in_thread(kind: Kind, worker: Worker, deadline: float) -> None:

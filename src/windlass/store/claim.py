@@ -116,11 +116,14 @@ def claim_foreign(
     return database.write(work)
 
 
-def claim_one(database: Database, number: int, stamp: Stamp, *, max_lost: int) -> list[Claimed]:
+def claim_one(
+    database: Database, number: int, stamp: Stamp, *, max_lost: int, is_rested: bool
+) -> list[Claimed]:
     """Take one row, due or not, that waits or fell; nothing if somebody has it or it is gone.
 
-    Also nothing if its bucket has an owner that serves its kind, who may have read it. One that
-    would be poison is left to a worker.
+    Also nothing if its bucket has an owner that serves its kind, who may have read it, unless the
+    kind `is_rested`: nobody has read anything of it for a while. One that would be poison is left
+    to a worker.
     """
 
     def work(connection: Connection) -> list[Claimed]:
@@ -129,7 +132,9 @@ def claim_one(database: Database, number: int, stamp: Stamp, *, max_lost: int) -
         found = connection.execute(
             select(task.c.kind, task.c.bucket).where(task.c.id == number)
         ).first()
-        if found is None or _is_read_by_owner(connection, found.kind, found.bucket):
+        if found is None:
+            return []
+        if not is_rested and _is_read_by_owner(connection, found.kind, found.bucket):
             return []
         row = connection.execute(
             select(*PICKED, task.c.status)

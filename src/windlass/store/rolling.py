@@ -9,10 +9,10 @@ from typing import NamedTuple
 from sqlalchemy import Connection, case, delete, func, insert, select, text, update
 
 from windlass.clock import to_datetime
-from windlass.model.rolling import GOES, Item
+from windlass.model.rolling import GOES, HURRIED, Item
 from windlass.model.status import Status
 from windlass.store.dialect.base import Dialect, Lane, NewItems
-from windlass.store.schema import tally, task
+from windlass.store.schema import bucket, tally, task
 
 SAMPLED = 10_000
 
@@ -63,18 +63,31 @@ def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collectio
 
 
 def hurry(
-    connection: Connection, dialect: Dialect, kind: str, codes: Collection[str], *, due_at: int
-) -> int:
-    """Make waiting items due at `due_at` if they are due later; how many that were."""
+    connection: Connection,
+    dialect: Dialect,
+    kind: str,
+    codes: Collection[str],
+    *,
+    due_at: int,
+    now: int,
+) -> None:
+    """Have waiting items visited next: those that are not due are due at `due_at`.
+
+    Those that are due by `now` may be running, and nothing be written of that: they stay due when
+    they were, which is what the end of a visit is known by, and come before all others.
+    """
     listed, parameters = dialect.texts(codes)
-    result = connection.execute(
-        text(
-            "update windlass_task set due_at = :due_at "
-            f"where kind = :kind and task_key {listed} and status = 0 and due_at > :due_at"
-        ),
-        {"kind": kind, "due_at": due_at, **parameters},
-    )
-    return result.rowcount
+    for change in (
+        "due_at = :due_at where due_at > :now",
+        f"priority = {HURRIED} where due_at <= :now and priority < {HURRIED}",
+    ):
+        connection.execute(
+            text(
+                f"update windlass_task set {change} "
+                f"and kind = :kind and task_key {listed} and status = 0"
+            ),
+            {"kind": kind, "due_at": due_at, "now": now, **parameters},
+        )
 
 
 def front(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:
@@ -112,13 +125,16 @@ def find(connection: Connection, kind: str, code: str) -> int | None:
     return connection.scalar(select(task.c.id).where(task.c.kind == kind, task.c.task_key == code))
 
 
-def holder(connection: Connection, kind: str, code: str) -> int | None:
-    """The worker that has an item by a claim."""
-    return connection.scalar(
-        select(task.c.worker)
+def holders(connection: Connection, kind: str, code: str) -> tuple[int | None, int | None]:
+    """The worker that has an item by a claim, and the one that owns its bucket."""
+    row = connection.execute(
+        select(task.c.status, task.c.worker, bucket.c.owner)
+        .join(bucket, bucket.c.bucket == task.c.bucket)
         .where(task.c.kind == kind, task.c.task_key == code)
-        .where(task.c.status == Status.RUNNING)
-    )
+    ).first()
+    if row is None:
+        return None, None
+    return row.worker if row.status == Status.RUNNING else None, row.owner
 
 
 class Page(NamedTuple):

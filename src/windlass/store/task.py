@@ -89,7 +89,8 @@ def find_keys(
 
 REPLACE = """
 update windlass_task
-set status = 0, priority = :priority, due_at = :due_at, batch = null, worker = null, attempt = 0,
+set status = 0, priority = :priority, batch = null, worker = null, attempt = 0,
+    due_at = case when due_at = :due_at then :due_at + 1 else :due_at end,
     lost = 0, created_at = :created_at, started_at = null, finished_at = null, prune_at = null,
     last_status = null, payload = {payload}, result = null, remark = null
 where kind = :kind and task_key = :task_key and status in (0, 2, 3, 6)
@@ -97,7 +98,10 @@ where kind = :kind and task_key = :task_key and status in (0, 2, 3, 6)
 
 
 def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
-    """Make the row that holds the key of `row` like `row`, unless it runs or waits for others."""
+    """Make the row that holds the key of `row` like `row`, unless it runs or waits for others.
+
+    It is never due when it was: a run of the old one, of which nothing is written, must not count.
+    """
     result = executor.execute(
         text(REPLACE.format(payload=dialect.payload)),
         {

@@ -109,7 +109,8 @@ update json_table(:changes, '$[*]' columns (
     started_at bigint path '$.started_at',
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
-    remark mediumtext path '$.remark', payload mediumtext path '$.payload')) as c
+    remark mediumtext path '$.remark', payload mediumtext path '$.payload',
+    priority smallint path '$.priority')) as c
 straight_join windlass_task as t force index (primary) on t.id = c.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
     t.lost = c.lost, t.started_at = c.started_at, t.worker = :worker,
@@ -117,7 +118,7 @@ set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.atte
     t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
     t.last_status = coalesce(c.last_status, t.last_status),
     t.result = c.result, t.remark = if(c.finished_at is null, t.remark, c.remark),
-    t.payload = coalesce(c.payload, t.payload)
+    t.payload = coalesce(c.payload, t.payload), t.priority = coalesce(c.priority, t.priority)
 """)
 
 COUNT = text("""

@@ -139,11 +139,12 @@ set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, los
     last_status = coalesce(c.last_status, t.last_status),
     result = cast(c.result as json),
     remark = case when c.finished_at is null then t.remark else c.remark end,
-    payload = coalesce(cast(c.payload as json), t.payload)
+    payload = coalesce(cast(c.payload as json), t.payload),
+    priority = coalesce(c.priority, t.priority)
 from json_to_recordset(cast(:changes as json)) as c (
     id bigint, fence bigint, status smallint, due_at bigint, attempt integer, lost smallint,
     started_at bigint, finished_at bigint, prune_at bigint, last_status smallint, result text,
-    remark text, payload text)
+    remark text, payload text, priority smallint)
 where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
   and t.id = c.id and {{as_taken}} c.fence
 returning t.id, t.prune_at

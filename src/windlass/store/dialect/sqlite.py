@@ -71,7 +71,8 @@ set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     last_status = coalesce(c.value ->> 'last_status', last_status),
     result = c.value ->> 'result',
     remark = case when c.value ->> 'finished_at' is null then remark else c.value ->> 'remark' end,
-    payload = coalesce(c.value ->> 'payload', payload)
+    payload = coalesce(c.value ->> 'payload', payload),
+    priority = coalesce(c.value ->> 'priority', priority)
 from json_each(:changes) as c
 where t.id = (c.value ->> 'id') and {{as_taken}} (c.value ->> 'fence')
 returning id, prune_at
