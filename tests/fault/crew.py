@@ -189,6 +189,15 @@ class Crew:
 
         eventually(are_busy, 20.0, what="workers that are all busy")
 
+    def wait_written_down(self, count: int) -> None:
+        """Until so many rows are known to run: what has just begun is not written down."""
+
+        def are_known() -> bool:
+            rows = self.rows().values()
+            return sum(row.status == Status.RUNNING for row in rows) == count
+
+        eventually(are_known, what=f"{count} rows that are marked as running")
+
     def left(self) -> dict[int, str | None]:
         """Why each worker left, by id; None while it is there."""
         query = select(worker.c.id, worker.c.left_at, worker.c.left_why)

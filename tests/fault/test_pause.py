@@ -11,8 +11,9 @@ from windlass.store.schema import worker
 
 def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
     sleeper = crew.start("--concurrency", "10")
-    ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.5}] * 10))
+    ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 2.0}] * 10))
     eventually(lambda: len(crew.effects.count("begin")) == 10)
+    crew.wait_written_down(10)
     sleeper.pause()
     heir = crew.start("--concurrency", "10")
     inherited = crew.wait_done(ids)
@@ -68,6 +69,7 @@ def test_a_worker_marked_dead_while_it_runs_stops_what_it_runs_and_joins_anew(cr
     process = crew.start("--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 3.0}] * 5))
     eventually(lambda: len(crew.effects.count("begin")) == 5)
+    crew.wait_written_down(5)
 
     bury(crew, process.workers[0])
 

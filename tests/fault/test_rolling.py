@@ -51,6 +51,7 @@ def test_an_item_that_is_removed_while_it_runs_goes_and_does_not_come_back(crew)
     worker = crew.start("--concurrency", "5")
     crew.stock.add(["slow", "other"])
     eventually(lambda: crew.visits.count("begin")["slow"] == 1)
+    crew.wait_written_down(1)
 
     assert crew.stock.remove(["slow"]) == 1
     assert crew.stock.item("slow") is None
@@ -76,6 +77,7 @@ def check_removal_and_kill(crew):
     victim = crew.start("--concurrency", "5")
     crew.stock.add(["slow-gone", "slow-stays"])
     eventually(lambda: crew.visits.count("begin").total() == 2)
+    crew.wait_written_down(2)
     heir = crew.start("--concurrency", "5")
 
     crew.stock.remove(["slow-gone"])
@@ -94,6 +96,7 @@ def test_an_item_that_is_added_again_while_it_runs_is_not_visited_beside_that(cr
     crew.start_many(2, "--concurrency", "5")
     crew.stock.add(["slow"])
     eventually(lambda: crew.visits.count("begin")["slow"] == 1)
+    crew.wait_written_down(1)
 
     crew.stock.remove(["slow"])
     assert crew.stock.add(["slow"], now=True) == 1
