@@ -61,6 +61,11 @@ class Oracle:
         """A user ended their row: they are stopped with the next beat, which may be late."""
         self._excused.update(runs)
 
+    @property
+    def left(self) -> set[int]:
+        """The workers that are marked left."""
+        return {number for (number,) in self._stage.ask(LEFT)}
+
     def check_runs(self, runs: Iterable[Run]) -> None:
         """No row is run by two workers that are not marked left, nor twice by one."""
         seen: dict[int, Run] = {}
@@ -69,7 +74,7 @@ class Oracle:
             if run.state is not State.RUNNING or run in self._excused:
                 continue
             if left is None:
-                left = {number for (number,) in self._stage.ask(LEFT)}
+                left = self.left
             if run.task.worker in left:
                 continue
             other = seen.setdefault(run.task.id, run)
@@ -79,7 +84,7 @@ class Oracle:
 
     def check_shares(self, shares: Iterable[tuple[int, Sequence[range]]]) -> None:
         """What a worker that is not marked left may read is its own."""
-        left = {number for (number,) in self._stage.ask(LEFT)}
+        left = self.left
         owners = dict(self._stage.ask(OWNERS))
         for worker, runs in shares:
             if worker in left:
@@ -92,7 +97,7 @@ class Oracle:
 
     def _accept(self, runs: Sequence[Run], accepted: set[int]) -> None:
         """Called inside the transaction that writes the outcomes."""
-        left = {number for (number,) in self._stage.ask(LEFT)}
+        left = self.left
         for run in runs:
             number = run.task.id
             if number not in accepted:

@@ -67,7 +67,8 @@ class Stage:
     def clear(self) -> None:
         """Begin anew: what happens then depends on the seed alone."""
         self.clock._time, self.clock._last = BEGIN, 0
-        self.app._numbers._left = []
+        numbers = self.app._numbers
+        numbers._left, numbers._blocks, numbers._taken_at = [], 1, 0.0
         for table in metadata.tables:
             if table not in KEPT:
                 self._raw.execute(f"delete from {table}")

@@ -19,7 +19,7 @@ from windlass.declare.task import Call, How
 from windlass.engine.hold import Run, State
 from windlass.engine.mark import Mark
 from windlass.engine.wake import Bell
-from windlass.engine.worker import Worker, WorkerSettings
+from windlass.engine.worker import Only, Worker, WorkerSettings
 from windlass.errors import DatabaseUnavailable, DuplicateKey
 from windlass.model.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.store import task as task_store
@@ -82,7 +82,7 @@ class Step(NamedTuple):
 class Actor:
     """A worker, as a process of its own."""
 
-    def __init__(self, stage: Stage, slot: int, kinds: list[str], only: int | None = None) -> None:
+    def __init__(self, stage: Stage, slot: int, kinds: list[str], only: Only | None = None) -> None:
         app = stage.app
         database, numbers = app.database, Numbers(app.database)
         settings = WorkerSettings(
@@ -212,8 +212,9 @@ class World:
     def _is_at_rest(self) -> bool:
         now = self.clock.now()
         ((left,),) = self.stage.ask(
-            "select count(*) from windlass_task where status = 1 or (status = 0 and due_at <= ?)",
-            now + 2 * SECOND,
+            "select count(*) from windlass_task "
+            "where status = 1 or (status = 0 and (due_at <= ? or kind <> 'item'))",
+            now,
         )
         return not left
 
@@ -253,6 +254,9 @@ class World:
 
     def _check(self, name: str) -> None:
         here = [actor for actor in self.actors if actor.is_here]
+        if self.oracle.left & {actor.life.id for actor in here}:
+            # Somebody was marked dead who is not.
+            self.oracle.accidents += 1
         self.oracle.check_runs(run for actor in here for run in actor.running)
         if name in ("feed", "beat", "join", "exit", "go_by", "offer", "despair"):
             self.oracle.check_shares(
@@ -500,7 +504,7 @@ class World:
         number = self._item(rng.choice(CODES))
         if number is None or sum(actor.is_here for actor in self.actors) >= MOST_WORKERS + 1:
             return False
-        self._add_actor(Actor(self.stage, len(self.actors), ["item"], only=number))
+        self._add_actor(Actor(self.stage, len(self.actors), ["item"], only=Only(number, is_rested=False)))
         return None
 
     def _cancel(self, actor: Actor, rng: random.Random) -> bool | None:
