@@ -45,6 +45,7 @@ class Oracle:
         self.rows: dict[int, Row] = {}
         self._taken: dict[Run, int] = {}
         self._excused: set[Run] = set()
+        self._begun: dict[int, list[Run]] = {}
         # Deaths that no poison row is to blame for.
         self.accidents = 0
         stage.taken, stage.accepted, stage.buried = self.note_taken, self._accept, self._bury
@@ -56,6 +57,10 @@ class Oracle:
         """A worker holds a row, as it is now."""
         row = self.rows.get(run.task.id)
         self._taken[run] = -1 if row is None else row.cycle
+
+    def note_begun(self, run: Run) -> None:
+        """Its handler begins."""
+        self._begun.setdefault(run.task.id, []).append(run)
 
     def excuse(self, runs: Iterable[Run]) -> None:
         """A user ended their row: they are stopped with the next beat, which may be late."""
@@ -109,7 +114,24 @@ class Oracle:
                 raise Violation(f"S7 row {number}: accepted after a user ended it")
             if row.is_ended or self._taken.get(run, row.cycle) != row.cycle:
                 raise Violation(f"S2 row {number}: accepted twice, or for what was replaced")
+            self._check_alone(row, run, left)
             self._ended(row, run)
+
+    def _check_alone(self, row: Row, run: Run, left: set[int]) -> None:
+        """Nobody else who lives has run it too, and waits to say so."""
+        for other in self._begun.get(run.task.id, ()):
+            is_open = other.state is State.RUNNING or (
+                other.state is State.ENDED and other.outcome is not None
+            )
+            if (
+                is_open
+                and other is not run
+                and self._taken[other] == row.cycle
+                and other.task.worker not in left
+                and other not in self._excused
+            ):
+                workers = other.task.worker, run.task.worker
+                raise Violation(f"S1 row {run.task.id} was run by the workers {workers}")
 
     def _ended(self, row: Row, run: Run) -> None:
         row.cycle += 1

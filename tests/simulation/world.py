@@ -33,16 +33,16 @@ PASSES = (0.001, 0.02, 0.06, 0.12, 0.3)
 ROUNDS = 160
 
 WEIGHTS = {
-    "feed": 10.0,
+    "feed": 9.0,
     "start": 10.0,
-    "end": 7.0,
+    "end": 5.0,
     "flush": 6.0,
-    "beat": 3.0,
-    "go_by": 4.0,
+    "beat": 2.0,
+    "go_by": 3.0,
     "pass_by": 4.0,
-    "mark": 2.0,
+    "mark": 3.0,
     "offer": 2.0,
-    "enqueue": 2.5,
+    "enqueue": 4.0,
     "enqueue_late": 1.0,
     "commit_late": 2.0,
     "add": 0.7,
@@ -52,7 +52,7 @@ WEIGHTS = {
     "remove": 0.3,
     "hurry": 0.6,
     "visit": 0.4,
-    "poison": 0.1,
+    "poison": 0.15,
     "pause": 0.5,
     "wake": 1.0,
     "die": 0.3,
@@ -86,7 +86,7 @@ class Actor:
         app = stage.app
         database, numbers = app.database, Numbers(app.database)
         settings = WorkerSettings(
-            concurrency=2, lease=app.settings.lease, dead_after=app.settings.dead_after
+            concurrency=3, lease=app.settings.lease, dead_after=app.settings.dead_after
         )
         self.slot = slot
         self.worker = Worker(
@@ -140,7 +140,9 @@ class World:
         self.app, self.clock = stage.app, stage.clock
         self.oracle = Oracle(stage)
         self.actors: list[Actor] = []
+        # Actions, and transactions inside them: between any two of these others may come.
         self.steps = 0
+        self.taken: list[Step] = []
         self.log: list[str] = []
         self._rng = random.Random(seed)
         self._weights = dict(WEIGHTS)
@@ -160,19 +162,17 @@ class World:
 
     # The walk
 
-    def walk(self, length: int) -> list[Step]:
-        """Take so many random steps; what they were."""
+    def walk(self, length: int) -> None:
+        """Take so many random steps."""
         names, weights = list(self._weights), list(self._weights.values())
-        taken: list[Step] = []
-        while len(taken) < length:
+        for _ in range(length):
             name = self._rng.choices(names, weights)[0]
             slot = self._rng.randrange(len(self.actors))
-            step = Step(name, slot, self._rng.getrandbits(32))
-            taken.append(step)
-            self._perform(step)
-        return taken
+            self.taken.append(Step(name, slot, self._rng.getrandbits(32)))
+            self._perform(self.taken[-1])
 
     def replay(self, steps: list[Step]) -> None:
+        """Take these steps again, as far as they are possible."""
         for step in steps:
             self._perform(step)
 
@@ -265,6 +265,7 @@ class World:
 
     def _interrupt(self, before: bool) -> None:
         """Somebody is about to begin a transaction, or has just ended one."""
+        self.steps += not before
         if not self._stack or self._is_fair or len(self._stack) > 2:
             return
         actor, rng = self._stack[-1]
@@ -325,6 +326,7 @@ class World:
         if run is None:
             return False
         actor.runs.append(run)
+        self.oracle.note_begun(run)
         row = self.oracle.rows[run.task.id]
         self.log.append(f"{'  ' * len(self._stack)}it is {run.task.id} {run.task.batch or 'read'}")
         if row.is_poison:
@@ -546,24 +548,3 @@ class World:
 OF_WORKERS = frozenset(
     ("beat", "feed", "offer", "start", "end", "flush", "mark", "despair", "exit", "die", "pause")
 )
-
-
-class Found(NamedTuple):
-    """A violation, and the steps that lead to it."""
-
-    seed: int
-    problem: Violation
-    steps: list[Step]
-    log: list[str]
-
-
-def explore(stage: Stage, seed: int, length: int) -> tuple[int, Found | None]:
-    """Walk once: how many steps that were, and what went wrong."""
-    world = World(stage, seed)
-    steps: list[Step] = []
-    try:
-        steps = world.walk(length)
-        world.come_to_rest()
-    except Violation as problem:
-        return world.steps, Found(seed, problem, steps, world.log)
-    return world.steps, None

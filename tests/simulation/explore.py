@@ -1,0 +1,80 @@
+"""Walks, one after the other, until one of them breaks something; then the shortest way there."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.simulation.oracle import Violation
+from tests.simulation.stage import Stage
+from tests.simulation.world import Step, World
+
+LENGTH = 120
+SHRINK_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A violation, the steps that lead to it, and what happened on the way."""
+
+    seed: int
+    problem: Violation
+    steps: list[Step]
+    log: list[str]
+
+    def __str__(self) -> str:
+        trace = "\n".join(self.log)
+        return f"seed {self.seed}, {len(self.steps)} steps: {self.problem}\n{trace}"
+
+
+@dataclass
+class Explored:
+    """How far it came, and what it found."""
+
+    walks: int = 0
+    steps: int = 0
+    found: Found | None = None
+
+
+def explore(stage: Stage, seeds: Iterable[int], *, steps: int | None = None) -> Explored:
+    """Walk by each of the seeds, until so many steps are taken, or something is broken."""
+    explored = Explored()
+    for seed in seeds:
+        if steps is not None and explored.steps >= steps:
+            break
+        world, explored.found = _walk(stage, seed)
+        explored.walks += 1
+        explored.steps += world.steps
+        if explored.found is not None:
+            break
+    return explored
+
+
+def shrink(stage: Stage, found: Found) -> Found:
+    """The same violation by fewer steps: whatever can be left out is."""
+    end = time.monotonic() + SHRINK_SECONDS
+    size = max(1, len(found.steps) // 2)
+    while size:
+        at = 0
+        while at < len(found.steps) and time.monotonic() < end:
+            fewer = found.steps[:at] + found.steps[at + size :]
+            _world, again = _walk(stage, found.seed, fewer)
+            if again is not None and str(again.problem)[:2] == str(found.problem)[:2]:
+                found = again
+            else:
+                at += size
+        size //= 2
+    return found
+
+
+def _walk(stage: Stage, seed: int, steps: list[Step] | None = None) -> tuple[World, Found | None]:
+    world = World(stage, seed)
+    try:
+        if steps is None:
+            world.walk(LENGTH)
+        else:
+            world.replay(steps)
+        world.come_to_rest()
+    except Violation as problem:
+        taken = world.taken if steps is None else steps
+        return world, Found(seed, problem, taken, world.log)
+    return world, None
