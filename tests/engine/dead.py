@@ -11,9 +11,9 @@ LEASE = 30 * SECOND
 
 
 class Doomed:
-    """A worker that holds rows and will not finish them."""
+    """A worker that holds rows and will not finish them; unless it serves, it owns no buckets."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, *, serves: bool = False) -> None:
         app.prepare()
         self.app = app
         self.numbers = Numbers(app.database)
@@ -27,7 +27,7 @@ class Doomed:
                 number=self.number,
                 host="gone",
                 pid=1,
-                kinds=worker.Kinds(serves=kinds, declares=kinds),
+                kinds=worker.Kinds(serves=kinds if serves else [], declares=kinds),
                 now=now,
                 lease_until=now + SECOND,
             )

@@ -204,7 +204,6 @@ class Shop(RuleBasedStateMachine):
     def hold(self, limit):
         """A worker takes some items, and is busy with them for a while."""
         self.holder = Doomed(self.app)
-        self.is_served = True
         for taken in self.holder.take(limit):
             self.models[taken.kind].running.add(taken.task_key)
 

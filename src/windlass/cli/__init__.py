@@ -9,7 +9,18 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
-from windlass.cli import control, demo, migrate, rolling, run, status, switch, task, worker
+from windlass.cli import (
+    control,
+    demo,
+    migrate,
+    ring,
+    rolling,
+    run,
+    status,
+    switch,
+    task,
+    worker,
+)
 from windlass.cli.output import complain
 from windlass.errors import WindlassError
 
@@ -24,6 +35,7 @@ cli = typer.Typer(
 worker.register(cli)
 migrate.register(cli)
 status.register(cli)
+ring.register(cli)
 switch.register(cli)
 run.register(cli)
 demo.register(cli)

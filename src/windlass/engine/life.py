@@ -32,7 +32,7 @@ from windlass.clock import SECOND, Clock, DatabaseClock
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.member import Members
-from windlass.errors import BadMembers
+from windlass.errors import BadMembers, MembersUnavailable
 from windlass.store import claim, worker
 from windlass.store.database import Database
 from windlass.store.number import Numbers
@@ -94,23 +94,11 @@ class Life(Loop):
     def join_ring(self) -> None:
         """Be there under a new id, holding nothing."""
         number = self._numbers.take()[0]
-        if self._members is not None:
-            self._members.join(self._agree(), number)
-        elif self._kinds.serves:
-            self._agree()
         before = time.monotonic()
-        now = self._clock.now()
-        self._database.write(
-            lambda connection: worker.join(
-                connection,
-                number=number,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                kinds=self._kinds,
-                now=now,
-                lease_until=now + self._dead_after,
-            )
-        )
+        ring = self._database.write(lambda connection: self._join(connection, number))
+        if self._members is not None:
+            # The others hear of it, and find its row.
+            self._join_members(ring, number)
         self.id = number
         self._renewed_at = self._steady_since = before
         self._hold.owner = number
@@ -277,13 +265,34 @@ class Life(Loop):
         }
         return sorted(gone | useless | (set(lapsed) - members))
 
-    def _agree(self) -> str:
+    def _join(self, connection: Connection, number: int) -> str:
+        """Write the row of this life; the name of the ring."""
+        now = self._clock.now()
+        ring = self._agree(connection, now) if self._kinds.serves else ""
+        worker.join(
+            connection,
+            number=number,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            kinds=self._kinds,
+            now=now,
+            lease_until=now + self._dead_after,
+        )
+        return ring
+
+    def _join_members(self, ring: str, number: int) -> None:
+        assert self._members is not None
+        try:
+            self._members.join(ring, number)
+        except MembersUnavailable:
+            why = "nobody could be told that it is alive"
+            worker.leave(self._database, number=number, now=self._clock.now(), why=why)
+            raise
+
+    def _agree(self, connection: Connection, now: int) -> str:
         """The name of the ring, whose workers all know each other by the same means."""
         kind = "database" if self._members is None else self._members.kind
-        now = self._clock.now()
-        ring, agreed = self._database.write(
-            lambda connection: worker.agree(connection, kind, now=now)
-        )
+        ring, agreed = worker.agree(connection, kind, now=now)
         if agreed != kind:
             raise BadMembers(
                 f"the workers of {self._database.name} know each other by {agreed}, and this one "

@@ -58,6 +58,7 @@ class OwnersRead:
         ring: Ring,
         *,
         lease: int,
+        dead_after: int,
         bury: Callable[[list[Claimed], Connection], Batch],
         gate: Gate,
         once: bool = False,
@@ -69,6 +70,8 @@ class OwnersRead:
         self._hold = hold
         self._ring = ring
         self._lease = lease
+        # By then all others have given a sign of life, or were found dead.
+        self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
         self._bury = bury
         self._gate = gate
         self._refused: set[str] = set()
@@ -105,6 +108,11 @@ class OwnersRead:
                 return Taken(tasks, [], held_for=held_for, probes=self._probes)
         lanes = self._look()
         tasks = self._collect(room)
+        if not tasks and self._once_since is not None:
+            # Before a drain ends: a row that it ran may be due again before what it read since.
+            self._cursors.clear()
+            self._lanes = list(lanes)
+            tasks = self._collect(room)
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
             return Taken(tasks, [], held_for=held_for, probes=self._probes)
@@ -140,12 +148,13 @@ class OwnersRead:
             probes=self._probes,
         )
 
-    def help(self) -> None:
+    def help(self, room: Room) -> None:
         now = time.monotonic()
-        if not self._ring.demand or now - self._helped_at < HELP_AGAIN_AFTER:
+        behind = self._ring.demand.keys() - room.kinds.keys()
+        if not behind or now - self._helped_at < HELP_AGAIN_AFTER:
             return
         self._helped_at = now
-        demand = self._ring.demand
+        demand = {kind: count for kind, count in self._ring.demand.items() if kind in behind}
         for lane in store.lanes(self._database, demand):
             if self._hold.loads[lane.kind].is_open and self._gate.is_free(lane.kind):
                 self._offer(lane, min(demand[lane.kind], OFFER_AT_MOST))
@@ -164,7 +173,8 @@ class OwnersRead:
             if len(due) > own:
                 me = self._share.worker
                 made = offer.make(self._database, me, begin, most, unless=spared)
-                telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=len(made))
+                if made:
+                    telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=len(made))
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
@@ -175,7 +185,9 @@ class OwnersRead:
             [],
             [],
             next_due_in=min(later, default=None),
-            is_settling=bool(due) and not (ring.is_settled and ring.are_others_alive),
+            is_settling=bool(due)
+            and not (ring.is_settled and ring.are_others_alive)
+            and time.monotonic() < self._known_at,
             some_wait_to_run_alone=bool(due)
             and store.some_wait_to_run_alone(
                 self._database, due, self._lives, buckets=self._share.runs, now=now

@@ -193,5 +193,5 @@ class OneClaim:
     def take_fallen(self, *, alone: bool) -> Taken:
         return Taken([], [])
 
-    def help(self) -> None:
+    def help(self, room: Room) -> None:
         """It has one row only."""

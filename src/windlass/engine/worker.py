@@ -129,6 +129,8 @@ class Worker:
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
+        # Others may have more than they can do: have them know soon.
+        self.feed.on_found_nothing = self.life.wake
 
     async def run(self) -> None:
         """Join, work, and leave."""
@@ -184,10 +186,8 @@ class Worker:
             self.life.idle = self._idle()
 
     def _idle(self) -> int:
-        """How many rows could start soon, if there is nothing to do; else 0."""
-        if not self.hold.is_empty:
-            return 0
-        return self.hold.room().total
+        """How many more rows could start soon than there are; 0 if there are enough."""
+        return self.hold.room().total if self.feed.found_nothing else 0
 
     def _on_ring_changed(self) -> None:
         self.feed.wake()
@@ -220,6 +220,7 @@ class Worker:
             self.hold,
             self.ring,
             lease=self._settings.lease,
+            dead_after=self._settings.dead_after,
             bury=self.finish.bury,
             gate=SwitchGate(self.hold, rates, self.breakers),
             once=self._settings.until_idle,

@@ -8,10 +8,18 @@ worker is alive, or locks it alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select, update
 
 from windlass.store.schema import bucket
+
+
+class Bucket(NamedTuple):
+    """Who owns a bucket, and when its last owner that died was buried; 0 if none has."""
+
+    owner: int | None
+    careful_to: int
 
 
 def acquire(connection: Connection, worker: int, wanted: range) -> None:
@@ -57,6 +65,12 @@ def owners(connection: Connection) -> dict[int, int | None]:
     """Who owns each bucket."""
     rows = connection.execute(select(bucket.c.bucket, bucket.c.owner).order_by(bucket.c.bucket))
     return {row.bucket: row.owner for row in rows}
+
+
+def listing(connection: Connection) -> dict[int, Bucket]:
+    """All buckets."""
+    rows = connection.execute(select(bucket).order_by(bucket.c.bucket))
+    return {row.bucket: Bucket(row.owner, row.careful_to) for row in rows}
 
 
 def owner(connection: Connection, number: int) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, select, update
 
 from windlass.model.status import Status
 from windlass.store import bucket, claim
@@ -21,6 +21,20 @@ from windlass.store.schema import shard, task, worker
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
 MOST_IDLE = 32_000
+
+SEEN = (
+    worker.c.id,
+    worker.c.host,
+    worker.c.pid,
+    worker.c.joined_at,
+    worker.c.lease_until,
+    worker.c.idle,
+    worker.c.left_at,
+    worker.c.left_why,
+    worker.c.kinds,
+)
+# As `join` writes it. Such a worker is there for one row, and no member of the ring.
+SERVES_NOTHING = '{"serves":[],%'
 
 
 @dataclass(frozen=True)
@@ -150,22 +164,23 @@ def listing(connection: Connection, *, left_since: int | None = None) -> list[Wo
     there: ColumnElement[bool] = worker.c.left_at.is_(None)
     if left_since is not None:
         there = or_(there, worker.c.left_at >= left_since)
-    rows = connection.execute(
-        select(
-            worker.c.id,
-            worker.c.host,
-            worker.c.pid,
-            worker.c.joined_at,
-            worker.c.lease_until,
-            worker.c.idle,
-            worker.c.left_at,
-            worker.c.left_why,
-            worker.c.kinds,
-        )
-        .where(there)
-        .order_by(worker.c.id)
-    )
+    rows = connection.execute(select(*SEEN).where(there).order_by(worker.c.id))
     return [_view(row) for row in rows]
+
+
+def recent(connection: Connection, *, limit: int) -> list[WorkerView]:
+    """The members of the ring that joined last, and those that left last, so many of each."""
+    kinds = cast(worker.c.kinds, Text)
+    members = select(*SEEN).where(kinds.not_like(SERVES_NOTHING)).limit(limit)
+    joined = members.order_by(worker.c.id.desc())
+    left = members.where(worker.c.left_at.is_not(None)).order_by(worker.c.left_at.desc())
+    found = [_view(row) for query in (joined, left) for row in connection.execute(query)]
+    return list({view.id: view for view in found}.values())
+
+
+def known_by(connection: Connection) -> str:
+    """By what the workers of the ring know each other, or the last ones did."""
+    return str(connection.execute(select(shard.c.members)).scalar_one())
 
 
 def forget(connection: Connection, *, now: int) -> int:
