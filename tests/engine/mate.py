@@ -8,6 +8,7 @@ from windlass.clock import SECOND, ManualClock
 from windlass.engine.hold import Run, State
 from windlass.engine.mark import LONG_SECONDS, Mark
 from windlass.engine.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
+from windlass.engine.worker import Only
 from windlass.model.outcome import Outcome, Succeeded
 from windlass.store import worker as worker_store
 from windlass.store.number import Numbers
@@ -19,16 +20,20 @@ LEASE = 30 * SECOND
 class Mate:
     """A worker as in a process of its own. It has joined; nothing else moves by itself."""
 
-    def __init__(self, app: App, **settings: Any) -> None:
+    def __init__(self, app: App, *, only: Only | None = None, **settings: Any) -> None:
         self.app = app
         self.clock = app.clock
-        self.worker = app.worker(**settings)
+        if only is None:
+            self.worker = app.worker(**settings)
+            self.worker.switchboard.obey()
+        else:
+            (kind,) = app.registry.kinds.values()
+            self.worker = app._worker_for(kind, only)
         self.life, self.ring, self.hold = self.worker.life, self.worker.ring, self.worker.hold
         self.runs: list[Run] = []
         numbers = Numbers(app.database)
         lease = app.settings.lease
         self._mark = Mark(app.database, self.hold, self.clock, numbers, lease=lease)
-        self.worker.switchboard.obey()
         self.life.join_ring()
 
     @property
@@ -94,7 +99,7 @@ class Mate:
 
     def offer(self) -> None:
         """Offer to others what there is no time for."""
-        self.worker.feed._claims.help()
+        self.worker.feed._claims.help(self.hold.room())
 
     def leave(self) -> None:
         """Go in good order, whatever still runs."""

@@ -1,1 +1,1 @@
-"""A seeded simulation: the real store and engine, and every order of events that chance can make."""
+"""A seeded simulation: the real store and engine, in every order of events chance can make."""

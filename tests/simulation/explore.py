@@ -21,6 +21,11 @@ class Found:
     steps: list[Step]
     log: list[str]
 
+    @property
+    def is_of_the_protocol(self) -> bool:
+        """Whether it is what must not happen, and no mistake in a line of code."""
+        return str(self.problem).startswith("S")
+
     def __str__(self) -> str:
         trace = "\n".join(self.log)
         return f"seed {self.seed}, {len(self.steps)} steps: {self.problem}\n{trace}"

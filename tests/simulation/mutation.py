@@ -20,8 +20,7 @@ Mutation = Callable[[pytest.MonkeyPatch, Stage], None]
 
 def the_dead_may_write(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     dialect = stage.app.database.dialect
-    alive = dialect.alive
-    patch.setattr(dialect, "lock_worker", lambda connection, worker: alive(connection, worker))
+    patch.setattr(dialect, "lock_worker", dialect.alive)
     patch.setattr(dialect, "alive", lambda *_asked, **_options: True)
 
 

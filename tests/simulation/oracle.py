@@ -171,7 +171,7 @@ class Oracle:
             self._check_row(number, row, found[number], now)
 
     def _check_row(self, number: int, row: Row, values: tuple[object, ...], now: int) -> None:
-        status, due_at, batch, worker, attempt, lost, remark = values
+        status, due_at, _batch, _worker, attempt, lost, _remark = values
         if row.is_cancelled:
             if status != Status.CANCELLED:
                 raise Violation(f"S7 row {number} was cancelled and has status {status}")

@@ -1,6 +1,5 @@
-"""Where a walk plays: one database in memory, one clock, and a place to interrupt whoever uses it."""
+"""Where a walk plays: a database in memory, a clock, and a place to interrupt whoever uses it."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.clockwork import following
-from windlass import App
+from windlass import App, telemetry
 from windlass.clock import ManualClock
 from windlass.engine import alone
 from windlass.engine.finish import Finish
-from windlass.engine.hold import Run
+from windlass.engine.hold import KindLoad, Run
 from windlass.model.task import Claimed
 from windlass.store import finish
 from windlass.store.database import Database
@@ -82,9 +81,18 @@ class Stage:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Put the hooks in while the block lasts."""
-        write, read = Database._in_transaction, Database._in_passing
-        fetch, store, bury = Numbers._fetch, Finish._store, Finish.bury
-        begin = Run.__init__
+        with pytest.MonkeyPatch.context() as patch, following(self.clock):
+            self._interrupt_transactions(patch)
+            self._watch_runs(patch)
+            self._watch_outcomes(patch)
+            # A row that is to run alone is tried again sooner than in half a minute.
+            for name in ("PATIENCE", "LEAVE_ALONE_FOR", "LAST_RESORT"):
+                patch.setattr(alone, name, 1.0)
+            patch.setattr(telemetry, "emit", lambda *_name, **_facts: None)
+            yield
+
+    def _interrupt_transactions(self, patch: pytest.MonkeyPatch) -> None:
+        write, read, fetch = Database._in_transaction, Database._in_passing, Numbers._fetch
 
         def interrupted_write(database: Database, work: Callable[..., Any]) -> Any:
             self._interrupt(before=True)
@@ -105,45 +113,49 @@ class Stage:
             finally:
                 self._is_counting = False
 
-        def watched_run(run: Run, task: Claimed, load: Any) -> None:
+        patch.setattr(Database, "_in_transaction", interrupted_write)
+        patch.setattr(Database, "_in_passing", interrupted_read)
+        patch.setattr(Numbers, "_fetch", uninterrupted_fetch)
+
+    def _watch_runs(self, patch: pytest.MonkeyPatch) -> None:
+        begin, bury = Run.__init__, Finish.bury
+
+        def watched_run(run: Run, task: Claimed, load: KindLoad) -> None:
             begin(run, task, load)
             if self.taken is not None:
                 self.taken(run)
 
-        def watched_store(self_: Finish, runs: Sequence[Run], **options: Any) -> None:
-            real = finish.finish
-
-            def watched(database: Any, batch: Any, note: Any, **more: Any) -> Any:
-                def watched_note(connection: Any, accepted: set[int]) -> None:
-                    note(connection, accepted)
-                    if self.accepted is not None:
-                        self.accepted(runs, accepted)
-
-                return real(database, batch, watched_note, **more)
-
-            finish.finish = watched
-            try:
-                store(self_, runs, **options)
-            finally:
-                finish.finish = real
-
-        def watched_bury(self_: Finish, tasks: list[Claimed], connection: Any) -> Any:
+        def watched_bury(finishing: Finish, tasks: list[Claimed], connection: Any) -> Any:
             if self.buried is not None:
                 self.buried(tasks)
-            return bury(self_, tasks, connection)
+            return bury(finishing, tasks, connection)
 
-        with pytest.MonkeyPatch.context() as patch, following(self.clock):
-            patch.setattr(Database, "_in_transaction", interrupted_write)
-            patch.setattr(Database, "_in_passing", interrupted_read)
-            patch.setattr(Numbers, "_fetch", uninterrupted_fetch)
-            patch.setattr(Run, "__init__", watched_run)
-            patch.setattr(Finish, "_store", watched_store)
-            patch.setattr(Finish, "bury", watched_bury)
-            # A row that is to run alone is tried again sooner than in half a minute.
-            for name in ("PATIENCE", "LEAVE_ALONE_FOR", "LAST_RESORT"):
-                patch.setattr(alone, name, 1.0)
-            logging.getLogger("windlass").setLevel(logging.CRITICAL)
-            yield
+        patch.setattr(Run, "__init__", watched_run)
+        patch.setattr(Finish, "bury", watched_bury)
+
+    def _watch_outcomes(self, patch: pytest.MonkeyPatch) -> None:
+        store, write = Finish._store, finish.finish
+        writing: list[Sequence[Run]] = []
+
+        def watched_store(finishing: Finish, runs: Sequence[Run], **options: Any) -> None:
+            writing.append(runs)
+            try:
+                store(finishing, runs, **options)
+            finally:
+                writing.pop()
+
+        def watched_write(database: Any, batch: Any, note: Any, **options: Any) -> Any:
+            runs = writing[-1]
+
+            def watched_note(connection: Any, accepted: set[int]) -> None:
+                note(connection, accepted)
+                if self.accepted is not None:
+                    self.accepted(runs, accepted)
+
+            return write(database, batch, watched_note, **options)
+
+        patch.setattr(Finish, "_store", watched_store)
+        patch.setattr(finish, "finish", watched_write)
 
     def _interrupt(self, *, before: bool) -> None:
         if self.interrupt is not None and not self._is_counting:

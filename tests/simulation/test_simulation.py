@@ -45,6 +45,7 @@ def test_without_one_of_the_guards_something_is_found(stage, mutation: Mutation)
         explored = explore(stage, range(1, WALKS_OF_A_MUTATION))
 
     assert explored.found is not None
+    assert explored.found.is_of_the_protocol
 
 
 def test_a_violation_is_told_by_a_short_trace(stage):

@@ -318,7 +318,7 @@ class World:
         if "feed" in actor.busy or actor.is_visitor:
             return False
         with actor.at("feed"):
-            actor.worker.feed._claims.help()
+            actor.worker.feed._claims.help(actor.hold.room())
         return None
 
     def _start(self, actor: Actor, rng: random.Random) -> bool | None:
@@ -506,7 +506,9 @@ class World:
         number = self._item(rng.choice(CODES))
         if number is None or sum(actor.is_here for actor in self.actors) >= MOST_WORKERS + 1:
             return False
-        self._add_actor(Actor(self.stage, len(self.actors), ["item"], only=Only(number, is_rested=False)))
+        self._add_actor(
+            Actor(self.stage, len(self.actors), ["item"], only=Only(number, is_rested=False))
+        )
         return None
 
     def _cancel(self, actor: Actor, rng: random.Random) -> bool | None:
