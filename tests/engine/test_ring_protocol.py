@@ -11,10 +11,9 @@ from sqlalchemy import select
 from tests.clockwork import following
 from tests.engine.hand import snapshot
 from tests.engine.mate import LEASE, Mate, die, pass_by, settle
-from tests.table import task, tasks, workers
+from tests.table import task, workers
 from windlass import Status
 from windlass.clock import SECOND
-from windlass.engine.hold import State
 from windlass.model.outcome import Succeeded
 from windlass.store import claim, offer, schema
 from windlass.store import worker as worker_store
