@@ -34,9 +34,11 @@ def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
         if event["worker"] == victim.workers[0]
     ]
     assert len(fallen) == 1
-    assert sum(row.lost for row in rows.values()) == fallen[0] > 0
+    assert sum(row.lost for row in rows.values()) == fallen[0]
     begun = crew.effects.count("begin")
-    assert {number for number, row in rows.items() if begun[number] > row.attempt} == set()
+    assert {number for number in rows if begun[number] > 1}
+    # A run that ends with its worker before it is written down is not counted.
+    assert {number for number, row in rows.items() if begun[number] > row.attempt + 1} == set()
 
 
 @pytest.mark.slow
@@ -74,7 +76,8 @@ def check_poison(crew: Crew) -> None:
     check_accounts(crew, ids)
     assert max(row.lost for row in rows.values()) < 3
     assert crew.rows()[poison].lost == 3
-    assert crew.effects.count("begin")[poison] == 3
+    # The first time it may not have been written down that it runs.
+    assert crew.effects.count("begin")[poison] in (3, 4)
     alerts = crew.jobs.app.alerts()
     assert [(alert.what, alert.task_id) for alert in alerts] == [("poison", poison)]
 
