@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+from sqlalchemy import create_engine
 
 from tests.clockwork import following
 from tests.engine.mate import Mate, die, pass_by, settle
@@ -128,9 +129,11 @@ def test_a_transaction_that_stays_open_for_seconds_around_an_enqueue_is_not_miss
     with closing(App(database_url)) as app, closing(App(database_url)) as other:
         step, stream = declare(app), declare(other)
         app.prepare()
+        users = create_engine(app.database.url)
         with working(app, concurrency=5):
-            eventually(lambda: stream.enqueue().status() is Status.SUCCEEDED, 20)
-            with other.database.engine.connect() as connection, connection.begin():
+            ref = stream.enqueue()
+            eventually(lambda: ref.status() is Status.SUCCEEDED, 20)
+            with users.connect() as connection, connection.begin():
                 late = [stream.using(conn=connection).enqueue() for _ in range(20)]
                 end = time.monotonic() + OPEN_SECONDS
                 while time.monotonic() < end:
@@ -142,3 +145,4 @@ def test_a_transaction_that_stays_open_for_seconds_around_an_enqueue_is_not_miss
             for ref in late:
                 eventually(lambda ref=ref: app.ref(ref.id).status() is Status.SUCCEEDED, 20)
             assert time.monotonic() - committed < 15
+        users.dispose()

@@ -32,27 +32,28 @@ def rare(app):
     return rare
 
 
-def busy_and_idle(app, step, count: int) -> tuple[Mate, Mate]:
+def busy_and_idle(app, step, rows: int) -> tuple[Mate, Mate]:
     """One that has more than it can start, and one that has nothing to do."""
     busy, idle = Mate(app, concurrency=2), Mate(app, concurrency=50)
     settle(busy, idle)
-    idle.feed()
     for number in range(1_000):
         ref = step.using(key=f"key-{number}").enqueue()
         if task(app, ref)["bucket"] not in busy.buckets:
             ref.cancel()
-        elif (count := count - 1) == 0:
+        elif (rows := rows - 1) == 0:
             break
-    pass_by(busy.clock, 1.1)
-    for mate in (busy, idle):
-        mate.beat()
-        mate.feed()
+    busy.feed()
+    for _ in range(3):
+        # Found nothing, noticed it, said so.
+        pass_by(busy.clock, 0.5)
+        idle.feed()
+        idle.beat()
     busy.beat()
     return busy, idle
 
 
 def test_a_busy_owner_offers_to_an_idle_worker_nothing_that_it_has_begun(app, step, clock):
-    busy, idle = busy_and_idle(app, step, 30)
+    busy, _idle = busy_and_idle(app, step, 30)
     running = busy.start_all()
     assert len(running) == 2
 

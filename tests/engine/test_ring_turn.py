@@ -178,9 +178,10 @@ def test_the_dead_lose_their_buckets_and_their_heirs_are_told_in_one_transaction
         raise RuntimeError("in the middle")
 
     before = snapshot(app)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patch:
         patch.setattr(claim, "claimed_by", broken)
-        dead.be_marked_dead()
+        with pytest.raises(RuntimeError):
+            dead.be_marked_dead()
     assert set(owners(app).values()) == {dead.id}
     assert workers(app, id=dead.id)[0]["left_at"] is None
     assert snapshot(app) == before
@@ -231,9 +232,10 @@ def test_a_clean_exit_hands_back_claims_uncounted_and_frees_its_buckets_at_once(
     def broken(*_asked: object, **_options: object) -> None:
         raise RuntimeError("in the middle")
 
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patch:
         patch.setattr(claim, "hand_back", broken)
-        leaver.life._go("broken")
+        with pytest.raises(RuntimeError):
+            leaver.life._go("broken")
     assert set(owners(app).values()) == {leaver.id}
 
     leaver.leave()
