@@ -40,11 +40,18 @@ class Explored:
     found: Found | None = None
 
 
-def explore(stage: Stage, seeds: Iterable[int], *, steps: int | None = None) -> Explored:
-    """Walk by each of the seeds, until so many steps are taken, or something is broken."""
+def explore(
+    stage: Stage,
+    seeds: Iterable[int],
+    *,
+    steps: float = float("inf"),
+    seconds: float = float("inf"),
+) -> Explored:
+    """Walk by each of the seeds, until that is enough, or something is broken."""
     explored = Explored()
+    end = time.monotonic() + seconds
     for seed in seeds:
-        if steps is not None and explored.steps >= steps:
+        if explored.steps >= steps or time.monotonic() > end:
             break
         world, explored.found = _walk(stage, seed)
         explored.walks += 1

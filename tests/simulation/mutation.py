@@ -131,21 +131,24 @@ def the_share_of_a_former_life_is_read(patch: pytest.MonkeyPatch, stage: Stage) 
     patch.setattr(OwnersRead, "_reading", reading)
 
 
-MUTATIONS: list[Mutation] = [
+# Those that are found within some walks, and those that take many.
+SOON: list[Mutation] = [
     the_dead_may_write,
     an_outcome_counts_whatever_became_of_its_row,
-    an_outcome_counts_whenever_its_row_is_due,
-    what_still_runs_is_not_marked_when_its_bucket_goes,
-    what_has_ended_is_not_marked_when_its_bucket_goes,
     what_has_not_begun_is_kept_when_its_bucket_goes,
     nobody_is_careful_after_a_death,
     the_buckets_of_the_dead_stay_theirs,
-    the_cursor_never_starts_over,
     a_bucket_is_taken_from_its_owner,
     a_lapsed_claim_is_anybodys,
-    claims_whose_answer_was_lost_are_not_handed_back,
     what_runs_is_offered,
     what_is_held_is_read_again,
+]
+LATER: list[Mutation] = [
+    an_outcome_counts_whenever_its_row_is_due,
+    what_still_runs_is_not_marked_when_its_bucket_goes,
+    what_has_ended_is_not_marked_when_its_bucket_goes,
+    the_cursor_never_starts_over,
+    claims_whose_answer_was_lost_are_not_handed_back,
     a_visit_takes_what_its_owner_may_run,
     the_share_of_a_former_life_is_read,
 ]
