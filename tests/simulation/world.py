@@ -59,10 +59,13 @@ WEIGHTS = {
     "join": 0.7,
     "exit": 0.4,
     "despair": 0.3,
+    "switch": 0.4,
+    "obey": 0.8,
 }
 FAULTS = (
     "pause", "die", "join", "exit", "despair", "cancel", "retry", "replace", "remove", "hurry",
-    "visit", "poison", "enqueue_late", "offer", "interrupt", "lose_answer", "die_inside",
+    "visit", "poison", "enqueue_late", "offer", "switch", "interrupt", "lose_answer",
+    "die_inside",
 )  # fmt: skip
 INSIDE = {"interrupt": 0.05, "lose_answer": 0.004, "die_inside": 0.002}
 
@@ -152,6 +155,7 @@ class World:
             factor = self._rng.choice((0.05, 0.3, 1.0, 2.0))
             table = self._inside if name in self._inside else self._weights
             table[name] *= factor
+        self._held_back: set[str] = set()
         self._late: list[tuple[Any, Row]] = []
         self._stack: list[tuple[Actor | None, random.Random]] = []
         self._is_fair = False
@@ -181,8 +185,11 @@ class World:
         self._is_fair = True
         for _ in range(len(self._late)):
             self._perform(Step("commit_late", 0, 0))
+        for kind in sorted(self._held_back):
+            self.app.resume(kind)
         for actor in self.actors:
             actor.is_paused = False
+            self._perform(Step("obey", actor.slot, 0))
         for _ in range(ROUNDS):
             if not any(actor.is_here and actor.serves_all for actor in self.actors):
                 self._perform(Step("join_full", 0, 0))
@@ -362,6 +369,13 @@ class World:
         actor.mark.tick()
         return None
 
+    def _obey(self, actor: Actor, rng: random.Random) -> bool | None:
+        if "switch" in actor.busy or actor.is_visitor:
+            return False
+        with actor.at("switch"):
+            actor.worker.switchboard.obey()
+        return None
+
     def _despair(self, actor: Actor, rng: random.Random) -> None:
         actor.life.despair()
 
@@ -408,6 +422,8 @@ class World:
     def _add_actor(self, new: Actor) -> None:
         self.actors.append(new)
         with new.at("feed", "life"):
+            if not new.is_visitor:
+                new.worker.switchboard.obey()
             new.life.join_ring()
 
     def _pass_by(self, actor: Actor, rng: random.Random) -> None:
@@ -537,6 +553,16 @@ class World:
         row.is_cancelled = row.is_ended = False
         return None
 
+    def _switch(self, actor: Actor, rng: random.Random) -> None:
+        """Switch a kind off, or on again."""
+        kind = rng.choice(("job", "item"))
+        if kind in self._held_back:
+            self._held_back.remove(kind)
+            self.app.resume(kind)
+        else:
+            self._held_back.add(kind)
+            self.app.pause(kind)
+
     def _note(self, number: int | None, row: Row) -> None:
         assert number is not None
         self.oracle.rows[number] = row
@@ -548,5 +574,6 @@ class World:
 
 
 OF_WORKERS = frozenset(
-    ("beat", "feed", "offer", "start", "end", "flush", "mark", "despair", "exit", "die", "pause")
-)
+    ("beat", "feed", "offer", "start", "end", "flush", "mark", "obey", "despair", "exit", "die",
+     "pause")
+)  # fmt: skip
