@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, update
 
 from tests.clockwork import following
 from tests.engine.mate import Mate, die, pass_by, settle
@@ -14,6 +14,7 @@ from tests.wait import eventually
 from windlass import App, Status, Task
 from windlass.declare.task import Call, How
 from windlass.engine.read import START_OVER_AFTER
+from windlass.store import schema
 from windlass.store import task as task_store
 
 OPEN_SECONDS = 5
@@ -122,6 +123,26 @@ def test_rows_that_commit_while_their_bucket_changes_hands_are_run_once(
             mate.beat()
 
     assert sorted(number for number in taken if number in late) == sorted(late)
+
+
+def test_rows_that_are_due_at_the_same_moment_fill_every_place(app, clock, time_stands_still):
+    """As items are that ended in one commit, and tasks that were put off to one moment."""
+    step = declare(app)
+    step.enqueue_many([{}] * 300)
+    due_at = clock.now()
+    moved = update(schema.task).values(due_at=due_at)
+    app.database.write(lambda connection: connection.execute(moved))
+    worker = Mate(app, concurrency=100)
+    settle(worker)
+    pass_by(clock, 3)
+    worker.beat()
+    runs = worker.take()
+    assert len(runs) == 100
+
+    assert all(worker.finish(run) for run in runs[:10])
+    worker.feed()
+
+    assert len(worker.start_all()) == 10
 
 
 @pytest.mark.slow
