@@ -61,9 +61,9 @@ def explore(
     return explored
 
 
-def shrink(stage: Stage, found: Found) -> Found:
-    """The same violation by fewer steps: whatever can be left out is."""
-    end = time.monotonic() + SHRINK_SECONDS
+def shrink(stage: Stage, found: Found, *, seconds: float = SHRINK_SECONDS) -> Found:
+    """The same violation by fewer steps: whatever can be left out is, while there is time."""
+    end = time.monotonic() + seconds
     size = max(1, len(found.steps) // 2)
     while size:
         at = 0
