@@ -222,7 +222,7 @@ class Hold:
         # Held by whoever writes about runs: an outcome and a mark never meet.
         self.desk = threading.RLock()
         self._lock = threading.Lock()
-        self._ids: set[int] = set()
+        self._ids: dict[int, Run] = {}
         self._keys: set[tuple[str, str]] = set()
         # What was let go of since the read under way began, which may still find it as it was.
         self._let_go: set[int] | None = None
@@ -258,12 +258,12 @@ class Hold:
                 if self.is_halted or self.owner not in (None, task.worker):
                     # Taken in a life that is over: the rows were given to others.
                     continue
-                self._ids.add(task.id)
                 if task.task_key is not None:
                     self._keys.add((task.kind, task.task_key))
                 load = self.loads[task.kind]
                 load.queued += 1
                 run = Run(task, load)
+                self._ids[task.id] = run
                 run.is_probe = task.id in probes
                 (self.asyncs if load.kind.is_async else self.syncs).put(run)
                 fed.add(load.kind.is_async)
@@ -518,7 +518,10 @@ class Hold:
 
     def _forget(self, runs: Iterable[Run]) -> None:
         for run in runs:
-            self._ids.discard(run.task.id)
+            if self._ids.get(run.task.id) is not run:
+                # Another run of the row has been taken since, in another life.
+                continue
+            del self._ids[run.task.id]
             if run.task.task_key is not None:
                 self._keys.discard((run.task.kind, run.task.task_key))
             if self._let_go is not None:
@@ -526,10 +529,12 @@ class Hold:
 
     def _no_longer_committing(self, runs: list[Run]) -> None:
         for run in runs:
-            self.committing.pop(run.task.id, None)
+            if self.committing.get(run.task.id) is run:
+                del self.committing[run.task.id]
 
     def _stopped_running(self, run: Run) -> None:
-        self.running.pop(run.task.id, None)
+        if self.running.get(run.task.id) is run:
+            del self.running[run.task.id]
         load = run.load
         load.running -= 1
         load.ended += 1

@@ -337,15 +337,25 @@ class OwnersRead:
         # Where no cursor is ahead of what is held, that is found again.
         found_again = BESIDE_CURSOR if is_ahead else self._hold.count
         most = self._most(lane, limit + found_again, stamp.now, buckets=buckets)
-        self._hold.begin_read()
-        rows = store.read(self._database, lane._replace(due_at=begin), stamp, most)
-        new = self._hold.new(rows)
+        rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+        if rows and not new and len(rows) == most.limit:
+            # So many that are held were due at the very moment where the cursor stands.
+            most = most._replace(limit=limit + self._hold.count)
+            rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
         taken = new[:limit]
         if rows:
             last = (taken if len(new) > limit else rows)[-1].due_at
             is_ahead = last < stamp.now - JUST_NOW
             self._cursors[place] = last if is_ahead else max(begin, last - A_MOMENT), is_ahead
         return taken
+
+    def _read_new(
+        self, lane: Lane, stamp: Stamp, most: Most
+    ) -> tuple[list[Claimed], list[Claimed]]:
+        """Rows from `lane` on, and those of them that are not held."""
+        self._hold.begin_read()
+        rows = store.read(self._database, lane, stamp, most)
+        return rows, self._hold.new(rows)
 
     def _claim_from_strangers(self, lane: Lane, limit: int) -> list[Claimed]:
         """Nobody reads rows of a kind in buckets whose owner does not serve it."""

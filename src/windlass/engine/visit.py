@@ -82,7 +82,10 @@ class Visit:
             self._bury_holder(workers, now)
         # A closed window holds back the round, not somebody who asks for one item.
         setting = setting_of(self._kind, found)
-        self.is_rested = not (setting.is_open(now) or setting.is_open(now - RESTED_AFTER))
+        rest = max(RESTED_AFTER, 2 * self._dead_after)
+        was_set = found.window is not None
+        # Of a window that somebody has set, nobody knows for how long it has been closed.
+        self.is_rested = not (was_set or setting.is_open(now) or setting.is_open(now - rest))
         return is_served and setting.is_open(now)
 
     def _bury_holder(self, workers: list[worker.WorkerView], now: int) -> None:
