@@ -1,6 +1,5 @@
 """Workers of one ring, each moved by hand, a tick of one of its loops at a time."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from windlass import App
@@ -114,9 +113,6 @@ class Mate:
         """The rows whose handlers run here now."""
         return [run.task.id for run in self.runs if run.state is State.RUNNING]
 
-    def holds_started(self, number: int) -> bool:
-        return number in self.running
-
     def be_marked_dead(self) -> int | None:
         now = self.clock.now()
         return worker_store.mark_dead(self.app.database, number=self.id, now=now, why="silent")
@@ -144,10 +140,3 @@ def die(dead: Mate, *survivors: Mate) -> None:
             mate.beat()
     if not survivors:
         assert dead.be_marked_dead() is not None
-
-
-def in_buckets(ids: Sequence[int], app: App) -> dict[int, int]:
-    """The bucket of each row."""
-    from tests.table import task
-
-    return {number: task(app, number)["bucket"] for number in ids}
