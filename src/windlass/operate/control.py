@@ -77,5 +77,4 @@ def reset(
 
 def partitions_of(database: Database, name: str) -> list[str]:
     """The partitions of a name that were ever started."""
-    found = database.read(lambda connection: store.listing(connection, name=name))
-    return [run.partition for run in found]
+    return database.read(lambda connection: store.partitions(connection, name))
