@@ -1,19 +1,16 @@
 """Any order of starts, steps and ends, by several holders, against a model of named runs."""
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 from sqlalchemy import delete
 
+from tests.engine.machine import campaign, walk
 from windlass import App, BadStep
 from windlass.clock import SECOND, ManualClock
 from windlass.model.control import Place, RunStatus
@@ -248,27 +245,9 @@ class Runs(RuleBasedStateMachine):
         model.end(status, why)
 
 
-def run(url, examples, *, shrinks=False):
-    phases = [Phase.explicit, Phase.reuse, Phase.generate]
-    machine = type("Runs", (Runs,), {"url": url})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=40,
-            deadline=None,
-            phases=[*phases, Phase.shrink] if shrinks else phases,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        ),
-    )
-
-
 def test_any_order_of_calls_leaves_the_runs_that_the_model_foretells(database_engine, database_url):
-    if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", 12)
-    else:
-        run(database_url, 6)
+    examples = 12 if database_engine == "sqlite" else 6
+    walk(Runs, database_engine, database_url, examples=examples, steps=40)
 
 
 @pytest.mark.slow
@@ -276,8 +255,4 @@ def test_any_order_of_calls_leaves_the_runs_that_the_model_foretells(database_en
 def test_a_long_campaign_of_calls_leaves_the_runs_that_the_model_foretells(
     database_engine, database_url
 ):
-    examples = int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "200"))
-    if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", examples, shrinks=True)
-    else:
-        run(database_url, examples // 5, shrinks=True)
+    campaign(Runs, database_engine, database_url, steps=40)

@@ -1,12 +1,10 @@
 """The store against a model of it: any order of steps leaves the rows that the model foretells."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -14,11 +12,11 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from sqlalchemy import delete, select, update
 
 from tests.engine.hand import DEAD_AFTER, LEASE, Hand, lease_of
+from tests.engine.machine import campaign, walk
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
 from windlass.model.outcome import (
@@ -508,29 +506,9 @@ def pick_from(things: Sequence[T], pick: int) -> T:
     return things[pick % len(things)]
 
 
-def profile(examples: int, *, shrinks: bool) -> settings:
-    phases = [Phase.explicit, Phase.reuse, Phase.generate]
-    return settings(
-        max_examples=examples,
-        stateful_step_count=50,
-        deadline=None,
-        # Making a failure shorter takes minutes: the long campaign does it.
-        phases=[*phases, Phase.shrink] if shrinks else phases,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
-
-
-def run(url: str, examples: int, *, shrinks: bool = False) -> None:
-    machine = type("Store", (Store,), {"url": url})
-    run_state_machine_as_test(machine, settings=profile(examples, shrinks=shrinks))
-
-
 def test_any_order_of_steps_leaves_the_rows_that_the_model_foretells(database_engine, database_url):
-    if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", 90)
-    else:
-        run(database_url, 15)
+    examples = 90 if database_engine == "sqlite" else 15
+    walk(Store, database_engine, database_url, examples=examples, steps=50)
 
 
 @pytest.mark.slow
@@ -538,8 +516,4 @@ def test_any_order_of_steps_leaves_the_rows_that_the_model_foretells(database_en
 def test_a_long_campaign_of_steps_leaves_the_rows_that_the_model_foretells(
     database_engine, database_url
 ):
-    examples = int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "600"))
-    if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", examples, shrinks=True)
-    else:
-        run(database_url, examples // 5, shrinks=True)
+    campaign(Store, database_engine, database_url, steps=50, walks=600)

@@ -1,10 +1,8 @@
 """Rolling kinds against a model of them: plain sets of codes with the hour at which each is due."""
 
-import os
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -12,11 +10,11 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from sqlalchemy import delete, update
 
 from tests.engine.dead import Doomed
+from tests.engine.machine import campaign, walk
 from tests.table import tasks
 from windlass import App, Mirror, Status
 from windlass.clock import SECOND, ManualClock
@@ -293,29 +291,11 @@ class Listed:
         return self._keys & set(keys)
 
 
-def run(url, examples, *, shrinks=False):
-    phases = [Phase.explicit, Phase.reuse, Phase.generate]
-    machine = type("Shop", (Shop,), {"url": url})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=30,
-            deadline=None,
-            phases=[*phases, Phase.shrink] if shrinks else phases,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        ),
-    )
-
-
 def test_any_order_of_steps_leaves_the_items_that_the_model_foretells(
     database_engine, database_url
 ):
-    if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", 6)
-    else:
-        run(database_url, 3)
+    examples = 6 if database_engine == "sqlite" else 3
+    walk(Shop, database_engine, database_url, examples=examples, steps=30)
 
 
 @pytest.mark.slow
@@ -323,8 +303,4 @@ def test_any_order_of_steps_leaves_the_items_that_the_model_foretells(
 def test_a_long_campaign_of_steps_leaves_the_items_that_the_model_foretells(
     database_engine, database_url
 ):
-    examples = int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "200"))
-    if database_engine == "sqlite":
-        run(database_url + "?synchronous=OFF", examples, shrinks=True)
-    else:
-        run(database_url, examples // 5, shrinks=True)
+    campaign(Shop, database_engine, database_url, steps=30)

@@ -48,7 +48,15 @@ def app(url):
         yield app
 
 
-@pytest.mark.parametrize("before", ["nothing", "failed", "succeeded", "expired"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "nothing",
+        "failed",
+        pytest.param("succeeded", marks=pytest.mark.slow),
+        pytest.param("expired", marks=pytest.mark.slow),
+    ],
+)
 def test_of_fifty_processes_that_start_at_once_exactly_one_wins(started, log, app, before):
     if before != "nothing":
         app.control.start("load", expires="1ms")

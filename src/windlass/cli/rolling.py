@@ -18,6 +18,7 @@ from windlass.cli.output import (
     console,
     done,
     fits,
+    iso,
     print_json,
     say,
     status_text,
@@ -26,7 +27,6 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.clock import from_datetime
 from windlass.declare.kind import Kind
 from windlass.declare.rolling import Rolling
 from windlass.errors import ItemNotFound
@@ -307,9 +307,6 @@ def _show_item(loaded: App, item: Item, *, as_json: bool) -> None:
 
 
 def _item_for_programs(item: Item) -> dict[str, object]:
-    def iso(moment: datetime | None) -> str | None:
-        return None if moment is None else moment.isoformat()
-
     return {
         "key": item.code,
         "status": str(item.status),
@@ -321,18 +318,16 @@ def _item_for_programs(item: Item) -> dict[str, object]:
 
 
 def _moment(moment: datetime, now: int) -> str:
-    microseconds = from_datetime(moment)
-    return f"{timestamp(microseconds)} ({when(microseconds, now=now)})"
+    return f"{timestamp(moment)} ({when(moment, now=now)})"
 
 
 def _for_programs(kind: Kind, freshness: Freshness) -> dict[str, object]:
-    breaks_at = freshness.breaks_at
     return {
         "kind": kind.name,
         "every": _every(kind),
         **vars(freshness),
         "oldest_age": freshness.oldest_age.total_seconds(),
-        "breaks_at": None if breaks_at is None else breaks_at.isoformat(),
+        "breaks_at": iso(freshness.breaks_at),
     }
 
 

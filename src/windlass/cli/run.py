@@ -21,9 +21,9 @@ from windlass.cli.output import complain
 from windlass.engine.controlled import ControlRun
 from windlass.engine.terminate import Terminated
 from windlass.errors import AlreadyRunning, DatabaseUnavailable, RunLost, WindlassError
+from windlass.model.control import RUNNING
 from windlass.model.outcome import storable
 
-RUNNING = 8
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 LONGEST_COMMAND = 1_000

@@ -46,13 +46,12 @@ from windlass.model.control import (
 )
 from windlass.model.outcome import LONGEST_TRACEBACK, describe, storable
 from windlass.model.payload import LARGEST_PAYLOAD, LARGEST_RESULT, result_decoder
-from windlass.model.step import StepName, check_step
+from windlass.model.step import LARGEST_NUMBER, StepName, check_step
 
 LEASE = "60s"
 BEATS_PER_LEASE = 4
 PROGRESS_SECONDS = 1.0
 JOIN_SECONDS = 10.0
-LARGEST_TOTAL = 2**53 - 1
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -393,7 +392,11 @@ class ControlRun:
     def _total(self, iterable: object, total: object) -> int | None:
         if total is None:
             return len(iterable) if isinstance(iterable, Sized) else None
-        if isinstance(total, bool) or not isinstance(total, int) or not 0 <= total <= LARGEST_TOTAL:
+        if (
+            isinstance(total, bool)
+            or not isinstance(total, int)
+            or not 0 <= total <= LARGEST_NUMBER
+        ):
             raise BadInput(
                 f"control {self._place}: total={total!r} is not a whole number from 0 on"
             )

@@ -21,6 +21,7 @@ from windlass.model import step as rule
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import LARGEST_PAYLOAD, encode_value
 from windlass.model.step import LONGEST_NAME, Step, StepName, Steps, StepView, step_view
+from windlass.model.task import is_storable
 
 DONE = 0
 SKIP = 2
@@ -254,7 +255,7 @@ def _checked(given: object, what: str) -> str:
             f"control: the {what} {given[:40]!r}... has {len(given)} characters; "
             f"at most {LONGEST_NAME} fit"
         )
-    if not rule.is_storable(given):
+    if not is_storable(given):
         raise BadKey(f"control: {what} {given!r} has characters that databases cannot store")
     return given
 
@@ -301,37 +302,37 @@ def step(
     In a block, also if this very try has done it: the code of a block does not repeat a call as
     somebody does who lost an answer.
     """
-    refusal = refused(found, batch)
-    if found is None or refusal is not None:
-        return Move(refusal or _refuse("it was not started"))
-    what = f"control {found.place}"
-    known = rule.find(found.steps, asked)
+    ours = _ours(found, batch)
+    if isinstance(ours, Reply):
+        return Move(ours)
+    what = f"control {ours.place}"
+    known = rule.find(ours.steps, asked)
     if in_block:
-        rule.check_number(found.steps, asked, tries=found.tries, what=what)
-        rule.check_once(known, tries=found.tries, what=what)
+        rule.check_number(ours.steps, asked, tries=ours.tries, what=what)
+        rule.check_once(known, tries=ours.tries, what=what)
     if known is not None and known.is_done:
-        steps = rule.ask(found.steps, asked, tries=found.tries, what=what)
-        return Move(_skipped(known), replace(found, steps=steps))
-    reply = Reply(DONE, f"step {asked!r} has begun", {"step": asked, "batch": found.batch})
+        steps = rule.ask(ours.steps, asked, tries=ours.tries, what=what)
+        return Move(_skipped(known), replace(ours, steps=steps))
+    reply = Reply(DONE, f"step {asked!r} has begun", {"step": asked, "batch": ours.batch})
     if (
         known is not None
-        and rule.is_under_way(known, tries=found.tries)
-        and (found.step, known.called) == (asked, called)
+        and rule.is_under_way(known, tries=ours.tries)
+        and (ours.step, known.called) == (asked, called)
     ):
         return Move(reply)
-    steps = rule.begin(found.steps, asked, tries=found.tries, now=now, called=called, what=what)
-    return Move(reply, replace(found, step=asked, steps=steps))
+    steps = rule.begin(ours.steps, asked, tries=ours.tries, now=now, called=called, what=what)
+    return Move(reply, replace(ours, step=asked, steps=steps))
 
 
 def complete(
     found: Control | None, asked: StepName, *, batch: int | None, now: int, result: object
 ) -> Move:
     """The function of a step has returned: the step is done, and its result is kept."""
-    refusal = refused(found, batch)
-    if found is None or refusal is not None:
-        return Move(refusal or _refuse("it was not started"))
-    steps = rule.complete(found.steps, asked, now=now, result=result)
-    return Move(Reply(DONE, f"step {asked!r} is done"), replace(found, steps=steps))
+    ours = _ours(found, batch)
+    if isinstance(ours, Reply):
+        return Move(ours)
+    steps = rule.complete(ours.steps, asked, now=now, result=result)
+    return Move(Reply(DONE, f"step {asked!r} is done"), replace(ours, steps=steps))
 
 
 def finish(
@@ -343,11 +344,11 @@ def finish(
     progress: Progress | None = None,
 ) -> Move:
     """End it as succeeded."""
-    refusal = refused(found, batch)
-    if found is None or refusal is not None:
-        return Move(refusal or _refuse("it was not started"))
-    steps = rule.finish(found.steps, tries=found.tries, now=now)
-    noted = _noted(replace(found, steps=steps), data, progress)
+    ours = _ours(found, batch)
+    if isinstance(ours, Reply):
+        return Move(ours)
+    steps = rule.finish(ours.steps, tries=ours.tries, now=now)
+    noted = _noted(replace(ours, steps=steps), data, progress)
     after = end(noted, now=now, error=None)
     reply = Reply(DONE, "finished", {"batch": after.batch, "run_seconds": after.run_seconds})
     return Move(reply, after, after)
@@ -363,10 +364,10 @@ def fail(
     progress: Progress | None = None,
 ) -> Move:
     """End it as failed; its steps are kept for the next try."""
-    refusal = refused(found, batch)
-    if found is None or refusal is not None:
-        return Move(refusal or _refuse("it was not started"))
-    after = end(_noted(found, data, progress), now=now, error=error)
+    ours = _ours(found, batch)
+    if isinstance(ours, Reply):
+        return Move(ours)
+    after = end(_noted(ours, data, progress), now=now, error=error)
     reply = Reply(DONE, "recorded as failed", {"batch": after.batch, "step": after.step})
     return Move(reply, after, after)
 
@@ -380,10 +381,10 @@ def note(
     expire_time: int | None = None,
 ) -> Move:
     """Keep what a run says of itself, and that it is alive."""
-    refusal = refused(found, batch)
-    if found is None or refusal is not None:
-        return Move(refusal or _refuse("it was not started"))
-    after = _noted(found, data, progress)
+    ours = _ours(found, batch)
+    if isinstance(ours, Reply):
+        return Move(ours)
+    after = _noted(ours, data, progress)
     if expire_time is not None:
         after = replace(after, expire_time=expire_time)
     return Move(Reply(DONE, "noted", {"data": after.data}), after)
@@ -391,11 +392,11 @@ def note(
 
 def release(found: Control | None, *, now: int, who: str, batch: int | None = None) -> Move:
     """Take it from whoever holds it: that one is fenced off, and anyone may start it."""
-    refusal = refused(found, batch)
-    if found is None or refusal is not None:
-        return Move(refusal or _refuse("it was not started"))
-    after = end(found, now=now, error=f"released by {who}")
-    return Move(Reply(DONE, "released", {"batch": after.batch, "who": found.who}), after, after)
+    ours = _ours(found, batch)
+    if isinstance(ours, Reply):
+        return Move(ours)
+    after = end(ours, now=now, error=f"released by {who}")
+    return Move(Reply(DONE, "released", {"batch": after.batch, "who": ours.who}), after, after)
 
 
 def reset(found: Control | None, *, batch: int | None = None) -> Move:
@@ -424,15 +425,18 @@ def _last_sign(expired: Control, now: int) -> int:
     return max((expired.expire_time or now, *began))
 
 
-def refused(found: Control | None, batch: int | None) -> Reply | None:
-    """Why a call about the run with that batch cannot be; without a batch, about the current."""
+def _ours(found: Control | None, batch: int | None) -> Control | Reply:
+    """The running row that a call is about, or why there is none.
+
+    It is about the run with that batch; without one, about the run of now.
+    """
     if found is None or found.status is RunStatus.READY:
         return _refuse("it was not started")
     if batch is not None and found.batch != batch:
         return _refuse(f"it is no longer yours: {found.who} has started it since", found)
     if found.status is not RunStatus.RUNNING:
         return _refuse(f"it is not running: it has {found.status}", found)
-    return None
+    return found
 
 
 def _refuse(why: str, found: Control | None = None) -> Reply:

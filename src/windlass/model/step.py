@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadStep
+from windlass.model.task import is_storable
 
 LONGEST_NAME = 255
 LARGEST_NUMBER = 2**53 - 1
@@ -102,15 +103,6 @@ def check_step(given: object, *, what: str) -> StepName:
     if given > LARGEST_NUMBER:
         raise BadStep(f"{what}: step {given!r} is over {LARGEST_NUMBER:,}")
     return given
-
-
-def is_storable(text: str) -> bool:
-    """Whether every database can keep `text`."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
 
 
 def find(steps: Steps, asked: StepName) -> Step | None:

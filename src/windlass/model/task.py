@@ -99,7 +99,7 @@ def check_key(kind: str, key: object) -> str:
         )
     if key.startswith(RESERVED):
         raise BadKey(f"kind {kind!r}: key {key!r} is reserved; begin it with something else")
-    if "\x00" in key or not _is_encodable(key):
+    if not is_storable(key):
         raise BadKey(f"kind {kind!r}: key {key!r} has characters that databases cannot store")
     return key
 
@@ -111,9 +111,10 @@ def check_priority(kind: str, priority: object) -> int:
     return priority
 
 
-def _is_encodable(text: str) -> bool:
+def is_storable(text: str) -> bool:
+    """Whether every database can keep `text`."""
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return "\x00" not in text

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 
 from windlass.model.control import Control, Move, Place, Progress, RunStatus
 from windlass.model.step import StepName, Steps, decode_steps, encode_steps
@@ -40,20 +40,16 @@ def history(connection: Connection, place: Place, *, limit: int = KEPT_PER_NAME)
     """The tries of a run that ended, newest first."""
     rows = connection.execute(
         select(control_run)
-        .where(control_run.c.name == place.name, control_run.c.partition_id == place.partition)
+        .where(*_at(place, control_run))
         .order_by(control_run.c.id.desc())
         .limit(limit)
     )
-    return [_read_ended(row) for row in rows]
+    return [_read(row) for row in rows]
 
 
 def has_ended(connection: Connection, place: Place, batch: int | None) -> bool:
     """Whether the try with that batch is in the history."""
-    query = select(control_run.c.id).where(
-        control_run.c.name == place.name,
-        control_run.c.partition_id == place.partition,
-        control_run.c.batch == batch,
-    )
+    query = select(control_run.c.id).where(*_at(place, control_run), control_run.c.batch == batch)
     return connection.scalar(query.limit(1)) is not None
 
 
@@ -124,15 +120,14 @@ def _remember(connection: Connection, ended: Control) -> None:
         connection.execute(delete(control_run).where(control_run.c.id.in_(sorted(old))))
 
 
-def _at(place: Place) -> tuple[Any, Any]:
-    return control.c.name == place.name, control.c.partition_id == place.partition
+def _at(place: Place, table: Table = control) -> tuple[Any, Any]:
+    return table.c.name == place.name, table.c.partition_id == place.partition
 
 
 def _read(row: Row[Any]) -> Control:
+    """A row of either table; the history has neither expiry nor progress."""
     steps = decode_steps(row.steps)
-    progress = None
-    if row.progress_done is not None:
-        progress = Progress(row.progress_done, row.progress_total)
+    done = getattr(row, "progress_done", None)
     return Control(
         name=row.name,
         partition=row.partition_id,
@@ -142,7 +137,7 @@ def _read(row: Row[Any]) -> Control:
         steps=steps,
         first_time=row.first_time,
         start_time=row.start_time,
-        expire_time=row.expire_time,
+        expire_time=getattr(row, "expire_time", None),
         end_time=row.end_time,
         run_seconds=row.run_seconds,
         error=row.error,
@@ -150,28 +145,7 @@ def _read(row: Row[Any]) -> Control:
         batch=row.batch,
         tries=row.tries,
         who=row.who,
-        progress=progress,
-    )
-
-
-def _read_ended(row: Row[Any]) -> Control:
-    steps = decode_steps(row.steps)
-    return Control(
-        name=row.name,
-        partition=row.partition_id,
-        status=RunStatus(row.status),
-        stat_date=row.stat_date,
-        step=_step(row.step, steps),
-        steps=steps,
-        first_time=row.first_time,
-        start_time=row.start_time,
-        end_time=row.end_time,
-        run_seconds=row.run_seconds,
-        error=row.error,
-        data=_json(row.data),
-        batch=row.batch,
-        tries=row.tries,
-        who=row.who,
+        progress=None if done is None else Progress(done, row.progress_total),
     )
 
 
