@@ -27,7 +27,8 @@ class Mate:
             self.worker.switchboard.obey()
         else:
             (kind,) = app.registry.kinds.values()
-            self.worker = app._worker_for(kind, only)
+            assert app.fleet.single is not None
+            self.worker = app._worker_for(app.fleet.single, kind, only)
         self.life, self.ring, self.hold = self.worker.life, self.worker.ring, self.worker.hold
         self.runs: list[Run] = []
         numbers = Numbers(app.database)

@@ -10,9 +10,9 @@ from sqlalchemy import create_engine, update
 from tests.clockwork import following
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.engine.shift import working
+from tests.late import make_rows
 from tests.wait import eventually
 from windlass import App, Status, Task
-from windlass.declare.task import Call, How
 from windlass.engine.read import START_OVER_AFTER
 from windlass.store import schema
 from windlass.store import task as task_store
@@ -38,10 +38,7 @@ def open_transaction(app: App, step: Task) -> Iterator[list[int]]:
     """Rows that are enqueued now and committed when the block ends; their ids."""
     if app.database.dialect.is_embedded:
         # While one of its transactions has written, nobody else could write anything.
-        now = app.clock.now()
-        kind, how = app.registry.get("step"), How()
-        calls = [Call((), {}, None)] * 3
-        rows = app._enqueue._rows(kind, calls, ["[[], {}]"] * 3, how, (now, now), None)
+        rows = make_rows(app, "step", 3)
         yield [row.id for row in rows]
         dialect = app.database.dialect
         app.database.write(lambda connection: task_store.insert(connection, dialect, rows))

@@ -9,6 +9,7 @@ from tests.table import task, tasks
 from windlass import App, Status
 from windlass.clock import to_datetime
 from windlass.engine.hold import Run
+from windlass.engine.visit import Visit
 from windlass.engine.worker import Only
 from windlass.model.outcome import Retried, Snoozed, Succeeded
 from windlass.store import schema
@@ -165,7 +166,8 @@ def test_a_visit_takes_nothing_that_runs_as_its_window_was_closed_just_now(app, 
     (run,) = worker.take()
 
     app.set("stock", window="12:00-13:00")
-    wish = app._visitor._wish(app.registry.get("stock"), "a")
+    kind, dead_after = app.registry.get("stock"), app.settings.dead_after
+    wish = Visit(app.database, app.clock, kind, "a", dead_after=dead_after)
     assert not wish.has_worker()
 
     assert not visit(app, run.task.id, is_rested=wish.is_rested).start_all()

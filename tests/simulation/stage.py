@@ -66,7 +66,8 @@ class Stage:
     def clear(self) -> None:
         """Begin anew: what happens then depends on the seed alone."""
         self.clock._time, self.clock._last = BEGIN, 0
-        numbers = self.app._numbers
+        assert self.app.fleet.single is not None
+        numbers = self.app.fleet.single.numbers
         numbers._left, numbers._blocks, numbers._taken_at = [], 1, 0.0
         for table in metadata.tables:
             if table not in KEPT:

@@ -3,12 +3,12 @@
 import random
 from typing import Any
 
+from tests.late import make_rows
 from tests.simulation.actor import Actor
 from tests.simulation.oracle import Oracle, Row, Violation
 from tests.simulation.stage import Stage
 from windlass import App
 from windlass.clock import ManualClock
-from windlass.declare.task import Call, How
 from windlass.engine.worker import Only
 from windlass.errors import DuplicateKey
 from windlass.store import task as task_store
@@ -73,10 +73,7 @@ class Users:
         """A user's transaction has taken its time, and will commit later."""
         if len(self._late) > 3 or len(self.oracle.open_rows()) >= MOST_OPEN_ROWS:
             return False
-        enqueue, kind = self.app._enqueue, self.app.registry.get("job")
-        now = self.clock.now()
-        rows = enqueue._rows(kind, [Call((), {}, None)], ["[[], {}]"], How(), (now, now), None)
-        self._late.append((rows, Row("job")))
+        self._late.append((make_rows(self.app, "job", 1), Row("job")))
         return None
 
     def _commit_late(self, actor: Actor, rng: random.Random) -> bool | None:

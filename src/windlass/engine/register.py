@@ -104,15 +104,17 @@ class Register:
     ) -> Reply:
         return self._change(
             place,
-            lambda found, now: rule.step(
-                found, asked, batch=batch, now=now, called=called, in_block=in_block
+            lambda found, clock: rule.step(
+                found, asked, batch=batch, now=clock.now(), called=called, in_block=in_block
             ),
         ).reply
 
     def complete(self, place: Place, asked: StepName, *, batch: int, result: object) -> Reply:
         return self._change(
             place,
-            lambda found, now: rule.complete(found, asked, batch=batch, now=now, result=result),
+            lambda found, clock: rule.complete(
+                found, asked, batch=batch, now=clock.now(), result=result
+            ),
         ).reply
 
     def finish(
@@ -125,8 +127,8 @@ class Register:
     ) -> Reply:
         move = self._change(
             place,
-            lambda found, now: rule.finish(
-                found, batch=batch, now=now, data=data, progress=progress
+            lambda found, clock: rule.finish(
+                found, batch=batch, now=clock.now(), data=data, progress=progress
             ),
         )
         if move.ended is not None:
@@ -145,8 +147,8 @@ class Register:
     ) -> Reply:
         move = self._change(
             place,
-            lambda found, now: rule.fail(
-                found, batch=batch, now=now, error=error, data=data, progress=progress
+            lambda found, clock: rule.fail(
+                found, batch=batch, now=clock.now(), error=error, data=data, progress=progress
             ),
         )
         if move.ended is not None:
@@ -164,19 +166,19 @@ class Register:
         progress: Progress | None = None,
         lasting: int | None = None,
     ) -> Reply:
-        def decide(found: Control | None, now: int) -> Move:
-            until = None if lasting is None else now + lasting
+        def decide(found: Control | None, clock: Clock) -> Move:
+            until = None if lasting is None else clock.now() + lasting
             return rule.note(found, batch=batch, data=data, progress=progress, expire_time=until)
 
         return self._change(place, decide).reply
 
     def release(self, place: Place, *, who: str, batch: int | None = None) -> Reply:
         return self._change(
-            place, lambda found, now: rule.release(found, now=now, who=who, batch=batch)
+            place, lambda found, clock: rule.release(found, now=clock.now(), who=who, batch=batch)
         ).reply
 
     def reset(self, place: Place, *, batch: int | None = None) -> Reply:
-        return self._change(place, lambda found, _now: rule.reset(found, batch=batch)).reply
+        return self._change(place, lambda found, _clock: rule.reset(found, batch=batch)).reply
 
     def get(self, place: Place) -> RunView | None:
         self._fleet.prepare()
@@ -186,22 +188,22 @@ class Register:
                 return view(found, now=shard.clock.now())
         return None
 
-    def _change(self, place: Place, decide: Callable[[Control | None, int], Move]) -> Move:
+    def _change(self, place: Place, decide: Callable[[Control | None, Clock], Move]) -> Move:
         changing = Changing(place)
 
         def make(shard: Shard, guard: Guard | None, *, is_home: bool) -> Move | None:
             def decide_here(found: Control | None) -> Move:
-                return decide(found, shard.clock.now())
+                return decide(found, shard.clock)
 
             return changing.make(shard.database, decide_here, guard=guard, is_home=is_home)
 
         return self._at(place, make)
 
     def _take_back(self, place: Place, starts: list[Starting]) -> None:
-        def decide(found: Control | None, now: int) -> Move:
+        def decide(found: Control | None, clock: Clock) -> Move:
             if found is None or not any(start.made(found) for start in starts):
                 return Move(Reply(DONE, "it was not started"))
-            return rule.fail(found, batch=found.batch, now=now, error=INTERRUPTED)
+            return rule.fail(found, batch=found.batch, now=clock.now(), error=INTERRUPTED)
 
         with contextlib.suppress(Exception):
             self._change(place, decide)
