@@ -106,11 +106,11 @@ class Stage:
             self._interrupt(before=False)
             return answer
 
-        def uninterrupted_fetch(numbers: Numbers, count: int) -> None:
+        def uninterrupted_fetch(numbers: Numbers, count: int, tries: int) -> None:
             # The lock of the numbers is held: nobody of the same process could come between.
             self._is_counting = True
             try:
-                fetch(numbers, count)
+                fetch(numbers, count, tries)
             finally:
                 self._is_counting = False
 
