@@ -1,5 +1,7 @@
 """Draining a shard, and moving what it has to the others."""
 
+import threading
+
 import pytest
 from sqlalchemy import text, update
 
@@ -307,6 +309,54 @@ def test_who_acts_on_a_row_that_is_on_its_way_has_the_last_word(
         case "remove":
             assert level.item(code) is None
     assert sum_of_tally(app) == (0 if act == "remove" else 1)
+
+
+@pytest.mark.parametrize("is_touched", [True, False])
+@pytest.mark.parametrize("step", ["copied", "left"])
+def test_a_copy_is_nobodys_when_the_shards_change_again_under_a_mover(
+    sqlite_url, make_app, tmp_path, clock, monkeypatch, step, is_touched
+):
+    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    mail, shard = declare(app), app.fleet.shards[0]
+
+    @app.rolling(every="1d")
+    def level(code: str) -> None: ...
+
+    key, code = key_for(app, shard, "mail"), key_for(app, shard, "level")
+    ref = mail.using(key=key, delay="1h").enqueue("old")
+    level.add([code])
+    replacing = mail.using(key=key, delay="1h", on_conflict="replace")
+    drain(app, shard)
+    mover = Mover(app.fleet, shard, dead_after=DEAD_AFTER, due=True)
+    following, busy = getattr(mover, STEPS[step]), []
+
+    def write() -> None:
+        replacing.enqueue("new")
+        level.add([code], now=True)
+
+    def meanwhile(*args):
+        if not busy:
+            if is_touched:
+                replacing.enqueue("touched")
+            app.fleet.change(lambda roster: roster.opened(shard.ring))
+            # What has left home and not arrived is waited for.
+            busy.append(threading.Thread(target=write))
+            busy[0].start()
+            busy[0].join(1.0 if step == "copied" else 0.1)
+        return following(*args)
+
+    monkeypatch.setattr(mover, STEPS[step], meanwhile)
+
+    mover.walk()
+    busy[0].join(10.0)
+
+    held = [row for found in rows(app) for row in found]
+    assert sorted(row["task_key"] for row in held) == sorted([key, code])
+    assert {row["batch"] for row in held} == {None}
+    assert sum_of_tally(app) == 1
+    clock.forward("2h")
+    app.drain()
+    assert ref.result() == "to new"
 
 
 @pytest.mark.parametrize("step", STEPS)

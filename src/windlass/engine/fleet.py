@@ -18,7 +18,7 @@ from windlass.engine.enqueue import Guard, Vanished
 from windlass.engine.muster import check_alone, muster, propose, tell
 from windlass.engine.shard import OUTAGES, Gathered, Shard, gather
 from windlass.errors import BadDatabase, BadInput, BadSource, DatabaseUnavailable
-from windlass.model.shard import CONTROL, MOST_SHARDS, Roster, place_of
+from windlass.model.shard import COMING, CONTROL, MOST_SHARDS, Roster, place_of
 from windlass.model.source import Source
 from windlass.store import migrate, task
 from windlass.store import shard as store
@@ -51,6 +51,13 @@ class Route(NamedTuple):
     @property
     def shards(self) -> list[Shard]:
         return [*self.earlier, self.home]
+
+
+class Held(NamedTuple):
+    """Keys that are in a shard, and those that may be about to come: a copy is there already."""
+
+    there: set[str]
+    coming: set[str]
 
 
 class Fleet:
@@ -145,14 +152,16 @@ class Fleet:
                 raise DatabaseUnavailable("the shards are being changed again and again; try again")
             time.sleep(random.uniform(0, ROUTE_PAUSE))
 
-    def holders(self, shard: Shard, kind: str, keys: Collection[str], *, number: int) -> set[str]:
+    def held(self, shard: Shard, kind: str, keys: Collection[str], *, number: int) -> Held:
         """Those of the keys that are in a shard where nobody writes them by the roster `number`."""
 
-        def look(connection: Connection) -> set[str]:
+        def look(connection: Connection) -> Held:
             # In this order: what was written under an older roster is there by now.
             if store.get(connection).number != number:
                 raise Rerouted(shard)
-            return set(task.find_keys(connection, shard.database.dialect, kind, keys))
+            found = task.find_batches(connection, shard.database.dialect, kind, keys)
+            coming = {key for key, batch in found.items() if batch == COMING}
+            return Held(found.keys() - coming, coming)
 
         return shard.database.read(look)
 

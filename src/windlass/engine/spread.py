@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from windlass.declare.kind import Kind
 from windlass.declare.task import Call, How
-from windlass.engine.enqueue import Guard, Unanswered
+from windlass.engine.enqueue import Guard, Unanswered, Vanished
 from windlass.engine.fleet import Fleet
 from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
 from windlass.engine.shard import OUTAGES, Shard, first_line
@@ -245,6 +245,7 @@ def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -
     """Where each key is to be written, by a roster that must still hold when it is."""
     targets: dict[str, Target] = {}
     earlier: dict[Shard, list[str]] = {}
+    coming: set[str] = set()
     for key in keys:
         if key not in targets:
             route = fleet.route_by(roster, kind, key)
@@ -253,7 +254,7 @@ def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -
                 earlier.setdefault(shard, []).append(key)
     for shard, listed in earlier.items():
         try:
-            there = fleet.holders(shard, kind, listed, number=roster.number)
+            held = fleet.held(shard, kind, listed, number=roster.number)
         except OUTAGES as problem:
             shard.failed(problem)
             raise DatabaseUnavailable(
@@ -261,5 +262,25 @@ def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -
                 f"answer: {first_line(problem)}",
                 missing=(shard.name,),
             ) from problem
-        targets |= dict.fromkeys(there, Target(shard, is_home=False))
+        targets |= dict.fromkeys(held.there, Target(shard, is_home=False))
+        coming |= held.coming
+    _meet_at_home(fleet, roster, kind, targets, coming)
     return targets
+
+
+def _meet_at_home(
+    fleet: Fleet, roster: Roster, kind: str, targets: dict[str, Target], coming: set[str]
+) -> None:
+    """Keys that leave home for where the roster before put them: the copy there is nobody's yet.
+
+    Only what is still at home may be met, and nothing new be made beside the two.
+    """
+    homes: dict[Shard, list[str]] = {}
+    for key in coming:
+        if targets[key].is_home:
+            homes.setdefault(targets[key].shard, []).append(key)
+    for shard, keys in homes.items():
+        if fleet.held(shard, kind, keys, number=roster.number).there != set(keys):
+            # In a moment it is where its copy is, or nowhere.
+            raise Vanished
+        targets |= dict.fromkeys(keys, Target(shard, is_home=False))

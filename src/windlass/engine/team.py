@@ -223,8 +223,11 @@ def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
     def look() -> Belongs:
         route = fleet.route(kind.name, CRON_KEY)
         for earlier in route.earlier:
-            if fleet.holders(earlier, kind.name, [CRON_KEY], number=route.number):
-                return Belongs.STILL if earlier is shard else Belongs.ELSEWHERE
+            held = fleet.held(earlier, kind.name, [CRON_KEY], number=route.number)
+            if held.there and earlier is shard:
+                return Belongs.STILL
+            if held.there or held.coming:
+                return Belongs.ELSEWHERE
         return Belongs.HERE if route.home is shard else Belongs.ELSEWHERE
 
     try:

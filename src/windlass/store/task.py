@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,19 +74,30 @@ def find_keys(
     executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
 ) -> dict[str, tuple[int, Status]]:
     """Id and status of the rows of `kind` that hold `keys`."""
-    found: dict[str, tuple[int, Status]] = {}
+    rows = _holding(executor, dialect, kind, keys)
+    return {key: (number, Status(status)) for key, number, status, _ in rows}
+
+
+def find_batches(
+    executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
+) -> dict[str, int | None]:
+    """The batch of the rows of `kind` that hold `keys`."""
+    return {key: batch for key, _, _, batch in _holding(executor, dialect, kind, keys)}
+
+
+def _holding(
+    executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
+) -> Iterator[Sequence[Any]]:
     wanted = list(keys)
     for start in range(0, len(wanted), 500):
         part = wanted[start : start + 500]
         named = {f"key_{index}": key for index, key in enumerate(part)}
         listed = ", ".join(f":{name}" for name in named)
         statement = text(
-            "select task_key, id, status from windlass_task "
+            "select task_key, id, status, batch from windlass_task "
             f"where kind = :kind and task_key in ({listed}) {dialect.read_now}"
         )
-        for key, number, status in executor.execute(statement, {"kind": kind, **named}).fetchall():
-            found[key] = (number, Status(status))
-    return found
+        yield from executor.execute(statement, {"kind": kind, **named}).fetchall()
 
 
 REPLACE = """
