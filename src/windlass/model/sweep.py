@@ -97,6 +97,11 @@ class Range(NamedTuple):
         return self.status is Status.WAITING and self.batch is None and is_new
 
     @property
+    def floor(self) -> str | None:
+        """Where a split may begin: after what is reserved, or was by a worker that died."""
+        return self.read_to if self.again_to is None else self.again_to
+
+    @property
     def left(self) -> int:
         """About how many rows are still to be done; at least one while it is open."""
         return max(1, self.rows - self.done - self.failed) if self.is_open else 0

@@ -290,6 +290,99 @@ offer = _table(
     Index("windlass_offer_due", "kind", "due_at"),
 )
 
+# Walks over large sources, and the round that each is in.
+sweep = _table(
+    "sweep",
+    Column("name", Exact(100), primary_key=True),
+    Column("status", StatusCode, nullable=False, server_default=text("0")),
+    Column("round", BigInteger, nullable=False, server_default=text("0")),
+    # Into how many ranges a round is cut, and how many the declaration says.
+    Column("ranges", Integer, nullable=False),
+    Column("declared_ranges", Integer, nullable=False),
+    Column("redo", BigInteger),
+    Column("rows_estimate", BigInteger),
+    Column("started_at", BigInteger),
+    Column("ended_at", BigInteger),
+    # When the next round begins; null: when somebody starts it.
+    Column("due_at", BigInteger),
+    # Who cuts the source into ranges now.
+    Column("starter", BigInteger),
+    Column("stopped_at", BigInteger),
+    Column("source", Long),
+    Column("error", Long),
+)
+
+# The parts of a round. Keys are JSON texts, compared for equality only; null is an open end.
+range_ = _table(
+    "range",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("sweep", Exact(100), nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("range_begin", Exact(1000)),
+    Column("range_end", Exact(1000)),
+    Column("breakpoint", Exact(1000)),
+    Column("read_to", Exact(1000)),
+    Column("status", StatusCode, nullable=False, server_default=text("0")),
+    Column("batch", BigInteger),
+    Column("worker", BigInteger),
+    Column("done", BigInteger, nullable=False, server_default=text("0")),
+    Column("failed", BigInteger, nullable=False, server_default=text("0")),
+    Column("repeated", BigInteger, nullable=False, server_default=text("0")),
+    Column("rows_estimate", BigInteger, nullable=False, server_default=text("0")),
+    Column("per_second", Double, nullable=False, server_default=text("0")),
+    Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    Column("lost_at", Exact(1000)),
+    Column("again_to", Exact(1000)),
+    Column("careful", SmallInteger, nullable=False, server_default=text("0")),
+    Column("saved_at", BigInteger),
+    Index("windlass_range_round", "sweep", "round", "status"),
+    Index("windlass_range_worker", "worker"),
+)
+
+# The rounds that ended.
+round_ = _table(
+    "round",
+    Column("sweep", Exact(100), primary_key=True),
+    Column("round", BigInteger, primary_key=True, autoincrement=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("repeated", BigInteger, nullable=False),
+    Column("ranges", Integer, nullable=False),
+)
+
+# Items that failed and were set aside, each once; a batch has those that are tried again.
+sweep_failure = _table(
+    "sweep_failure",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("sweep", Exact(100), nullable=False),
+    Column("key_hash", Exact(32), nullable=False),
+    Column("item_key", Exact(1000), nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("failed_at", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("retry_at", BigInteger),
+    Column("batch", BigInteger),
+    Column("worker", BigInteger),
+    Column("error", Long, nullable=False),
+    Index("windlass_sweep_failure_key", "sweep", "key_hash", unique=True),
+    Index("windlass_sweep_failure_retry", "sweep", "retry_at"),
+    Index("windlass_sweep_failure_worker", "worker"),
+)
+
+# When single keys of sweeps were visited last.
+visit = _table(
+    "visit",
+    Column("sweep", Exact(100), primary_key=True),
+    Column("key_hash", Exact(32), primary_key=True),
+    Column("item_key", Exact(1000), nullable=False),
+    Column("visited_at", BigInteger, nullable=False),
+    Column("status", StatusCode, nullable=False),
+    Column("error", Long),
+    Index("windlass_visit_visited", "visited_at"),
+)
+
 # What this database is among several: one row.
 shard = _table(
     "shard",

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, selec
 
 from windlass.model.status import Status
 from windlass.store import bucket, claim
+from windlass.store import range as ranges
 from windlass.store.database import Database
 from windlass.store.schema import shard, task, worker
 
@@ -126,6 +127,7 @@ def mark_dead(
         if lease_until is None or (by_lease and lease_until >= now):
             return None
         _leave(connection, number, now=now, why=why)
+        fallen = ranges.fall(connection, number)
         bucket.bury(connection, number, now=now)
         ids = connection.scalars(claim.claimed_by(number)).all()
         if ids:
@@ -135,7 +137,7 @@ def mark_dead(
                 .values(due_at=now, batch=None)
             )
             claim.let_go(connection, ids)
-        return len(ids)
+        return len(ids) + fallen
 
     return database.write(work)
 
@@ -151,8 +153,9 @@ def leave(
     def work(connection: Connection) -> int | None:
         if not database.dialect.lock_worker(connection, number):
             return None
+        handed_back = ranges.hand_back(connection, number)
         bucket.leave(connection, number)
-        handed_back = claim.hand_back(connection, worker=number, now=now, due=due)
+        handed_back += claim.hand_back(connection, worker=number, now=now, due=due)
         _leave(connection, number, now=now, why=why)
         return handed_back
 
