@@ -8,7 +8,7 @@ source can sort by, and no order is ever guessed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -25,7 +25,7 @@ Key = Any
 _TAGS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "uuid": (UUID, str, UUID),
     # A datetime is a date too, so it comes first.
-    "time": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "time": (datetime, lambda time: _in_utc(time).isoformat(), datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
     "decimal": (Decimal, str, Decimal),
     "bytes": (bytes, bytes.hex, bytes.fromhex),
@@ -84,6 +84,11 @@ def _plain(key: Key, what: str) -> object:
         if isinstance(key, kind):
             return {tag: write(key)}
     raise BadKey(f"{what}: a key of type {type(key).__name__} cannot be kept; give it as text")
+
+
+def _in_utc(time: datetime) -> datetime:
+    """One moment has one text, in whatever zone a connection shows it."""
+    return time if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _key(plain: Any) -> Key:

@@ -1,9 +1,9 @@
-"""What can be mirrored: keys that somebody else keeps."""
+"""What can be mirrored, and what can be swept: keys and rows that somebody else keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -29,4 +29,33 @@ class Source(Protocol):
 
     def present(self, keys: Collection[str]) -> set[str]:
         """Those of up to 10,000 keys that are there now."""
+        ...
+
+
+@runtime_checkable
+class SweepSource(Protocol):
+    """Rows that lie in the order of their keys. Whatever has these three members can be swept.
+
+    A key is a whole number, text, a UUID, a time, bytes, or a tuple of these. What comes first is
+    for the source to say; nobody else compares two keys. It may also have `name` for people,
+    `check()` as above, `count()` for about how many rows there are, `find(key)` for one row, and
+    `edge(after, upto, count)` for the key of a row that many further on, if that is cheaper.
+    """
+
+    def bounds(self, ranges: int) -> Sequence[Any]:
+        """Up to `ranges` - 1 keys, in order, that cut the rows into about equal parts."""
+        ...
+
+    def middle(self, after: Any | None, upto: Any | None) -> Any | None:
+        """A key with rows up to it and rows beyond it; None if there is none.
+
+        Only rows after the key `after` and up to the key `upto` count; None is an open end.
+        """
+        ...
+
+    def read(self, after: Any | None, upto: Any | None, limit: int) -> Sequence[tuple[Any, Any]]:
+        """The first rows after the key `after` and up to the key `upto`, each with its key.
+
+        In order, at most `limit`, and at least one if there is one.
+        """
         ...

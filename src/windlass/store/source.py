@@ -1,4 +1,4 @@
-"""`Table`: the keys of a table or view in any of the databases, as a source."""
+"""`Table`: a table or view in any of the databases, as a source of keys or of rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import (
     URL,
+    Boolean,
     ColumnElement,
     Connection,
     Engine,
     Enum,
+    Float,
     Inspector,
     Integer,
     LargeBinary,
@@ -45,6 +47,8 @@ from windlass.store.database import normalise
 from windlass.store.dialect import dialect_of
 from windlass.store.dialect.base import original
 from windlass.store.dialect.sqlite import BUSY_SECONDS
+from windlass.store.keyset import Keyset
+from windlass.store.plan import explain, sorts
 
 PART = 10_000
 # Short enough for the limits of every database on the length of a statement.
@@ -57,21 +61,45 @@ WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 
 class Table:
-    """A table whose key column holds text or whole numbers; a number's key is its decimal text.
+    """A table or view, given by the URL of its database, or by an engine of yours.
 
+    Mirrored, its key column holds text or whole numbers; a number's key is its decimal text. Swept,
+    the key may be any column that can be sorted by, or several: `key=("shop", "number")`. Handlers
+    then get the `columns`, or all, of the rows for which `where` is true, a condition in SQL.
     Making one reads nothing. It may be shared between threads, and only ever reads.
     """
 
-    def __init__(self, url: str | URL, table: str, *, key: str) -> None:
-        self.url = normalise(url)
+    def __init__(
+        self,
+        url: str | URL | Engine,
+        table: str,
+        *,
+        key: str | Sequence[str],
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> None:
+        self._own_engine = url if isinstance(url, Engine) else None
+        self.url = normalise(url.url if isinstance(url, Engine) else url)
         self.schema, self.table = _names(table)
-        self.key = key
-        if not isinstance(key, str) or not key.strip():
-            raise BadSource(f"table {table!r}: key={key!r} is not a column; give the column's name")
+        self.key_columns = _key_columns(table, key)
+        self.key = ", ".join(self.key_columns)
+        self.columns = None if columns is None else _columns(table, columns)
+        self.where = where
+        if where is not None and (not isinstance(where, str) or not where.strip()):
+            raise BadSource(f"table {table!r}: where={where!r} is not a condition in SQL")
         self._dialect = dialect_of(self.url)
         self._lock = threading.Lock()
-        self._engine: Engine | None = None
+        self._engine: Engine | None = self._own_engine
         self._is_whole: bool | None = None
+        self._is_checked = False
+        self._keyset = Keyset(
+            self.table,
+            self.schema,
+            self.key_columns,
+            columns=self.columns,
+            where=where,
+            compares_rows=self._dialect.name != "mysql",
+        )
 
     @property
     def name(self) -> str:
@@ -80,7 +108,12 @@ class Table:
         return f"{self._full_name} in {place}"
 
     def check(self) -> None:
-        """Raise `BadSource` unless every row has a key of its own."""
+        """Raise `BadSource` unless it can be mirrored: every row has a key of its own."""
+        if len(self.key_columns) > 1 or self.where is not None:
+            raise BadSource(
+                f"{self.name}: only a table with one key column and without where= can be mirrored "
+                "or followed; use a view"
+            )
         with self.connect() as connection:
             inspector = inspect(connection)
             self._is_whole = self._inspect_key(inspector)
@@ -128,6 +161,78 @@ class Table:
                 found.update(connection.execute(statement, {"values": some}).scalars())
         return found.intersection(keys)
 
+    # Swept: rows in the order of the key
+
+    def bounds(self, ranges: int) -> Sequence[Any]:
+        """Keys that cut the rows into parts of equal number, however they are clustered."""
+        with self.connect() as connection:
+            total = self._keyset.count(connection, None, None)
+            found: list[Any] = []
+            for part in range(1, min(ranges, total)):
+                step = total * part // ranges - total * (part - 1) // ranges
+                last = found[-1] if found else None
+                key = self._keyset.edge(connection, last, None, step) if step else None
+                if key is not None:
+                    found.append(key)
+            if found and self._keyset.edge(connection, found[-1], None, 1) is None:
+                # Rows have gone meanwhile.
+                found.pop()
+            return found
+
+    def middle(self, after: Any | None, upto: Any | None) -> Any | None:
+        """The key with as many rows up to it as beyond it; None if there are fewer than two."""
+        with self.connect() as connection:
+            count = self._keyset.count(connection, after, upto)
+            if count < 2:
+                return None
+            key = self._keyset.edge(connection, after, upto, count // 2)
+            is_last = key is None or self._keyset.edge(connection, key, upto, 1) is None
+            return None if is_last else key
+
+    def read(self, after: Any | None, upto: Any | None, limit: int) -> Sequence[tuple[Any, Any]]:
+        """The next rows as mappings, each with its key."""
+        with self.connect() as connection:
+            return self._keyset.read(connection, after, upto, limit)
+
+    def edge(self, after: Any | None, upto: Any | None, count: int) -> Any | None:
+        """The key of the row that many further on, or of the last one; None if there is none."""
+        with self.connect() as connection:
+            return self._keyset.edge(connection, after, upto, count)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        with self.connect() as connection:
+            return self._keyset.count(connection, None, None)
+
+    def find(self, key: Any) -> Any | None:
+        """The row with that key."""
+        with self.connect() as connection:
+            return self._keyset.find(connection, key)
+
+    def check_sweep(self) -> None:
+        """Raise `BadSource` unless it can be swept: every row has a key of its own."""
+        with self.connect() as connection:
+            inspector = inspect(connection)
+            self._check_types(self._inspect_columns(inspector))
+            if self._keyset.has_null(connection):
+                raise BadSource(
+                    f"{self.name}: {self.key} is null in some row; give every row a key, or leave "
+                    "those rows out with where="
+                )
+            if not self._is_checked and not self._is_unique(inspector):
+                twice = self._keyset.duplicate(connection)
+                if twice is not None:
+                    raise self._duplicate(twice)
+            self._is_checked = True
+
+    def plan(self) -> str | None:
+        """The database's plan for a page, if it has no index in the order of the key."""
+        with self.connect() as connection:
+            if self._has_index(inspect(connection)):
+                return None
+            told = explain(connection, self._keyset.page(1_000))
+            return told if sorts(told) else None
+
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A connection that reads; what goes wrong on it is told as an error of Windlass."""
@@ -140,8 +245,8 @@ class Table:
     def close(self) -> None:
         """Give back all connections. Using the table again makes new ones."""
         with self._lock:
-            engine, self._engine = self._engine, None
-        if engine is not None:
+            engine, self._engine = self._engine, self._own_engine
+        if engine is not None and engine is not self._own_engine:
             engine.dispose()
 
     def __repr__(self) -> str:
@@ -155,8 +260,9 @@ class Table:
         return hash(self._value)
 
     @property
-    def _value(self) -> tuple[URL, str | None, str, str]:
-        return self.url, self.schema, self.table, self.key
+    def _value(self) -> tuple[Any, ...]:
+        columns = None if self.columns is None else tuple(self.columns)
+        return self.url, self.schema, self.table, self.key_columns, columns, self.where
 
     @property
     def _full_name(self) -> str:
@@ -202,15 +308,7 @@ class Table:
 
     def _inspect_key(self, inspector: Inspector) -> bool:
         """Whether the keys are whole numbers rather than text."""
-        if not inspector.has_table(self.table, self.schema):
-            raise BadSource(f"{self.name}: there is no such table; {self._similar(inspector)}")
-        columns = inspector.get_columns(self.table, self.schema)
-        types: dict[str, TypeEngine[Any]] = {found["name"]: found["type"] for found in columns}
-        if self.key not in types:
-            raise BadSource(
-                f"{self.name} has no column {self.key!r}; its columns: {', '.join(types)}"
-            )
-        kind = types[self.key]
+        kind = self._inspect_columns(inspector)[self.key]
         while isinstance(kind, DOMAIN):
             kind = kind.data_type
         if isinstance(kind, Integer):
@@ -223,6 +321,14 @@ class Table:
             "number; use another column, or a view that casts it to text"
         )
 
+    def _check_types(self, types: dict[str, TypeEngine[Any]]) -> None:
+        for name in self.key_columns:
+            if isinstance(types[name], Float | Boolean):
+                raise BadSource(
+                    f"{self.name}: column {name!r} has type {types[name]}, which cannot be a key; "
+                    "use a whole number, text, a UUID or a time"
+                )
+
     def _similar(self, inspector: Inspector) -> str:
         there = inspector.get_table_names(self.schema) + inspector.get_view_names(self.schema)
         similar = get_close_matches(self.table, there)
@@ -231,15 +337,42 @@ class Table:
     def _is_unique(self, inspector: Inspector) -> bool:
         """Whether the database itself promises that no key comes twice."""
         primary = inspector.get_pk_constraint(self.table, self.schema)
-        if primary["constrained_columns"] == [self.key]:
+        key = list(self.key_columns)
+        if sorted(primary["constrained_columns"]) == sorted(key):
             return True
         constraints = inspector.get_unique_constraints(self.table, self.schema)
-        if any(constraint["column_names"] == [self.key] for constraint in constraints):
+        if any(sorted(each["column_names"]) == sorted(key) for each in constraints):
             return True
         return any(
-            index["unique"] and index["column_names"] == [self.key] and not _is_partial(index)
+            index["unique"] and index["column_names"] == key and not _is_partial(index)
             for index in inspector.get_indexes(self.table, self.schema)
         )
+
+    def _has_index(self, inspector: Inspector) -> bool:
+        """Whether an index begins with the key, in its order."""
+        key = list(self.key_columns)
+        primary = inspector.get_pk_constraint(self.table, self.schema)
+        constraints = inspector.get_unique_constraints(self.table, self.schema)
+        indexes = inspector.get_indexes(self.table, self.schema)
+        begins: list[Sequence[str | None]] = [
+            primary["constrained_columns"],
+            *(constraint["column_names"] for constraint in constraints),
+            *(index["column_names"] for index in indexes if not _is_partial(index)),
+        ]
+        return any(list(columns)[: len(key)] == key for columns in begins)
+
+    def _inspect_columns(self, inspector: Inspector) -> dict[str, TypeEngine[Any]]:
+        """The types of all columns, if those that are asked for are there."""
+        if not inspector.has_table(self.table, self.schema):
+            raise BadSource(f"{self.name}: there is no such table; {self._similar(inspector)}")
+        columns = inspector.get_columns(self.table, self.schema)
+        types: dict[str, TypeEngine[Any]] = {found["name"]: found["type"] for found in columns}
+        for name in (*self.key_columns, *(self.columns or ())):
+            if name not in types:
+                raise BadSource(
+                    f"{self.name} has no column {name!r}; its columns: {', '.join(types)}"
+                )
+        return types
 
     def _look_for_duplicate(self, connection: Connection) -> None:
         twice = select(func.min(self._text)).select_from(self._from).group_by(self._bytes)
@@ -304,6 +437,24 @@ def _names(given: str) -> tuple[str | None, str]:
             'write it as "product", or with its schema as "shop.product"'
         )
     return (parts[0] if len(parts) == 2 else None), parts[-1]
+
+
+def _key_columns(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else given
+    is_list = isinstance(names, tuple | list) and 0 < len(set(names)) == len(names)
+    if is_list and all(isinstance(name, str) and name.strip() for name in names):
+        return tuple(names)
+    raise BadSource(
+        f"table {table!r}: key={given!r} is not a column; give the column's name, "
+        "or a tuple of names"
+    )
+
+
+def _columns(table: str, given: Sequence[str]) -> list[str]:
+    is_list = not isinstance(given, str) and isinstance(given, Sequence)
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in given):
+        raise BadSource(f"table {table!r}: columns={given!r} is not a list of columns")
+    return list(given)
 
 
 def _engine(url: URL, name: str) -> Engine:
