@@ -404,6 +404,21 @@ def test_a_range_that_kills_its_workers_at_one_place_is_walked_one_by_one_and_go
     assert count(app, alert) == 1
 
 
+def test_in_a_range_to_be_careful_with_one_item_flies_at_a_time(app):
+    begin(app, [], LAST)
+    for _ in range(2):
+        crash(app, lambda worker, owner: worker.reserve(owner, 5))
+    heir = SweepHand(app, LAST)
+    owner = heir.claim()
+
+    assert heir.reserve(owner, 1)
+    assert not heir.reserve(owner, 1)
+    owner.run(1)
+    assert not heir.reserve(owner, 1)
+    heir.save(owner)
+    assert heir.reserve(owner, 1)
+
+
 def test_a_range_to_be_careful_with_is_left_to_one_who_has_nothing_else(app, mate):
     begin(app, [], LAST)
     for _ in range(2):

@@ -168,7 +168,9 @@ def test_no_statement_skips_rows_by_number(engine):
     numbers(engine, range(1, 50))
     table = Table(engine, "article", key="id")
     statements = []
-    event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2].lower()))
+    event.listen(
+        engine, "before_cursor_execute", lambda *args: statements.append((args[2].lower(), args[3]))
+    )
 
     walk(table, limit=10)
     table.bounds(4)

@@ -223,11 +223,14 @@ def reserve(
 ) -> bool:
     """Reserve up to `read_to`, which is not past `end`; False if the range ends elsewhere by now.
 
-    Also False if it is not ours any more: read it again.
+    Also False if it is not ours any more: read it again. In a range to be careful with, one item
+    flies at a time: whatever was reserved before must be done, and saved.
     """
+    nothing_flies = _is_same(range_.c.read_to, range_.c.breakpoint)
     reserved = connection.execute(
         update(range_)
         .where(range_.c.id == number, range_.c.batch == batch, is_(range_.c.range_end, end))
+        .where(or_(range_.c.careful == 0, nothing_flies))
         .values(read_to=read_to)
     )
     return bool(reserved.rowcount)
