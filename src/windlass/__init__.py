@@ -2,6 +2,7 @@
 
 from windlass.app import App
 from windlass.declare.rolling import Rolling
+from windlass.declare.sweep import Sweep
 from windlass.declare.task import Task, TaskRef
 from windlass.engine.context import Context, context
 from windlass.engine.controlled import ControlRun
@@ -44,11 +45,16 @@ from windlass.errors import (
     UnknownKind,
     WindlassError,
 )
+from windlass.model.audit import Audit
 from windlass.model.control import Reply, RunStatus, RunView
+from windlass.model.keys import Keys
 from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.source import Source
+from windlass.model.source import Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.step import StepView
+from windlass.model.sweep import Progress, RangeView, RoundView, SetAside, SweepVisit
+from windlass.store.file import Csv, Lines
+from windlass.store.pages import Pages
 from windlass.store.source import Table
 
 __version__ = "0.1.0"
@@ -56,6 +62,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyRunning",
     "App",
+    "Audit",
     "BadArgument",
     "BadBreaker",
     "BadConnection",
@@ -73,6 +80,7 @@ __all__ = [
     "Cancel",
     "Context",
     "ControlRun",
+    "Csv",
     "DatabaseUnavailable",
     "DuplicateKey",
     "DuplicateKind",
@@ -80,25 +88,35 @@ __all__ = [
     "HeldBack",
     "Item",
     "ItemNotFound",
+    "Keys",
+    "Lines",
     "MembersUnavailable",
     "Mirror",
     "NoContext",
     "NotSerializable",
+    "Pages",
     "PastTime",
     "PayloadTooLarge",
+    "Progress",
+    "RangeView",
     "Reply",
     "ResultTimeout",
     "Retry",
     "Rolling",
+    "RoundView",
     "RunLost",
     "RunStatus",
     "RunView",
     "SchemaMismatch",
+    "SetAside",
     "Signal",
     "Snooze",
     "Source",
     "Status",
     "StepView",
+    "Sweep",
+    "SweepSource",
+    "SweepVisit",
     "Table",
     "Task",
     "TaskCancelled",

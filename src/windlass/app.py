@@ -13,8 +13,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
-from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period
+from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
 from windlass.declare.rolling import Rolling
+from windlass.declare.sweep import Sweep
 from windlass.declare.task import Call, How, Task, TaskRef
 from windlass.declare.twin import twin
 from windlass.engine.control import Controls
@@ -32,12 +33,13 @@ from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.retry import Backoff, Retries
 from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.source import Source
+from windlass.model.source import Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.operate import gather, rolling, switch, task
 from windlass.operate.gather import Listing
 from windlass.operate.mirror import mirror
+from windlass.operate.sweep import Sweeps
 from windlass.operate.switch import UNSET, Unset
 from windlass.operate.visit import Visits
 from windlass.store.connection import is_async
@@ -91,6 +93,7 @@ class App:
         self._visits = Visits(
             self.fleet, worker_for=self._worker_for, dead_after=self.settings.dead_after
         )
+        self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
 
     # Declaring
@@ -228,6 +231,63 @@ class App:
             kind = make_kind(function, options)
             self.registry.add(kind)
             return Rolling(self, kind)
+
+        return declare
+
+    def sweep(
+        self,
+        source: SweepSource,
+        *,
+        ranges: int = 30,
+        redo: Duration | None = None,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        breaker: str | None = None,
+        window: str | None = None,
+        batch: int = 1_000,
+        order: str = "asc",
+        many: bool = False,
+        key_only: bool = False,
+        steal: bool = True,
+        name: str | None = None,
+        retries: Retries | None = None,
+        backoff: Backoff = "2s",
+        timeout: Duration | None = None,
+        max_lost: int = 3,
+    ) -> Callable[[Callable[P, R]], Sweep[P, R]]:
+        """Declare a function that is called with each row of a source, round after round.
+
+        Workers find it by themselves and walk over the source in ranges. The next round begins
+        `redo` after the last one ended; None stops after one. With `many` the function gets lists
+        of up to `batch` rows, with `key_only` the key instead of the row.
+        """
+        options = Options(
+            sweep=make_sweep(
+                source,
+                ranges=ranges,
+                redo=redo,
+                batch=batch,
+                order=order,
+                many=many,
+                key_only=key_only,
+                steal=steal,
+            ),
+            source=source,
+            name=name,
+            retries=retries,
+            backoff=backoff,
+            timeout=timeout,
+            concurrency=concurrency,
+            rate=rate,
+            max_lost=max_lost,
+            window=window,
+            breaker=breaker,
+        )
+
+        def declare(function: Callable[P, R]) -> Sweep[P, R]:
+            kind = make_kind(function, options)
+            self.registry.add(kind)
+            return Sweep(self.sweeps, self, kind)
 
         return declare
 
@@ -463,6 +523,11 @@ class App:
         """A worker that is there for one row only."""
         settings = replace(self.settings, concurrency=1, until_idle=True)
         return make_worker(shard, self.registry, {kind.name: kind}, settings, only=only)
+
+    def _retrier_for(self, shard: Shard, kind: Kind) -> Worker:
+        """A worker that tries again what a sweep has set aside, and nothing else."""
+        settings = replace(self.settings, until_idle=True, only_retries=True)
+        return make_worker(shard, self.registry, {kind.name: kind}, settings)
 
     def drain(self) -> None:
         """Run everything that is due until nothing is, in this process; for tests and scripts.

@@ -153,10 +153,11 @@ class TaskNotFound(WindlassError):
 
 
 class ItemNotFound(WindlassError):
-    """A rolling kind has no item of that code."""
+    """A rolling kind has no item of that code, or the source of a sweep no row of that key."""
 
-    def __init__(self, kind: str, code: str) -> None:
-        super().__init__(f"rolling {kind!r} has no item {code!r}; add it first")
+    def __init__(self, kind: str, code: str, *, of: str = "rolling") -> None:
+        cure = "add it first" if of == "rolling" else "check the key"
+        super().__init__(f"{of} {kind!r} has no item {code!r}; {cure}")
         self.kind = kind
         self.code = code
 

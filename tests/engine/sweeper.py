@@ -34,7 +34,7 @@ class Owner:
         self.last = last
         self.breakpoint = number(claim.range.breakpoint)
         self.read_to = self.breakpoint
-        self.saved = self.breakpoint
+        self.begun = self.breakpoint
         self.again_to = claim.range.again_to
         self.is_careful = claim.range.is_careful
         self.todo: list[int] = []
@@ -57,7 +57,9 @@ class Owner:
             id=self.claimed.id,
             batch=self.claimed.batch,
             breakpoint=key(self.breakpoint) if self.breakpoint else self.claimed.breakpoint,
-            done=self.breakpoint - self.saved,
+            done=self.claimed.done + self.breakpoint - self.begun,
+            failed=self.claimed.failed,
+            repeated=self.claimed.repeated,
             again_to=self.again_to,
             is_careful=self.is_careful,
             failures=self.failures,
@@ -123,7 +125,7 @@ class SweepHand(Hand):
 
         is_saved = self.database.write(work)
         if is_saved:
-            owner.saved, owner.failures = owner.breakpoint, []
+            owner.failures = []
         return is_saved
 
     def complete(self, owner: Owner) -> Completed:

@@ -265,4 +265,4 @@ def test_no_key_is_lost_or_shared_whatever_happens(database_engine, database_url
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_key_is_lost_or_shared_in_a_long_campaign(database_engine, database_url):
-    campaign(SweepMachine, database_engine, database_url, steps=60, walks=300)
+    campaign(SweepMachine, database_engine, database_url, steps=60, walks=80)

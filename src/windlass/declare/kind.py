@@ -17,6 +17,8 @@ from windlass.model.payload import Arguments, result_decoder
 from windlass.model.rate import parse_rate
 from windlass.model.retry import Backoff, Retries, retry_policy
 from windlass.model.rolling import Period, parse_tick
+from windlass.model.source import SweepSource
+from windlass.model.sweep import SweepTerms, check_order, check_ranges
 from windlass.model.task import Claimed, check_priority
 from windlass.model.window import Window, parse_window
 
@@ -41,6 +43,8 @@ class Kind:
     max_lost: int
     window: Window | None = None
     breaker: BreakerTerms | None = None
+    sweep: SweepTerms | None = None
+    source: SweepSource | None = None
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
         """Call the handler with its stored arguments; an item with its code, a cron with none."""
@@ -84,6 +88,8 @@ class Options:
     breaker: str | None = None
     schedule: Schedule | None = None
     period: Period | None = None
+    sweep: SweepTerms | None = None
+    source: SweepSource | None = None
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
@@ -98,6 +104,8 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         _check_no_required_arguments(name, arguments)
     if options.period is not None:
         _check_takes_a_code(name, arguments)
+    if options.sweep is not None:
+        _check_takes_a_row(name, arguments)
     keep = _duration(options.keep, f"{what}: keep", zero=True)
     keep_failed = _duration(options.keep_failed, f"{what}: keep_failed")
     terms = Terms(
@@ -126,6 +134,8 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         breaker=None
         if options.breaker is None
         else parse_breaker(options.breaker, what=f"{what}: breaker"),
+        sweep=options.sweep,
+        source=options.source,
     )
 
 
@@ -138,6 +148,34 @@ def make_period(
         retry_after=_duration(retry_after, "rolling: retry_after", zero=True),
         tick=None if tick is None else parse_tick(tick, what="rolling: tick"),
         batch=_positive(batch, "rolling: batch") or 1,
+    )
+
+
+def make_sweep(
+    source: object,
+    *,
+    ranges: int,
+    redo: Duration | None,
+    batch: int,
+    order: str,
+    many: bool,
+    key_only: bool,
+    steal: bool,
+) -> SweepTerms:
+    """How a source is swept, or an error that names the option that is wrong."""
+    if not isinstance(source, SweepSource):
+        raise BadDeclaration(
+            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv or Pages, or an "
+            "object that has bounds, middle and read"
+        )
+    return SweepTerms(
+        ranges=check_ranges("of this declaration", ranges),
+        redo=_duration(redo, "sweep: redo", zero=True),
+        batch=_positive(batch, "sweep: batch") or 1,
+        order=check_order(order),
+        many=bool(many),
+        key_only=bool(key_only),
+        steal=bool(steal),
     )
 
 
@@ -191,6 +229,16 @@ def _check_takes_a_code(name: str, arguments: Arguments) -> None:
         raise BadDeclaration(
             f"rolling {name!r}: its handler is called with one argument, the code of an item as "
             f"text; write def {name}(code: str)"
+        ) from problem
+
+
+def _check_takes_a_row(name: str, arguments: Arguments) -> None:
+    try:
+        arguments.signature.bind(object())
+    except TypeError as problem:
+        raise BadDeclaration(
+            f"sweep {name!r}: its handler is called with one argument, a row of the source; "
+            f"write def {name}(row)"
         ) from problem
 
 

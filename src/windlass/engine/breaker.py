@@ -55,6 +55,11 @@ class Breakers:
         """Whether ordinary runs of the kind are held back."""
         return self._known.get(kind, CLOSED).is_open
 
+    def is_probe_due(self, kind: str) -> bool:
+        """Whether it is time for somebody to try again."""
+        now = self._clock.now()
+        return self._known.get(kind, CLOSED).take_probe(self._worker(), now) is not None
+
     def see(self, kind: str, found: Breaker) -> None:
         """Know the breaker as its row has it."""
         self._known[kind] = found

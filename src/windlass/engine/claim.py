@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from windlass.engine.hold import Room
+from windlass.engine.load import Room
 from windlass.model.task import Claimed
 
 

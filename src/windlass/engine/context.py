@@ -26,7 +26,7 @@ class Context:
 
     @property
     def task_id(self) -> int:
-        """The id of the task."""
+        """The id of the task; in a sweep, that of the range."""
         return self._run.task.id
 
     @property
@@ -36,8 +36,8 @@ class Context:
 
     @property
     def key(self) -> str | None:
-        """The key it was enqueued under, if any."""
-        return self._run.task.task_key
+        """The key it was enqueued under, if any; in a sweep, that of the item as text."""
+        return self._run.key
 
     @property
     def attempt(self) -> int:
@@ -70,6 +70,10 @@ class Context:
 
         What it writes to the same database happens exactly once. If it raises, the run fails.
         """
+        if self._run.keeper is not None:
+            raise NoContext(
+                "on_finish() belongs to a task: items of a sweep are written down together, later"
+            )
         if self._run.on_finish is None:
             self._run.on_finish = []
         self._run.on_finish.append(write)

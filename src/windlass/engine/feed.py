@@ -85,6 +85,11 @@ class Feed(Loop):
         if found_nothing and not had_found:
             self.on_found_nothing()
 
+    @property
+    def wants_quiet(self) -> bool:
+        """Whether a row is to run alone, so that nothing else should begin."""
+        return self._alone.is_wanted
+
     def look_now(self) -> None:
         """Something was enqueued: ask at once, and often for a while."""
         self._claims.look_again()

@@ -28,6 +28,10 @@ class Gate(Protocol):
         """Whether nothing holds the kind back, nor counts what starts of it."""
         ...
 
+    def is_held(self, kind: str) -> bool:
+        """Whether a switch, a window or a breaker lets nothing of the kind begin now."""
+        ...
+
     def allow(self, kind: str, wanted: int) -> Allowed:
         """How many of the `wanted` rows may be taken now."""
         ...
@@ -52,6 +56,11 @@ class SwitchGate:
     def is_free(self, kind: str) -> bool:
         is_open = self._hold.loads[kind].is_open and not self._breakers.is_open(kind)
         return is_open and not self._rates.has(kind)
+
+    def is_held(self, kind: str) -> bool:
+        if not self._hold.loads[kind].is_open:
+            return True
+        return self._breakers.is_open(kind) and not self._breakers.is_probe_due(kind)
 
     def allow(self, kind: str, wanted: int) -> Allowed:
         if not self._hold.loads[kind].is_open:

@@ -12,16 +12,18 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 from windlass.declare.kind import CRON_KEY, Kind
+from windlass.engine.load import AHEAD_SECONDS, NO_ROOM, KindLoad, Room
 from windlass.engine.slot import Slots
 from windlass.model.outcome import Outcome
 from windlass.model.task import Claimed
 
-AHEAD_SECONDS = 0.2
+T = TypeVar("T")
+
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
@@ -36,52 +38,19 @@ class State(Enum):
     GONE = "gone"
 
 
-class KindLoad:
-    """How busy one kind is in this worker."""
+class Keeper(Protocol):
+    """Who takes the outcomes of runs that are no rows of their own: items of a sweep.
 
-    def __init__(self, kind: Kind, concurrency: int) -> None:
-        self.kind = kind
-        self.timeout = None if kind.timeout is None else kind.timeout / 1e6
-        self.is_scheduled = kind.schedule is not None
-        self.is_rolling = kind.period is not None
-        self.is_open = True
-        self.is_rated = kind.rate is not None
-        self.limits(kind.concurrency, concurrency)
-        # The budget that it shares with the workers of other shards, and as whom.
-        self.slots: Slots | None = None
-        self.holder: object = None
-        self.queued = 0
-        self.running = 0
-        self.ended = 0
-        self.per_second = 0.0
-        self.ended_before = 0
+    Both are called under the lock of the hold.
+    """
 
-    def limits(self, own: int | None, concurrency: int) -> None:
-        """Run at most `own` at once, if that is given, of the `concurrency` of the worker."""
-        self.has_own_limit = own is not None
-        self.limit = min(own or concurrency, concurrency)
+    def landed(self, run: Run) -> None:
+        """A run has ended; its outcome is there."""
+        ...
 
-    def room(self, total: int) -> int:
-        """How many more of this kind could start soon, if `total` could of all kinds."""
-        if not self.is_open:
-            return 0
-        free = self.limit - self.running - self.queued
-        if self.is_rated:
-            # What starts later than it was counted would start beside others: no pile of them.
-            return 0 if self.queued else min(total, free)
-        if not self.has_own_limit:
-            return total
-        return min(total, free + int(self.per_second * AHEAD_SECONDS))
-
-
-class Room(NamedTuple):
-    """How many rows a worker could start soon: in all, and of each kind."""
-
-    total: int
-    kinds: dict[str, int]
-
-
-NO_ROOM = Room(0, {})
+    def taken_back(self, run: Run) -> None:
+        """A run that had not begun is not to begin now."""
+        ...
 
 
 class Stopper(Protocol):
@@ -100,9 +69,11 @@ class Run:
         "is_locked",
         "is_poison",
         "is_probe",
+        "keeper",
         "kind",
         "load",
         "milliseconds",
+        "number",
         "on_finish",
         "outcome",
         "runner",
@@ -112,6 +83,7 @@ class Run:
     )
 
     def __init__(self, task: Claimed, load: KindLoad) -> None:
+        self.number = task.id
         self.task = task
         self.load = load
         self.kind = load.kind
@@ -128,8 +100,19 @@ class Run:
         self.is_locked = False
         # Whether an open breaker waits for how this run ends.
         self.is_probe = False
+        # Who takes its outcome instead of the finish.
+        self.keeper: Keeper | None = None
         # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
+
+    @property
+    def key(self) -> str | None:
+        """By what its caller knows it."""
+        return self.task.task_key
+
+    def call(self) -> Any:
+        """Call the handler."""
+        return self.kind.call(self.task, turns=self.turns)
 
 
 # Priority, lowest number first; whether it has no rate, as moments to start at do not wait; kind.
@@ -216,6 +199,8 @@ class Hold:
         self.committing: dict[int, Run] = {}
         self.is_claiming = False
         self.abandoned = 0
+        # How many runs have begun, ever.
+        self.begun = 0
         self.is_halted = False
         self.owner: int | None = None
         self.good_until = float("inf")
@@ -269,6 +254,36 @@ class Hold:
                 fed.add(load.kind.is_async)
         for is_async in fed:
             self.on_queued(is_async)
+
+    def add_items(self, runs: Sequence[Run]) -> None:
+        """Queue runs of one sweep, which are no rows of their own."""
+        load = runs[0].load
+        shelf = self.asyncs if load.kind.is_async else self.syncs
+        with self._lock:
+            if self.is_halted:
+                return
+            load.queued += len(runs)
+            for run in runs:
+                shelf.put(run)
+        self.on_queued(load.kind.is_async)
+
+    def undisturbed(self, call: Callable[[], T]) -> T:
+        """What `call` returns, while no run ends and none is taken back."""
+        with self._lock:
+            return call()
+
+    def item_room(self, kind: str) -> int:
+        """How many more items of a sweep could start soon."""
+        with self._lock:
+            self._measure()
+            load = self.loads[kind]
+            if self.is_halted or not load.is_open:
+                return 0
+            free = load.limit - load.running - load.queued
+            if load.is_rated:
+                return 0 if load.queued else max(0, free)
+            ahead = free + int(load.per_second * AHEAD_SECONDS)
+            return max(0, min(ahead, MOST_AHEAD - load.queued))
 
     def start_next(self, *, is_async: bool) -> Run | None:
         """The next run that may begin now, marked as running."""
@@ -367,8 +382,11 @@ class Hold:
                 load.queued += 1
                 shelf.put(run)
             gone = [run for run in runs if run not in stay]
+            for run in reversed(gone):
+                if run.keeper is not None:
+                    run.keeper.taken_back(run)
             self._forget(gone)
-            return [run.task for run in gone]
+            return [run.task for run in gone if run.keeper is None]
 
     def forget_reads(self, is_meant: Callable[[Claimed], bool]) -> None:
         """Forget what was read and has not begun, where that is so."""
@@ -449,13 +467,17 @@ class Hold:
             self._measure()
             if self.is_halted or len(self.ended) + len(self.committing) > MOST_ENDED:
                 return NO_ROOM
-            queued = self.asyncs.queued + self.syncs.queued
+            # Items of sweeps that wait keep no row from coming: they take turns.
+            items = sum(load.queued for load in self.loads.values() if load.is_sweep)
+            queued = self.asyncs.queued + self.syncs.queued - items
             speed = sum(load.per_second for load in self.loads.values())
             total = self._free() + int(speed * AHEAD_SECONDS) - queued
             total = min(total, MOST_AHEAD - queued)
             if total < 1 or (queued and total < (total + queued) // 4):
                 return NO_ROOM
-            room = {name: load.room(total) for name, load in self.loads.items()}
+            room = {
+                name: load.room(total) for name, load in self.loads.items() if not load.is_sweep
+            }
             return Room(total, {name: count for name, count in room.items() if count > 0})
 
     @property
@@ -485,7 +507,8 @@ class Hold:
         run.began = now
         if load.timeout is not None:
             run.deadline = now + load.timeout
-        self.running[run.task.id] = run
+        self.running[run.number] = run
+        self.begun += 1
         return run
 
     def _end(self, run: Run, outcome: Outcome, now: float) -> bool:
@@ -494,6 +517,9 @@ class Hold:
         run.outcome = outcome
         run.milliseconds = (now - run.began) * 1_000
         self._stopped_running(run)
+        if run.keeper is not None:
+            run.keeper.landed(run)
+            return False
         self.ended.append(run)
         return len(self.ended) == 1
 
@@ -533,8 +559,8 @@ class Hold:
                 del self.committing[run.task.id]
 
     def _stopped_running(self, run: Run) -> None:
-        if self.running.get(run.task.id) is run:
-            del self.running[run.task.id]
+        if self.running.get(run.number) is run:
+            del self.running[run.number]
         load = run.load
         load.running -= 1
         load.ended += 1

@@ -193,7 +193,7 @@ class Life(Loop):
         held = {
             run.task.id: run.task.batch
             for run in with_runs
-            if run.began < began_before and run.task.batch is not None
+            if run.began < began_before and run.task.batch is not None and run.keeper is None
         }
         until = now + self._lease
         lapsing = time.monotonic() - self._swept_at > self._lease / SECOND / 3

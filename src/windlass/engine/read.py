@@ -18,7 +18,8 @@ from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
 from windlass.engine.claim import Taken
 from windlass.engine.gate import Allowed, Gate
-from windlass.engine.hold import Hold, Room
+from windlass.engine.hold import Hold
+from windlass.engine.load import Room
 from windlass.engine.ring import Ring
 from windlass.model.task import Claimed
 from windlass.store import claim as store

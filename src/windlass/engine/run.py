@@ -104,7 +104,7 @@ class Coroutines:
             runner.current = run
             current.set(run)
             try:
-                result = await run.kind.call(run.task, turns=run.turns)
+                result = await run.call()
                 outcome = SUCCESS if result is None else success(result)
             except asyncio.CancelledError as error:
                 outcome = runner.cancelled(run, error)
@@ -198,7 +198,7 @@ class Threads:
             self._count -= 1
             self._hold.abandoned += 1
         telemetry.emit(
-            "task.abandoned", task=run.task.id, kind=run.kind.name, threads=self._hold.abandoned
+            "task.abandoned", task=run.number, kind=run.kind.name, threads=self._hold.abandoned
         )
         self.wake()
 
@@ -243,7 +243,7 @@ class Threads:
     def _call(run: Run) -> Outcome:
         current.set(run)
         try:
-            return success(run.kind.call(run.task, turns=run.turns))
+            return success(run.call())
         except BaseException as error:
             return failure(run, error)
         finally:

@@ -16,7 +16,8 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
 from windlass.engine.breaker import Breakers
-from windlass.engine.hold import Hold, KindLoad
+from windlass.engine.hold import Hold
+from windlass.engine.load import KindLoad
 from windlass.engine.loop import Loop
 from windlass.engine.rate import Rates
 from windlass.errors import BadInput

@@ -20,7 +20,10 @@ from windlass.engine.shard import OUTAGES, Shard, first_line
 from windlass.engine.slot import Slots
 from windlass.engine.worker import Among, Only, Pulse, Worker, WorkerSettings
 from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.store import sweep
 
+# By what a sweep finds its shard.
+SWEEP_KEY = "windlass:sweep"
 LOOK_SECONDS = 0.002
 WAKE_SECONDS = 0.25
 FIRST_PAUSE = 0.25
@@ -39,9 +42,7 @@ class Place:
 
     @property
     def is_idle(self) -> bool:
-        return self.problem is not None or (
-            self.worker is not None and self.worker.feed.idle.is_set()
-        )
+        return self.problem is not None or (self.worker is not None and self.worker.is_idle)
 
 
 class Team:
@@ -171,7 +172,12 @@ class Team:
             await asyncio.sleep(0.05)
 
     def _worker(self, shard: Shard) -> Worker:
-        among = Among(self._slots, self._fleet.share, partial(where_cron, self._fleet, shard))
+        among = Among(
+            self._slots,
+            self._fleet.share,
+            partial(where_cron, self._fleet, shard),
+            partial(has_sweep, self._fleet, shard),
+        )
         return make_worker(shard, self._registry, self._kinds, self._settings, among=among)
 
     async def _until_stopped(self, serving: Sequence[asyncio.Task[None]]) -> None:
@@ -189,18 +195,17 @@ class Team:
                 return
             is_sure = True
             for worker in self.workers:
-                if worker.feed.problem is not None:
+                if worker.problem is not None:
                     # A worker waits for better times; a script wants to know.
-                    raise worker.feed.problem
-                worker.feed.idle.clear()
-                worker.feed.look_now()
+                    raise worker.problem
+                worker.look_again()
 
     async def _until(
         self, is_so: Callable[[], bool], serving: Sequence[asyncio.Task[None]]
     ) -> None:
         looked_at = time.monotonic()
         while not (is_so() or self.is_stopping or any(task.done() for task in serving)):
-            if any(worker.feed.problem is not None for worker in self.workers):
+            if any(worker.problem is not None for worker in self.workers):
                 return
             await asyncio.sleep(LOOK_SECONDS)
             if time.monotonic() - looked_at > WAKE_SECONDS:
@@ -235,6 +240,36 @@ def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
     except OUTAGES:
         # It may be where nobody can look now.
         return Belongs.ELSEWHERE
+
+
+def has_sweep(fleet: Fleet, shard: Shard, kind: Kind) -> bool:
+    """Whether a sweep belongs into `shard`; not, if nobody can tell now."""
+    try:
+        return sweep_home(fleet, kind) is shard
+    except OUTAGES:
+        return False
+
+
+def sweep_home(fleet: Fleet, kind: Kind) -> Shard:
+    """The shard that has a sweep, or else the one where it begins.
+
+    A sweep stays where it is when shards come and go: its ranges are all in one place.
+    """
+    if fleet.single is not None:
+        return fleet.single
+    found = fleet.gather(
+        lambda shard: shard.database.read(lambda connection: sweep.get(connection, kind.name))
+    )
+    there = [shard for shard, row in found.found if row is not None]
+    if there:
+        return min(there, key=lambda shard: shard.index)
+    if found.missing:
+        raise DatabaseUnavailable(
+            f"sweep {kind.name!r} is in none of the shards that answer; "
+            f"{', '.join(found.missing)} does not",
+            missing=found.missing,
+        )
+    return fleet.home(kind.name, SWEEP_KEY)
 
 
 def make_worker(

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from windlass.clock import SECOND, Clock, from_datetime
 from windlass.declare.kind import Kind
 from windlass.engine.claim import Taken
-from windlass.engine.hold import Room
+from windlass.engine.load import Room
 from windlass.engine.switch import setting_of
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.model.rolling import Item

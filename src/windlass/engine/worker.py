@@ -25,8 +25,10 @@ from windlass.engine.member import Members, connect
 from windlass.engine.rate import Rates
 from windlass.engine.read import OwnersRead
 from windlass.engine.ring import Ring
+from windlass.engine.round import discover, everywhere
 from windlass.engine.run import Coroutines, Threads, Watch
 from windlass.engine.slot import Slots
+from windlass.engine.sweep import Sweeper
 from windlass.engine.switch import Switchboard
 from windlass.engine.upkeep import Upkeep
 from windlass.engine.visit import OneClaim
@@ -47,6 +49,8 @@ class WorkerSettings:
     dead_after: int = 5 * SECOND
     grace: int = 30 * SECOND
     until_idle: bool = False
+    # Whether it only tries again what sweeps have set aside.
+    only_retries: bool = False
     # What its members know each other by: a URL of etcd or ZooKeeper, or the database.
     members: str | None = None
 
@@ -67,6 +71,8 @@ class Among:
     share: float
     # Whether the standing row of a cron belongs here.
     where: Callable[[Kind], cron.Belongs]
+    # Whether a sweep belongs here.
+    has_sweep: Callable[[Kind], bool]
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,7 @@ class Worker:
         self.switchboard = Switchboard(
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
+        self.sweeper = self._sweeper(rates)
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
@@ -144,7 +151,7 @@ class Worker:
         self._wake = asyncio.Event()
         await asyncio.to_thread(self._begin)
         loops = self._loops()
-        stop_listening = self._bell.listen(self.feed.look_now)
+        stop_listening = self._bell.listen(self._look_now)
         self.coroutines.start()
         for loop in loops:
             loop.start()
@@ -210,6 +217,54 @@ class Worker:
         """How many more rows could start soon than there are; 0 if there are enough."""
         return self.hold.room().total if self.feed.found_nothing else 0
 
+    def _sweeper(self, rates: Rates) -> Sweeper | None:
+        """What walks over sources, if this worker has any to walk over."""
+        among = self._among
+        kinds = {
+            name: kind
+            for name, kind in self._kinds.items()
+            if kind.sweep is not None and (among is None or among.has_sweep(kind))
+        }
+        if self._only is not None or not kinds:
+            return None
+        return Sweeper(
+            self._database,
+            kinds,
+            self._clock,
+            self._numbers,
+            self.hold,
+            SwitchGate(self.hold, rates, self.breakers),
+            self.breakers,
+            worker=lambda: self.life.id,
+            is_quiet=lambda: self.feed.wants_quiet,
+            once=self._settings.until_idle,
+            only_retries=self._settings.only_retries,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due here now."""
+        is_swept = self.sweeper is None or self.sweeper.is_idle
+        return self.feed.idle.is_set() and is_swept
+
+    def look_again(self) -> None:
+        """Be idle only after another look."""
+        self.feed.idle.clear()
+        if self.sweeper is not None:
+            self.sweeper.is_idle = False
+        self._look_now()
+
+    @property
+    def problem(self) -> Exception | None:
+        """What has kept it from going on for a while."""
+        swept = None if self.sweeper is None else self.sweeper.problem
+        return self.feed.problem or swept
+
+    def _look_now(self) -> None:
+        self.feed.look_now()
+        if self.sweeper is not None:
+            self.sweeper.look_now()
+
     def _on_ring_changed(self) -> None:
         self.feed.wake()
 
@@ -252,6 +307,8 @@ class Worker:
             where = cron.everywhere if self._among is None else self._among.where
             kinds = self._registry.kinds
             cron.discover(self._database, kinds, self._clock, self._numbers, where=where)
+            has_sweep = everywhere if self._among is None else self._among.has_sweep
+            discover(self._database, kinds, self._clock, is_here=has_sweep)
             self.switchboard.obey()
         self.life.join_ring()
 
@@ -271,10 +328,12 @@ class Worker:
         ]
         if self._only is None:
             loops.append(self.switchboard)
+        if self.sweeper is not None:
+            loops.append(self.sweeper)
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:
-                loops.append(Listener(self._database, self.feed.look_now))
+                loops.append(Listener(self._database, self._look_now))
         return loops
 
     def _on_queued(self, is_async: bool) -> None:
@@ -284,21 +343,37 @@ class Worker:
         assert self._wake is not None
         # Among others, being idle is not the end: they may enqueue for this shard.
         if self._settings.until_idle and self._among is None:
-            while not self.feed.idle.is_set() and not self.is_stopping:
-                if self.feed.problem is not None:
-                    # A worker waits for better times; a script wants to know.
-                    raise self.feed.problem
-                await asyncio.sleep(0.001)
+            await self._until_idle()
             return
         while not self.is_stopping:
             await self._wake.wait()
             self._wake.clear()
+
+    async def _until_idle(self) -> None:
+        """Until nothing is due; with sweeps, also not after another look at everything.
+
+        A task may have started a round, and an item may have enqueued a task.
+        """
+        begun = -1
+        while not self.is_stopping:
+            if self.problem is not None:
+                # A worker waits for better times; a script wants to know.
+                raise self.problem
+            if not self.is_idle:
+                await asyncio.sleep(0.001)
+            elif self.sweeper is None or begun == self.hold.begun:
+                return
+            else:
+                begun = self.hold.begun
+                self.look_again()
 
     async def _end(self, loops: list[Loop]) -> None:
         """Stop claiming, let what runs finish, write it down, hand back the rest, and go."""
         if not self._settings.until_idle:
             telemetry.emit("worker.stopping", worker=self.life.id, running=len(self.hold.running))
         self.feed.stop()
+        if self.sweeper is not None:
+            self.sweeper.stop()
         deadline = time.monotonic() + self._settings.grace / SECOND
         while not await asyncio.to_thread(self.feed.join, 0.2):
             # A claim that hangs is not waited for; what it brings is handed back with the rest.
@@ -320,8 +395,13 @@ class Worker:
             loop.stop()
         self.finish.join(timeout=10.0)
         self.life.join(timeout=10.0)
+        if self.sweeper is not None:
+            self.sweeper.join(timeout=10.0)
+            self.sweeper.close()
         try:
             self._flush()
+            if self.sweeper is not None:
+                self.sweeper.release_all()
             self.life.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:

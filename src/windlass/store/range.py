@@ -181,7 +181,7 @@ def _set_poison_aside(
 
 @dataclass
 class Save:
-    """What became of a range since it was saved last; the breakpoint is where it is now."""
+    """How a range is now. All of it is as its owner has it, so saving it twice changes nothing."""
 
     id: int
     batch: int
@@ -202,9 +202,9 @@ def save(connection: Connection, what: Save, *, sweep: str, now: int) -> bool:
         .where(range_.c.id == what.id, range_.c.batch == what.batch)
         .values(
             breakpoint=what.breakpoint,
-            done=range_.c.done + what.done,
-            failed=range_.c.failed + what.failed,
-            repeated=range_.c.repeated + what.repeated,
+            done=what.done,
+            failed=what.failed,
+            repeated=what.repeated,
             per_second=what.per_second,
             again_to=what.again_to,
             careful=int(what.is_careful),

@@ -92,6 +92,7 @@ class Table:
         self._engine: Engine | None = self._own_engine
         self._is_whole: bool | None = None
         self._is_checked = False
+        self._counted: int | None = None
         self._keyset = Keyset(
             self.table,
             self.schema,
@@ -166,7 +167,8 @@ class Table:
     def bounds(self, ranges: int) -> Sequence[Any]:
         """Keys that cut the rows into parts of equal number, however they are clustered."""
         with self.connect() as connection:
-            total = self._keyset.count(connection, None, None)
+            total = self._counted or self._keyset.count(connection, None, None)
+            self._counted = None
             found: list[Any] = []
             for part in range(1, min(ranges, total)):
                 step = total * part // ranges - total * (part - 1) // ranges
@@ -200,9 +202,10 @@ class Table:
             return self._keyset.edge(connection, after, upto, count)
 
     def count(self) -> int:
-        """How many rows there are."""
+        """How many rows there are; the next `bounds` need not count them again."""
         with self.connect() as connection:
-            return self._keyset.count(connection, None, None)
+            self._counted = self._keyset.count(connection, None, None)
+            return self._counted
 
     def find(self, key: Any) -> Any | None:
         """The row with that key."""

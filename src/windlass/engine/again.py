@@ -1,0 +1,211 @@
+"""Items that were set aside and are tried again: claimed in batches, run beside the ranges."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from windlass.clock import SECOND, Clock
+from windlass.declare.kind import Kind
+from windlass.engine.context import current
+from windlass.engine.hold import Run
+from windlass.engine.item import ItemRun, claimed
+from windlass.engine.load import KindLoad
+from windlass.engine.part import Later, Tally
+from windlass.engine.reserve import name_of
+from windlass.engine.run import failure, success
+from windlass.errors import BadSource
+from windlass.model.key import Key, decode_key
+from windlass.model.outcome import Failed, Outcome, Retried, Snoozed
+from windlass.model.source import SweepSource
+from windlass.store import sweep_failure as store
+from windlass.store.sweep_failure import Failure
+
+if TYPE_CHECKING:
+    from windlass.engine.walk import Tools
+
+AT_ONCE = 200
+
+
+class Taken:
+    """A batch of items with their rows; those that are gone, or cannot be found, have none."""
+
+    def __init__(self, batch: int, failures: list[Failure]) -> None:
+        self.batch = batch
+        self.failures = failures
+        self.rows: list[tuple[Failure, Key, Any]] = []
+        self.gone: list[int] = []
+        self.failed: dict[int, str] = {}
+
+
+class Again:
+    """The retries of one sweep in one worker."""
+
+    def __init__(self, kind: Kind, load: KindLoad, clock: Clock, wake: Callable[[], None]) -> None:
+        self._kind = kind
+        self._load = load
+        self._clock = clock
+        self._wake = wake
+        self.is_asked = False
+        self._taking: Future[Taken] | None = None
+        self._taken: Taken | None = None
+        self._worker = 0
+        self._ready: deque[ItemRun] = deque()
+        self._numbers: dict[int, int] = {}
+        self._open = 0
+        self.later = Later(clock)
+        # What ended here, and of parts that are complete: not yet written down.
+        self.tallies: list[Tally] = [Tally()]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it holds items."""
+        return self._taking is not None or self._taken is not None
+
+    @property
+    def has_some(self) -> bool:
+        """Whether something could begin."""
+        return bool(self._ready or len(self.later))
+
+    def step(self, tools: Tools, worker: int, source: SweepSource) -> None:
+        """Take a batch if some wait, and settle the one that is done."""
+        if self._taking is not None and self._taking.done():
+            future, self._taking = self._taking, None
+            self._begin(future.result(), worker)
+        if self._taken is not None and not self._open:
+            self._settle(tools)
+        if self.is_asked and not self.is_busy and self._load.is_open:
+            self._taking = tools.threads.submit(self._take, tools, worker, source)
+
+    def issue(self, most: int) -> list[ItemRun]:
+        """Up to so many runs that may begin now."""
+        self._ready.extend(self.later.due())
+        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+
+    def landed(self, run: Run) -> None:
+        """A run has ended; called under the lock of the hold."""
+        assert isinstance(run, ItemRun)
+        outcome = run.outcome
+        if not isinstance(outcome, Snoozed):
+            self.tallies[0].note(run, 1)
+        if isinstance(outcome, Retried | Snoozed):
+            self.later.put(run, outcome)
+            return
+        taken, number = self._taken, self._numbers.pop(run.number, None)
+        if taken is None or number is None:
+            return
+        if isinstance(outcome, Failed):
+            taken.failed[number] = outcome.error
+        else:
+            taken.gone.append(number)
+        self._open -= 1
+        self._wake()
+
+    def taken_back(self, run: Run) -> None:
+        """A run is not to begin now."""
+        assert isinstance(run, ItemRun)
+        self._ready.appendleft(run)
+
+    def drop(self) -> None:
+        """That life is over: what was taken is somebody else's."""
+        self._taken = None
+        self._numbers, self._open = {}, 0
+        self._ready.clear()
+        self.later = Later(self._clock)
+
+    def _take(self, tools: Tools, worker: int, source: SweepSource) -> Taken:
+        batch = tools.numbers.take()[0]
+
+        def work(connection: Connection) -> list[Failure]:
+            return store.claim(
+                connection,
+                tools.database.dialect,
+                self._kind.name,
+                batch=batch,
+                worker=worker,
+                limit=AT_ONCE,
+            )
+
+        taken = Taken(batch, tools.database.write(work))
+        for each in taken.failures:
+            key = decode_key(each.key)
+            try:
+                found, row = find(self._kind, source, key)
+            except Exception as problem:
+                taken.failed[each.id] = f"the row could not be read: {problem}"[:1_000]
+                continue
+            if found:
+                taken.rows.append((each, key, row))
+            else:
+                taken.gone.append(each.id)
+        return taken
+
+    def _begin(self, taken: Taken, worker: int) -> None:
+        self.is_asked = False
+        if not taken.failures:
+            return
+        self._taken, self._worker = taken, worker
+        terms = self._kind.sweep
+        assert terms is not None
+        now = self._clock.now()
+        for each, key, row in taken.rows:
+            task = claimed(self._kind.name, each.id, batch=taken.batch, worker=worker, now=now)
+            value = key if terms.key_only else row
+            run = ItemRun(task, self._load, self, [(key, row)], [value] if terms.many else value)
+            self._numbers[run.number] = each.id
+            self._ready.append(run)
+        self._open = len(taken.rows)
+
+    def _settle(self, tools: Tools) -> None:
+        taken, self._taken = self._taken, None
+        assert taken is not None
+        now, worker = tools.clock.now(), self._worker
+
+        def work(connection: Connection) -> None:
+            if tools.database.dialect.alive(connection, worker):
+                store.settle(
+                    connection, batch=taken.batch, well=taken.gone, failed=taken.failed, now=now
+                )
+
+        tools.database.write(work)
+        # There may be more than fitted into one batch.
+        self.is_asked = True
+
+
+def find(kind: Kind, source: SweepSource, key: Key) -> tuple[bool, Any]:
+    """Whether there is a row of that key, and the row."""
+    terms = kind.sweep
+    assert terms is not None
+    look: Any = getattr(source, "find", None)
+    if look is None:
+        if terms.key_only:
+            return True, None
+        raise BadSource(
+            f"{name_of(source)} has no find(key), so single rows cannot be had; give it one, or "
+            f"declare {kind.name!r} with key_only=True"
+        )
+    row = look(key)
+    return row is not None, row
+
+
+async def call_once(run: ItemRun) -> Outcome:
+    """Call the handler outside of a worker, within its time; how it ended."""
+    began = time.monotonic()
+    token = current.set(run)
+    timeout = run.kind.timeout
+    try:
+        result = run.call()
+        if run.kind.is_async:
+            result = await asyncio.wait_for(result, None if timeout is None else timeout / SECOND)
+        return success(result)
+    except Exception as error:
+        return failure(run, error)
+    finally:
+        run.milliseconds = (time.monotonic() - began) * 1_000
+        current.reset(token)

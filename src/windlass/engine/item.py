@@ -1,0 +1,71 @@
+"""Items of sweeps on their way through a worker: rows that are run without being tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from windlass.engine.hold import Keeper, Run
+from windlass.engine.load import KindLoad
+from windlass.model.key import Key, shown
+from windlass.model.outcome import Cancelled, Failed, Outcome, Succeeded
+from windlass.model.task import Claimed
+
+# In memory only, and larger than any number in a database.
+NUMBERS = count(1 << 63)
+
+Row = tuple[Key, Any]
+
+
+class ItemRun(Run):
+    """One call of the handler of a sweep: with a row, or with several."""
+
+    __slots__ = ("is_again", "is_last", "last", "rows", "value")
+
+    def __init__(
+        self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row], value: Any
+    ) -> None:
+        super().__init__(task, load)
+        self.number = next(NUMBERS)
+        self.keeper = keeper
+        self.rows = rows
+        # The key up to which all is done when it has ended.
+        self.last: Key = rows[-1][0]
+        self.value = value
+        # Whether it may have been run before, by a worker that died.
+        self.is_again = False
+        # Whether its last row is the last of a page.
+        self.is_last = False
+
+    @property
+    def key(self) -> str | None:
+        """The key of its row, for people."""
+        return shown(self.rows[0][0])
+
+    def call(self) -> Any:
+        """Call the handler with what it takes."""
+        return self.kind.function(self.value)
+
+
+def is_over(outcome: Outcome | None) -> bool:
+    """Whether an item is done with: it will not be tried again."""
+    return isinstance(outcome, Succeeded | Failed | Cancelled)
+
+
+def claimed(kind: str, number: int, *, batch: int, worker: int, now: int) -> Claimed:
+    """What items of a range, or of a batch of retries, look like to the runners."""
+    return Claimed(
+        id=number,
+        kind=kind,
+        task_key=None,
+        priority=0,
+        due_at=now,
+        payload="null",
+        attempt=1,
+        lost=0,
+        started_at=now,
+        bucket=0,
+        batch=batch,
+        worker=worker,
+    )

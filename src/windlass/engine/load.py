@@ -1,0 +1,59 @@
+"""How busy each kind is in a worker, and how much more of it could start soon."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from windlass.declare.kind import Kind
+from windlass.engine.slot import Slots
+
+AHEAD_SECONDS = 0.2
+
+
+class KindLoad:
+    """How busy one kind is in this worker."""
+
+    def __init__(self, kind: Kind, concurrency: int) -> None:
+        self.kind = kind
+        self.timeout = None if kind.timeout is None else kind.timeout / 1e6
+        self.is_scheduled = kind.schedule is not None
+        self.is_rolling = kind.period is not None
+        self.is_sweep = kind.sweep is not None
+        self.is_open = True
+        self.is_rated = kind.rate is not None
+        self.limits(kind.concurrency, concurrency)
+        # The budget that it shares with the workers of other shards, and as whom.
+        self.slots: Slots | None = None
+        self.holder: object = None
+        self.queued = 0
+        self.running = 0
+        self.ended = 0
+        self.per_second = 0.0
+        self.ended_before = 0
+
+    def limits(self, own: int | None, concurrency: int) -> None:
+        """Run at most `own` at once, if that is given, of the `concurrency` of the worker."""
+        self.has_own_limit = own is not None
+        self.limit = min(own or concurrency, concurrency)
+
+    def room(self, total: int) -> int:
+        """How many more of this kind could start soon, if `total` could of all kinds."""
+        if not self.is_open:
+            return 0
+        free = self.limit - self.running - self.queued
+        if self.is_rated:
+            # What starts later than it was counted would start beside others: no pile of them.
+            return 0 if self.queued else min(total, free)
+        if not self.has_own_limit:
+            return total
+        return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+
+class Room(NamedTuple):
+    """How many rows a worker could start soon: in all, and of each kind."""
+
+    total: int
+    kinds: dict[str, int]
+
+
+NO_ROOM = Room(0, {})

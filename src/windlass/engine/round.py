@@ -1,0 +1,143 @@
+"""Rounds: sweeps are found by starting workers, and a round that is due is cut into ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.declare.kind import Kind
+from windlass.engine.reserve import name_of
+from windlass.model.key import encode_key
+from windlass.model.source import SweepSource
+from windlass.model.sweep import Tile, tiles
+from windlass.store import sweep as store
+from windlass.store import worker
+from windlass.store.database import Database
+from windlass.store.history import write_alert
+from windlass.store.number import Numbers
+from windlass.store.sweep import SweepRow
+
+
+def everywhere(_kind: Kind) -> bool:
+    """In an app with one database every sweep belongs there."""
+    return True
+
+
+def discover(
+    database: Database,
+    kinds: Mapping[str, Kind],
+    clock: Clock,
+    *,
+    is_here: Callable[[Kind], bool] = everywhere,
+) -> None:
+    """Make the rows of sweeps agree with what is declared; safe with any number of workers."""
+    for kind in kinds.values():
+        if kind.sweep is not None and is_here(kind):
+            declare(database, kind, clock)
+    for name in _undeclared(database, kinds):
+        if database.write(partial(store.stop, name=name, now=clock.now())):
+            telemetry.emit("sweep.stopped", sweep=name)
+
+
+def declare(database: Database, kind: Kind, clock: Clock) -> None:
+    """Have the row of one sweep say what is declared."""
+    terms, source = kind.sweep, kind.source
+    assert terms is not None
+    assert source is not None
+    now = clock.now()
+
+    def work(connection: Connection) -> bool:
+        return store.declare(
+            connection,
+            database.dialect,
+            kind.name,
+            ranges=terms.ranges,
+            redo=terms.redo,
+            source=name_of(source),
+            now=now,
+        )
+
+    if database.write(work):
+        telemetry.emit("sweep.declared", sweep=kind.name, source=name_of(source))
+
+
+def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> list[str]:
+    """Sweeps that are not declared here, nor by any other living worker."""
+
+    def look(connection: Connection) -> tuple[list[SweepRow], list[worker.WorkerView]]:
+        return store.listing(connection), worker.listing(connection)
+
+    rows, workers = database.read(look)
+    elsewhere = {name for view in workers for name in view.declared}
+    declared = {name for name, kind in kinds.items() if kind.sweep is not None}
+    return [
+        row.name
+        for row in rows
+        if row.stopped_at is None and row.name not in declared | (elsewhere - kinds.keys())
+    ]
+
+
+class Cut:
+    """The source of a sweep, checked and cut into the ranges of a round."""
+
+    def __init__(self, source: SweepSource, count: int) -> None:
+        check: Any = getattr(source, "check_sweep", None) or getattr(source, "check", None)
+        if check is not None:
+            check()
+        counted: Any = getattr(source, "count", None)
+        self.rows = int(counted() or 0) if counted is not None else 0
+        bounds = source.bounds(count) if count > 1 else []
+        texts = [encode_key(key, what=name_of(source)) for key in bounds]
+        self.tiles: list[Tile] = tiles(texts[: count - 1], self.rows)
+
+
+def open_round(
+    database: Database,
+    numbers: Numbers,
+    clock: Clock,
+    before: SweepRow,
+    source: SweepSource,
+    *,
+    worker: int | None = None,
+) -> int | None:
+    """Begin the round after `before`; the number of the round that runs then.
+
+    With a `worker`, it acts for that one: None if it was marked left.
+    """
+    cut = Cut(source, before.ranges)
+    ids = numbers.take(len(cut.tiles))
+
+    def work(connection: Connection) -> int | None:
+        if worker is not None and not database.dialect.alive(connection, worker):
+            return None
+        return store.open_round(connection, before, cut.tiles, ids, rows=cut.rows, now=clock.now())
+
+    number = database.write(work)
+    if number == before.round + 1:
+        telemetry.emit(
+            "sweep.started", sweep=before.name, round=number, ranges=len(cut.tiles), rows=cut.rows
+        )
+    return number
+
+
+def note_trouble(
+    database: Database, numbers: Numbers, clock: Clock, name: str, problem: BaseException
+) -> None:
+    """Say in the row of a sweep what keeps it from going on, and tell people once."""
+    text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:1_000]
+
+    def work(connection: Connection) -> bool:
+        if not store.note_error(connection, name, text):
+            return False
+        number = numbers.take(inside=connection)[0]
+        words = f"sweep {name!r} cannot read its source: {text}"
+        write_alert(connection, number, what="source", kind=name, text=words, now=clock.now())
+        return True
+
+    if database.write(work):
+        telemetry.emit("sweep.failed", sweep=name, error=text)

@@ -1,0 +1,262 @@
+"""The sweeper: walks over large sources, range by range, beside the tasks of a worker.
+
+Who is the authority? The row of a range, and in it the batch of its claim: a worker that was marked
+left has lost all batches in the same transaction, so what it still writes changes nothing.
+
+Which time is trusted? None, for safety: a range is taken over when its worker is marked left, which
+is decided by the database's clock, and never because it has been silent. Pauses are measured on the
+monotonic clock.
+
+What does each failure do? A worker dies: its ranges fall when it is marked left, and whoever has
+room goes on from their breakpoints; what ran beyond them runs again, and is counted. The database
+is away: nothing is reserved and nothing saved, items that were reserved go on. The source is away:
+its error is told, reading is tried again after a growing pause, and the ranges stay where they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy import Connection
+
+from windlass.clock import Clock
+from windlass.declare.kind import Kind
+from windlass.engine.breaker import Breakers, Move
+from windlass.engine.gate import Gate
+from windlass.engine.hold import Hold
+from windlass.engine.loop import Loop
+from windlass.engine.part import SAVE_EVERY, Part, Tally
+from windlass.engine.walk import Tools, Walk
+from windlass.store import range as ranges
+from windlass.store import sweep as store
+from windlass.store import sweep_failure as aside
+from windlass.store.database import Database
+from windlass.store.dialect.base import Count
+from windlass.store.history import MINUTE
+from windlass.store.number import Numbers
+from windlass.store.sweep import SweepRow
+
+THREADS = 4
+BUSY_PAUSE = 0.01
+IDLE_PAUSE = 0.1
+LOOK_SECONDS = 0.5
+HAND_BACK_SECONDS = 10.0
+
+
+class Sweeper(Loop):
+    """Moves all sweeps of one worker."""
+
+    name = "sweep"
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        numbers: Numbers,
+        hold: Hold,
+        gate: Gate,
+        breakers: Breakers,
+        *,
+        worker: Callable[[], int],
+        is_quiet: Callable[[], bool],
+        once: bool = False,
+        only_retries: bool = False,
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._clock = clock
+        self._numbers = numbers
+        self._hold = hold
+        self._breakers = breakers
+        self._worker = worker
+        self._once = once
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="windlass-source")
+        tools = Tools(
+            database=database,
+            clock=clock,
+            numbers=numbers,
+            hold=hold,
+            gate=gate,
+            threads=self._threads,
+            wake=self.wake,
+            is_quiet=is_quiet,
+            once=once,
+            only_retries=only_retries,
+        )
+        self.walks = [Walk(kind, tools) for kind in kinds.values() if kind.sweep is not None]
+        self._me = 0
+        self._looked_at = float("-inf")
+        self._noted_at = 0.0
+        self._handed_back_at = time.monotonic()
+        self._ticks = 0
+        self.is_idle = False
+
+    def tick(self) -> float:
+        me = self._worker()
+        if self._hold.is_halted or me != self._me:
+            for walk in self.walks:
+                walk.drop_all()
+            self._me = me
+            return IDLE_PAUSE
+        self._look()
+        careful = [walk for walk in self.walks if walk.is_careful]
+        for walk in self.walks:
+            others = any(other.parts for other in self.walks)
+            walk.step(me, may_claim=not careful, is_alone=not others)
+        self.save()
+        self._hand_back_unknown(me)
+        self._ticks += 1
+        self.is_idle = all(walk.is_idle() for walk in self.walks)
+        if self._once:
+            self.problem = next((walk.problem for walk in self.walks if walk.problem), None)
+        is_busy = any(walk.is_busy for walk in self.walks)
+        return BUSY_PAUSE if is_busy or self._once else IDLE_PAUSE
+
+    def look_now(self) -> None:
+        """Something has changed: look at the rows at once."""
+        self._looked_at = float("-inf")
+        self.wake()
+
+    def save(self, *, all_of_it: bool = False) -> None:
+        """Write down how far the ranges are, of those for which it is time."""
+        now = time.monotonic()
+        due: list[tuple[Walk, Part]] = []
+        for walk in self.walks:
+            for part in walk.parts:
+                part.advance()
+                if all_of_it or part.wants_save(now):
+                    due.append((walk, part))
+        is_time = all_of_it or now - self._noted_at >= SAVE_EVERY
+        tallies = self._tallies(only_urgent=not is_time)
+        if not due and not tallies:
+            return
+        if is_time:
+            self._noted_at = now
+        self._write(due, tallies)
+
+    def release_all(self) -> None:
+        """Save everything, and let the ranges wait for others."""
+        self.save(all_of_it=True)
+        now, me = self._clock.now(), self._me
+        parts = [(walk, part) for walk in self.walks for part in walk.parts]
+
+        def work(connection: Connection) -> None:
+            if not self._database.dialect.alive(connection, me):
+                return
+            for walk, part in parts:
+                again_to = part.again_to
+                if again_to is None and part.has_begun_beyond:
+                    again_to = part.read_to
+                save = part.save(iter(()))
+                ranges.release(connection, save, sweep=walk.name, again_to=again_to, now=now)
+
+        if parts:
+            self._database.write(work)
+        for walk in self.walks:
+            walk.parts.clear()
+
+    def close(self) -> None:
+        """Let the threads go that ask sources; one that hangs is left behind."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        names = [walk.name for walk in self.walks]
+
+        def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str]]:
+            rows = {row.name: row for row in store.listing(connection)}
+            return rows, {name for name in names if aside.is_asked(connection, name)}
+
+        rows, asked = self._database.read(read, tries=2)
+        self._looked_at = time.monotonic()
+        for walk in self.walks:
+            walk.see(rows.get(walk.name), is_asked=walk.name in asked)
+
+    def _tallies(self, *, only_urgent: bool) -> list[tuple[Kind, Tally]]:
+        """What has ended since the last time, of those for which it is time."""
+
+        def swap() -> list[tuple[Kind, Tally]]:
+            taken: list[tuple[Kind, Tally]] = []
+            for walk in self.walks:
+                owners = [part.tally for part in walk.parts]
+                found = [*walk.again.tallies, *owners]
+                if only_urgent and not any(tally.is_urgent for tally in found):
+                    continue
+                taken += [(walk.kind, tally) for tally in found if not tally.is_empty]
+                walk.again.tallies = [Tally()]
+                for part in walk.parts:
+                    part.tally = Tally()
+            return taken
+
+        return self._hold.undisturbed(swap)
+
+    def _write(self, due: list[tuple[Walk, Part]], tallies: list[tuple[Kind, Tally]]) -> None:
+        failed = sum(part.failed_rows for _, part in due)
+        numbers = iter(self._numbers.take(failed) if failed else ())
+        saves = [(walk, part, part.save(numbers)) for walk, part in due]
+        now, me = self._clock.now(), self._me
+        lost: list[tuple[Walk, Part]] = []
+        moves: list[Move] = []
+
+        def work(connection: Connection) -> None:
+            lost.clear()
+            moves.clear()
+            if not self._database.dialect.alive(connection, me):
+                lost.extend(due)
+                return
+            for walk, part, save in sorted(saves, key=lambda each: each[2].id):
+                if not ranges.save(connection, save, sweep=walk.name, now=now):
+                    lost.append((walk, part))
+            counts = _counts(tallies, me, now)
+            if counts:
+                self._database.dialect.count(connection, counts)
+            for _, tally in tallies:
+                every = {run.task.id for run in tally.outcomes}
+                moves.extend(self._breakers.note(connection, tally.outcomes, every, now=now))
+
+        try:
+            self._database.write(work, tries=2)
+        except Exception:
+            # What ended is told with the next save.
+            for walk in self.walks:
+                walk.again.tallies += [tally for kind, tally in tallies if kind is walk.kind]
+            raise
+        self._breakers.tell(moves)
+        for walk, part, save in saves:
+            if (walk, part) in lost:
+                walk.drop(part)
+            else:
+                part.saved(save)
+
+    def _hand_back_unknown(self, me: int) -> None:
+        """A claim whose answer was lost is nobody's concern here: let others have it."""
+        if time.monotonic() - self._handed_back_at < HAND_BACK_SECONDS:
+            return
+        self._handed_back_at = time.monotonic()
+        known = {part.batch for walk in self.walks for part in walk.parts}
+        held = self._database.read(lambda connection: ranges.held(connection, me), tries=2)
+        if set(held.values()) <= known:
+            return
+
+        def work(connection: Connection) -> None:
+            if self._database.dialect.alive(connection, me):
+                ranges.hand_back(connection, me, unless=known or [0])
+
+        self._database.write(work, tries=2)
+
+
+def _counts(tallies: list[tuple[Kind, Tally]], worker: int, now: int) -> list[Count]:
+    counts: dict[str, Count] = {}
+    for kind, tally in tallies:
+        if not (tally.done or tally.failed or tally.retried):
+            continue
+        count = counts.setdefault(kind.name, Count(now // MINUTE, kind.name, worker))
+        count.done += tally.done
+        count.failed += tally.failed
+        count.retried += tally.retried
+        count.milliseconds += round(tally.milliseconds)
+    return sorted(counts.values(), key=lambda count: count.kind)

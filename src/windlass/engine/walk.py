@@ -1,0 +1,403 @@
+"""One sweep in one worker: it claims ranges, keeps them supplied with rows, and ends them.
+
+All of it happens on the thread of the sweeper, but what asks the source: that may take long, so it
+is done by a few threads, and what it brought is taken in when it is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.declare.kind import Kind
+from windlass.engine.again import Again
+from windlass.engine.gate import Gate
+from windlass.engine.hold import Hold
+from windlass.engine.item import ItemRun
+from windlass.engine.part import Part
+from windlass.engine.reserve import Reading, read_more
+from windlass.engine.round import note_trouble, open_round
+from windlass.engine.split import cut
+from windlass.model.sweep import may_begin_at, next_to_split
+from windlass.store import range as ranges
+from windlass.store import sweep as store
+from windlass.store.database import Database
+from windlass.store.number import Numbers
+from windlass.store.range import Completed, Save, Wish
+from windlass.store.sweep import SweepRow
+
+# How many ranges a worker has of one sweep: the rest is for others, and for later.
+MOST_PARTS = 4
+CLAIM_AGAIN_AFTER = 0.25
+STEAL_AGAIN_AFTER = 0.5
+# What will be over by itself that soon is not worth a cut.
+NOT_WORTH_SECONDS = 2.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the walks of a worker share."""
+
+    database: Database
+    clock: Clock
+    numbers: Numbers
+    hold: Hold
+    gate: Gate
+    threads: ThreadPoolExecutor
+    wake: Callable[[], None]
+    # Whether nothing new may begin, as a row is to run alone.
+    is_quiet: Callable[[], bool]
+    # Whether it ends when nothing is due, and then begins each round once at most.
+    once: bool
+    only_retries: bool
+
+
+class Walk:
+    """A sweep as this worker walks it."""
+
+    def __init__(self, kind: Kind, tools: Tools) -> None:
+        assert kind.sweep is not None
+        assert kind.source is not None
+        self.kind = kind
+        self.terms = kind.sweep
+        self.source = kind.source
+        self._tools = tools
+        self._load = tools.hold.loads[kind.name]
+        self.parts: list[Part] = []
+        self.again = Again(kind, self._load, tools.clock, tools.wake)
+        self.row: SweepRow | None = None
+        self._readings: dict[Future[Reading], Part] = {}
+        self._starting: Future[int | None] | None = None
+        self._stealing: Future[bool] | None = None
+        self._start_at = 0.0
+        self._pause = FIRST_PAUSE
+        self._claim_at = 0.0
+        self._steal_at = 0.0
+        self._found_none = False
+        self._begun = False
+        self.problem: Exception | None = None
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether it has a range whose items run alone."""
+        return any(part.is_careful or part.stored_careful for part in self.parts)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it holds something, or is about to."""
+        futures = self._starting or self._stealing
+        return bool(self.parts or self._readings or futures or self.again.is_busy)
+
+    def is_idle(self) -> bool:
+        """Whether nothing is to be done now that could be."""
+        if self.again.is_busy or self.again.is_asked:
+            return self._is_held_back
+        if self._tools.only_retries or self._is_held_back:
+            return True
+        if self.is_busy or self.row is None:
+            return False
+        return self._found_none if self.row.is_running else not self._is_due
+
+    @property
+    def _is_held_back(self) -> bool:
+        is_running = self._load.running or self._load.queued
+        return self._tools.gate.is_held(self.name) and not is_running
+
+    @property
+    def _is_due(self) -> bool:
+        row = self.row
+        if row is None or row.is_running or row.due_at is None or row.stopped_at is not None:
+            return False
+        if self._tools.once and self._begun:
+            return False
+        now = self._tools.clock.now()
+        if row.due_at > now:
+            return False
+        return (
+            self._tools.once or may_begin_at(started_at=row.started_at, rows=row.rows or 0) <= now
+        )
+
+    def see(self, row: SweepRow | None, *, is_asked: bool) -> None:
+        """Know the row of the sweep, and whether items that were set aside are to be tried."""
+        if self.row is not None and row is not None and row.round != self.row.round:
+            self._claim_at = 0.0
+            self._found_none = False
+        self.row = row
+        self.again.is_asked = is_asked
+
+    def step(self, worker: int, *, may_claim: bool, is_alone: bool) -> None:
+        """Do what can be done now."""
+        self._take_in()
+        self.again.step(self._tools, worker, self.source)
+        if self.row is None or self._tools.only_retries:
+            self._feed()
+            return
+        is_open = self._load.is_open and self.row.stopped_at is None
+        if is_open and self._is_due:
+            self._begin(worker)
+        if is_open and self.row.is_running and may_claim:
+            self._claim(worker, is_alone=is_alone)
+            self._steal()
+        if is_open:
+            self._read()
+        self._feed()
+        for part in [part for part in self.parts if part.is_finished]:
+            self._complete(part)
+
+    def drop(self, part: Part) -> None:
+        """A range is not ours any more: forget it, and stop what runs of it."""
+        part.is_lost = True
+        if part in self.parts:
+            self.parts.remove(part)
+        hold = self._tools.hold
+        numbers = [number for number, run in list(hold.running.items()) if run.keeper is part]
+        hold.drop(numbers)
+
+    def drop_all(self) -> None:
+        """That life is over: nothing is ours."""
+        for part in list(self.parts):
+            self.drop(part)
+        self.again.drop()
+        self._claim_at = 0.0
+
+    # Rounds
+
+    def _begin(self, worker: int) -> None:
+        if self._starting is None and time.monotonic() >= self._start_at:
+            self._starting = self._tools.threads.submit(self._open_round, worker)
+
+    def _open_round(self, worker: int) -> int | None:
+        tools = self._tools
+        now = tools.clock.now()
+
+        def take(connection: Connection) -> SweepRow | None:
+            if not tools.database.dialect.alive(connection, worker):
+                return None
+            return store.take_start(connection, self.name, worker=worker, now=now)
+
+        before = tools.database.write(take)
+        if before is None:
+            return None
+        try:
+            return open_round(
+                tools.database, tools.numbers, tools.clock, before, self.source, worker=worker
+            )
+        except Exception:
+            tools.database.write(
+                lambda connection: store.give_up_start(connection, self.name, worker=worker)
+            )
+            raise
+
+    # Ranges
+
+    def _claim(self, worker: int, *, is_alone: bool) -> None:
+        most = min(MOST_PARTS, self._load.limit)
+        while len(self.parts) < most and time.monotonic() >= self._claim_at:
+            found = self._claim_one(worker, is_alone=is_alone)
+            self._found_none = found is None
+            if found is None:
+                self._claim_at = time.monotonic() + CLAIM_AGAIN_AFTER
+                return
+            self._tell(found)
+            clock, wake = self._tools.clock, self._tools.wake
+            self.parts.append(Part(found.range, self._load, self.terms, clock, wake))
+            if found.range.is_careful:
+                return
+            is_alone = False
+
+    def _claim_one(self, worker: int, *, is_alone: bool) -> ranges.Claim | None:
+        tools = self._tools
+        batch, *numbers = tools.numbers.take(3)
+        wish = Wish(self.name, self.terms.order, max_lost=self.kind.max_lost, is_alone=is_alone)
+
+        def work(connection: Connection) -> ranges.Claim | None:
+            return ranges.claim(
+                connection,
+                tools.database.dialect,
+                wish,
+                batch=batch,
+                worker=worker,
+                now=tools.clock.now(),
+                numbers=numbers,
+            )
+
+        return tools.database.write(work)
+
+    def _tell(self, found: ranges.Claim) -> None:
+        facts = {"sweep": self.name, "range": found.range.id}
+        if found.range.lost:
+            telemetry.emit("range.rescued", **facts, lost=found.range.lost)
+        if found.poison is not None:
+            telemetry.emit("range.poison", **facts, key=found.poison)
+
+    def _read(self) -> None:
+        for part in self.parts:
+            if part.wants_rows:
+                part.is_reading = True
+                future = self._tools.threads.submit(
+                    read_more, self._tools.database, self.source, part
+                )
+                self._readings[future] = part
+                future.add_done_callback(lambda _future: self._tools.wake())
+
+    def _take_in(self) -> None:
+        """Have what the threads have brought."""
+        for future in [future for future in self._readings if future.done()]:
+            part = self._readings.pop(future)
+            part.is_reading = False
+            reading = self._result(future)
+            if reading is None:
+                part.read_again_at = self._start_at
+            elif not part.is_lost:
+                self._have(part, reading)
+        if self._starting is not None and self._starting.done():
+            started, self._starting = self._starting, None
+            if self._result(started) is not None:
+                self._begun = True
+                self._claim_at = 0.0
+                self._found_none = False
+                self.row = self._tools.database.read(
+                    lambda connection: store.get(connection, self.name)
+                )
+        if self._stealing is not None and self._stealing.done():
+            stolen, self._stealing = self._result(self._stealing), None
+            if stolen:
+                self._claim_at = 0.0
+                self._found_none = False
+
+    def _result(self, future: Future[Any]) -> Any:
+        """What a thread brought; trouble with the source is told, and waited out."""
+        try:
+            found = future.result()
+        except Exception as problem:
+            tools = self._tools
+            note_trouble(tools.database, tools.numbers, tools.clock, self.name, problem)
+            self._start_at = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self.problem = problem
+            return None
+        if self.problem is not None:
+            self.problem, self._pause = None, FIRST_PAUSE
+            self._tools.database.write(
+                lambda connection: store.note_error(connection, self.name, None)
+            )
+        return found
+
+    def _have(self, part: Part, reading: Reading) -> None:
+        if reading.is_lost:
+            self.drop(part)
+            return
+        if reading.end != part.end:
+            part.end, part.is_exhausted = reading.end, False
+            return
+        if reading.again_is_over:
+            part.again_to, part.is_careful = None, False
+            return
+        part.read_to = reading.read_to
+        part.is_exhausted = reading.is_exhausted
+        for page in reading.pages:
+            part.extend(page, is_again=part.again_to is not None)
+
+    def _feed(self) -> None:
+        """Have as many items begin as may."""
+        tools = self._tools
+        room = 0 if tools.is_quiet() else tools.hold.item_room(self.name)
+        every: list[Part | Again] = [self.again, *self.parts]
+        sources = [each for each in every if each.has_some]
+        if not room or not sources:
+            return
+        allowed = tools.gate.allow(self.name, room)
+        runs: list[ItemRun] = []
+        for place, each in enumerate(sources):
+            share = -(-(allowed.most - len(runs)) // (len(sources) - place))
+            runs += each.issue(share)
+        if runs:
+            runs[0].is_probe = allowed.is_probe
+            tools.hold.add_items(runs)
+        tools.gate.took(self.name, allowed, len(runs))
+
+    def _complete(self, part: Part) -> None:
+        tools = self._tools
+        part.advance()
+        if not part.is_finished:
+            return
+        part.reach(part.read_to)
+        numbers = tools.numbers.take(part.failed_rows) if part.failures else []
+        save = part.save(iter(numbers))
+        now = tools.clock.now()
+
+        def work(connection: Connection) -> Completed:
+            if not tools.database.dialect.alive(connection, part.worker):
+                return Completed(False)
+            return ranges.complete(connection, save, sweep=self.name, end=part.end, now=now)
+
+        completed = tools.database.write(work)
+        if completed.is_done:
+            self._completed(part, save, completed)
+            return
+        found = tools.database.read(lambda connection: ranges.look(connection, part.range.id))
+        if found is None or found.batch != part.batch:
+            self.drop(part)
+        else:
+            part.saved(save)
+            part.end, part.is_exhausted = found.end, False
+
+    def _completed(self, part: Part, save: Save, completed: Completed) -> None:
+        part.saved(save)
+        self.parts.remove(part)
+        self.again.tallies.append(part.tally)
+        self._claim_at = 0.0
+        self._found_none = False
+        telemetry.emit("range.done", sweep=self.name, range=part.range.id, done=part.done)
+        if completed.over is not None:
+            over = completed.over
+            telemetry.emit(
+                "sweep.ended",
+                sweep=self.name,
+                round=over.round,
+                done=over.done,
+                failed=over.failed,
+                repeated=over.repeated,
+            )
+            self.row = self._tools.database.read(
+                lambda connection: store.get(connection, self.name)
+            )
+
+    # Stealing
+
+    def _steal(self) -> None:
+        """Cut the range that will take longest in two, if there is nothing else to do here."""
+        is_idle = self._found_none and not self.parts and self._stealing is None
+        if not (self.terms.steal and is_idle) or time.monotonic() < self._steal_at:
+            return
+        self._steal_at = time.monotonic() + STEAL_AGAIN_AFTER
+        self._stealing = self._tools.threads.submit(self._cut_longest)
+
+    def _cut_longest(self) -> bool:
+        tools = self._tools
+        found = tools.database.read(lambda connection: ranges.listing(connection, self.name))
+        now = tools.clock.now()
+        worth = [
+            each
+            for each in found
+            if each.batch is not None and not each.is_careful
+            if each.left > each.speed(now) * NOT_WORTH_SECONDS
+        ]
+        longest = next_to_split(worth)
+        if longest is None or not cut(tools.database, tools.numbers, self.source, longest):
+            return False
+        telemetry.emit("range.stolen", sweep=self.name, range=longest.id)
+        return True

@@ -1,0 +1,193 @@
+"""Visits of single keys of a sweep: run by whoever asks, at the sweep's rate, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+from sqlalchemy import Connection
+
+from windlass.clock import SECOND, to_datetime
+from windlass.declare.kind import Kind
+from windlass.declare.twin import twin
+from windlass.engine.again import call_once, find
+from windlass.engine.breaker import Breakers
+from windlass.engine.item import ItemRun, claimed
+from windlass.engine.load import KindLoad
+from windlass.engine.rate import Rates
+from windlass.engine.shard import Shard
+from windlass.engine.switch import setting_of
+from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
+from windlass.model.key import Key, encode_key, shown
+from windlass.model.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.model.source import SweepSource
+from windlass.model.status import Status
+from windlass.model.sweep import SweepVisit
+from windlass.operate.status import held_back
+from windlass.store import sweep as store
+from windlass.store import sweep_failure as aside
+from windlass.store import switch
+from windlass.store.dialect.base import Count
+from windlass.store.history import MINUTE
+from windlass.store.sweep_failure import NewFailure, Visited
+from windlass.store.switch import Switch
+
+LOOK_SECONDS = 0.01
+
+
+class _Keeper:
+    """Nobody waits for the outcome but the visitor."""
+
+    def landed(self, run: object) -> None:
+        """Nothing is to be done."""
+
+    def taken_back(self, run: object) -> None:
+        """Nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A visit that is about to happen."""
+
+    text: str
+    run: ItemRun
+    deadline: float
+
+
+class Visitor:
+    """Visits keys of one sweep."""
+
+    def __init__(self, shard: Shard, kind: Kind, source: SweepSource, *, share: float) -> None:
+        self._shard = shard
+        self._kind = kind
+        self._source = source
+        self._share = share
+
+    def visit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+        """Run the item now and here, unless its last visit is that fresh."""
+        prepared = self._prepare(key, fresh=fresh, timeout=timeout)
+        if isinstance(prepared, SweepVisit):
+            return prepared
+        done: Future[Outcome] = Future()
+
+        def work() -> None:
+            done.set_result(asyncio.run(call_once(prepared.run)))
+
+        Thread(target=work, name="windlass-visit", daemon=True).start()
+        try:
+            outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
+        except TimeoutError:
+            raise self._late(key, timeout) from None
+        return self._record(key, prepared, outcome)
+
+    async def avisit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+        """`visit`, awaited; an async handler runs on this event loop."""
+        if not self._kind.is_async:
+            return await twin(self.visit, key, fresh=fresh, timeout=timeout)
+        prepared = await twin(self._prepare, key, fresh=fresh, timeout=timeout)
+        if isinstance(prepared, SweepVisit):
+            return prepared
+        left = max(0.0, prepared.deadline - time.monotonic())
+        try:
+            outcome = await asyncio.wait_for(call_once(prepared.run), left)
+        except TimeoutError:
+            raise self._late(key, timeout) from None
+        return await twin(self._record, key, prepared, outcome)
+
+    def _prepare(self, key: Key, *, fresh: int | None, timeout: int) -> Prepared | SweepVisit:
+        deadline = time.monotonic() + timeout / SECOND
+        text = encode_key(key, what=f"sweep {self._kind.name!r}")
+        now = self._shard.clock.now()
+        name = self._kind.name
+
+        def read(connection: Connection) -> tuple[Visited | None, Switch]:
+            return aside.visited(connection, name, text), switch.get(connection, name)
+
+        last, held = self._shard.database.read(read)
+        if last is not None and fresh is not None and last.visited_at >= now - fresh:
+            return self._view(key, last, is_new=False)
+        if held.off or (self._kind.breaker is not None and held.breaker.is_open):
+            raise HeldBack(name, held_back(self._kind, held, now=now) or "held back")
+        found, row = find(self._kind, self._source, key)
+        if not found:
+            raise ItemNotFound(name, shown(key), of="sweep")
+        self._wait_for_rate(held, deadline, key, timeout)
+        return Prepared(text, self._run(key, row, now), deadline)
+
+    def _run(self, key: Key, row: Any, now: int) -> ItemRun:
+        terms = self._kind.sweep
+        assert terms is not None
+        value = key if terms.key_only else row
+        task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
+        load = KindLoad(self._kind, 1)
+        return ItemRun(task, load, _Keeper(), [(key, row)], [value] if terms.many else value)
+
+    def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
+        per_second = setting_of(self._kind, held).rate
+        if per_second is None:
+            return
+        name = self._kind.name
+        rates = Rates(self._shard.database, share=self._share)
+        rates.set(name, per_second)
+        while not rates.available(name):
+            if time.monotonic() > deadline:
+                raise self._late(key, timeout)
+            time.sleep(LOOK_SECONDS)
+        rates.spend(name, 1)
+
+    def _record(self, key: Key, prepared: Prepared, outcome: Outcome) -> SweepVisit:
+        shard, kind, run = self._shard, self._kind, prepared.run
+        now = shard.clock.now()
+        error = _error_of(outcome)
+        status = Status.SUCCEEDED if error is None else Status.FAILED
+        what = Visited(now, status, error)
+        number = shard.numbers.take()[0]
+        run.outcome = outcome if isinstance(outcome, Succeeded) else Failed(error or "", "")
+        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: 0)
+
+        def work(connection: Connection) -> None:
+            dialect = shard.database.dialect
+            aside.note_visit(connection, dialect, kind.name, prepared.text, what)
+            if error is None:
+                aside.forget(connection, kind.name, prepared.text)
+            else:
+                row = store.get(connection, kind.name)
+                failed = NewFailure(number, prepared.text, error, row.round if row else 0, 1)
+                aside.set_aside(connection, kind.name, [failed], now=now)
+            count = Count(now // MINUTE, kind.name, 0, done=int(error is None))
+            count.failed, count.milliseconds = int(error is not None), round(run.milliseconds)
+            dialect.count(connection, [count])
+            breakers.note(connection, [run], {run.task.id}, now=now)
+
+        shard.database.write(work)
+        return self._view(key, what, is_new=True)
+
+    @staticmethod
+    def _view(key: Key, what: Visited, *, is_new: bool) -> SweepVisit:
+        return SweepVisit(
+            key=key,
+            status=what.status,
+            error=what.error,
+            visited_at=to_datetime(what.visited_at),
+            is_new=is_new,
+        )
+
+    def _late(self, key: Key, timeout: int) -> ResultTimeout:
+        return ResultTimeout(
+            f"sweep {self._kind.name!r}: the visit of {shown(key)} did not end within "
+            f"{timeout / SECOND:g} s"
+        )
+
+
+def _error_of(outcome: Outcome) -> str | None:
+    match outcome:
+        case Succeeded() | Cancelled():
+            return None
+        case Snoozed():
+            return "the handler put it off"
+        case Failed() | Retried():
+            return outcome.error
