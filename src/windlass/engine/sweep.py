@@ -91,8 +91,9 @@ class Sweeper(Loop):
         self._looked_at = float("-inf")
         self._noted_at = 0.0
         self._handed_back_at = time.monotonic()
-        self._ticks = 0
         self.is_idle = False
+        # A source that could not be read, for one who does not wait for better times.
+        self.trouble: Exception | None = None
 
     def tick(self) -> float:
         me = self._worker()
@@ -108,10 +109,9 @@ class Sweeper(Loop):
             walk.step(me, may_claim=not careful, is_alone=not others)
         self.save()
         self._hand_back_unknown(me)
-        self._ticks += 1
         self.is_idle = all(walk.is_idle() for walk in self.walks)
         if self._once:
-            self.problem = next((walk.problem for walk in self.walks if walk.problem), None)
+            self.trouble = next((walk.problem for walk in self.walks if walk.problem), None)
         is_busy = any(walk.is_busy for walk in self.walks)
         return BUSY_PAUSE if is_busy or self._once else IDLE_PAUSE
 

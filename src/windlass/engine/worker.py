@@ -257,7 +257,7 @@ class Worker:
     @property
     def problem(self) -> Exception | None:
         """What has kept it from going on for a while."""
-        swept = None if self.sweeper is None else self.sweeper.problem
+        swept = None if self.sweeper is None else self.sweeper.problem or self.sweeper.trouble
         return self.feed.problem or swept
 
     def _look_now(self) -> None:
