@@ -46,6 +46,8 @@ class Tally:
         self.milliseconds = 0.0
         # In order, but of successes in a row only one: more of them tell nothing.
         self.outcomes: list[Run] = []
+        self._errors_in_a_row = 0
+        self._enough_errors: int | None = None
 
     def note(self, run: Run, rows: int) -> None:
         """Count how a run ended."""
@@ -58,6 +60,8 @@ class Tally:
         else:
             self.done += rows
         if run.kind.breaker is not None:
+            self._enough_errors = run.kind.breaker.errors
+            self._errors_in_a_row = 0 if is_ok else self._errors_in_a_row + 1
             last = self.outcomes[-1] if self.outcomes else None
             is_same = last is not None and isinstance(last.outcome, Succeeded)
             if not (is_ok and is_same) or run.is_probe:
@@ -69,6 +73,18 @@ class Tally:
         return any(
             run.is_probe or isinstance(run.outcome, Failed | Retried) for run in self.outcomes
         )
+
+    @property
+    def opens_breaker(self) -> bool:
+        """Whether these alone are enough errors in a row: nothing more should begin."""
+        return self._enough_errors is not None and self._errors_in_a_row >= self._enough_errors
+
+    def successor(self) -> Tally:
+        """An empty one that goes on counting errors in a row."""
+        following = Tally()
+        if not self.opens_breaker:
+            following._errors_in_a_row = self._errors_in_a_row
+        return following
 
     @property
     def is_empty(self) -> bool:
@@ -225,7 +241,7 @@ class Part:
         self.tally.note(run, len(run.rows))
         if isinstance(outcome, Retried):
             self.later.put(run, outcome)
-        elif not self.load.queued:
+        if not self.load.queued or self.tally.opens_breaker:
             self._wake()
 
     def taken_back(self, run: Run) -> None:
@@ -275,7 +291,7 @@ class Part:
         since = now - self._saved_at
         if since >= SAVE_EVERY or self.is_careful != self.stored_careful:
             return True
-        if self.is_careful and self._has_moved:
+        if (self.is_careful and self._has_moved) or self.tally.opens_breaker:
             return True
         return since >= SAVE_APART and (self._page_ended or self.tally.is_urgent)
 

@@ -189,7 +189,7 @@ class Sweeper(Loop):
                 taken += [(walk.kind, tally) for tally in found if not tally.is_empty]
                 walk.again.tallies = [Tally()]
                 for part in walk.parts:
-                    part.tally = Tally()
+                    part.tally = part.tally.successor()
             return taken
 
         return self._hold.undisturbed(swap)
@@ -211,12 +211,7 @@ class Sweeper(Loop):
             for walk, part, save in sorted(saves, key=lambda each: each[2].id):
                 if not ranges.save(connection, save, sweep=walk.name, now=now):
                     lost.append((walk, part))
-            counts = _counts(tallies, me, now)
-            if counts:
-                self._database.dialect.count(connection, counts)
-            for _, tally in tallies:
-                every = {run.task.id for run in tally.outcomes}
-                moves.extend(self._breakers.note(connection, tally.outcomes, every, now=now))
+            moves.extend(self._note(connection, tallies, now))
 
         try:
             self._database.write(work, tries=2)
@@ -225,12 +220,32 @@ class Sweeper(Loop):
             for walk in self.walks:
                 walk.again.tallies += [tally for kind, tally in tallies if kind is walk.kind]
             raise
-        self._breakers.tell(moves)
+        self._obey(moves)
         for walk, part, save in saves:
             if (walk, part) in lost:
                 walk.drop(part)
             else:
                 part.saved(save)
+
+    def _note(
+        self, connection: Connection, tallies: list[tuple[Kind, Tally]], now: int
+    ) -> list[Move]:
+        """Count what has ended, and tell the breakers; those that moved."""
+        counts = _counts(tallies, self._me, now)
+        if counts:
+            self._database.dialect.count(connection, counts)
+        moves: list[Move] = []
+        for _, tally in tallies:
+            every = {run.task.id for run in tally.outcomes}
+            moves += self._breakers.note(connection, tally.outcomes, every, now=now)
+        return moves
+
+    def _obey(self, moves: list[Move]) -> None:
+        """What a breaker that has just opened keeps from running is not even queued."""
+        self._breakers.tell(moves)
+        for move in moves:
+            if move.opened:
+                self._hold.take_back(move.kind)
 
     def _hand_back_unknown(self, me: int) -> None:
         """A claim whose answer was lost is nobody's concern here: let others have it."""

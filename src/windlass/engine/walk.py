@@ -317,7 +317,7 @@ class Walk:
         room = 0 if tools.is_quiet() else tools.hold.item_room(self.name)
         every: list[Part | Again] = [self.again, *self.parts]
         sources = [each for each in every if each.has_some]
-        if not room or not sources:
+        if not room or not sources or any(part.tally.opens_breaker for part in self.parts):
             return
         allowed = tools.gate.allow(self.name, room)
         runs: list[ItemRun] = []
