@@ -141,7 +141,7 @@ class Shelf:
         for index, lane in enumerate(self.order):
             queue = self.queues[lane]
             load = queue[0].load
-            if load.running >= load.limit or not load.is_open:
+            if load.running >= load.limit or not load.is_open or load.is_tripped:
                 continue
             if load.slots is not None and not load.slots.take(load.holder, lane[2], load.limit):
                 continue

@@ -20,6 +20,8 @@ class KindLoad:
         self.is_rolling = kind.period is not None
         self.is_sweep = kind.sweep is not None
         self.is_open = True
+        # Whether a breaker is about to open: nothing begins until that is written down.
+        self.is_tripped = False
         self.is_rated = kind.rate is not None
         self.limits(kind.concurrency, concurrency)
         # The budget that it shares with the workers of other shards, and as whom.

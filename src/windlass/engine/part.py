@@ -241,7 +241,9 @@ class Part:
         self.tally.note(run, len(run.rows))
         if isinstance(outcome, Retried):
             self.later.put(run, outcome)
-        if not self.load.queued or self.tally.opens_breaker:
+        if self.tally.opens_breaker:
+            self.load.is_tripped = True
+        if not self.load.queued or self.load.is_tripped:
             self._wake()
 
     def taken_back(self, run: Run) -> None:
@@ -291,7 +293,7 @@ class Part:
         since = now - self._saved_at
         if since >= SAVE_EVERY or self.is_careful != self.stored_careful:
             return True
-        if (self.is_careful and self._has_moved) or self.tally.opens_breaker:
+        if (self.is_careful and self._has_moved) or self.load.is_tripped:
             return True
         return since >= SAVE_APART and (self._page_ended or self.tally.is_urgent)
 

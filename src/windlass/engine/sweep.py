@@ -246,6 +246,12 @@ class Sweeper(Loop):
         for move in moves:
             if move.opened:
                 self._hold.take_back(move.kind)
+        self._hold.undisturbed(self._reset_trips)
+
+    def _reset_trips(self) -> None:
+        """What was enough to open a breaker is written down, unless it has come since."""
+        for walk in self.walks:
+            walk.load.is_tripped = any(part.tally.opens_breaker for part in walk.parts)
 
     def _hand_back_unknown(self, me: int) -> None:
         """A claim whose answer was lost is nobody's concern here: let others have it."""

@@ -71,9 +71,9 @@ class Walk:
         self.terms = kind.sweep
         self.source = kind.source
         self._tools = tools
-        self._load = tools.hold.loads[kind.name]
+        self.load = tools.hold.loads[kind.name]
         self.parts: list[Part] = []
-        self.again = Again(kind, self._load, tools.clock, tools.wake)
+        self.again = Again(kind, self.load, tools.clock, tools.wake)
         self.row: SweepRow | None = None
         self._readings: dict[Future[Reading], Part] = {}
         self._starting: Future[int | None] | None = None
@@ -113,7 +113,7 @@ class Walk:
 
     @property
     def _is_held_back(self) -> bool:
-        is_running = self._load.running or self._load.queued
+        is_running = self.load.running or self.load.queued
         return self._tools.gate.is_held(self.name) and not is_running
 
     @property
@@ -145,7 +145,7 @@ class Walk:
         if self.row is None or self._tools.only_retries:
             self._feed()
             return
-        is_open = self._load.is_open and self.row.stopped_at is None
+        is_open = self.load.is_open and self.row.stopped_at is None
         if is_open and self._is_due:
             self._begin(worker)
         if is_open and self.row.is_running and may_claim:
@@ -204,7 +204,7 @@ class Walk:
     # Ranges
 
     def _claim(self, worker: int, *, is_alone: bool) -> None:
-        most = min(MOST_PARTS, self._load.limit)
+        most = min(MOST_PARTS, self.load.limit)
         while len(self.parts) < most and time.monotonic() >= self._claim_at:
             found = self._claim_one(worker, is_alone=is_alone)
             self._found_none = found is None
@@ -213,7 +213,7 @@ class Walk:
                 return
             self._tell(found)
             clock, wake = self._tools.clock, self._tools.wake
-            self.parts.append(Part(found.range, self._load, self.terms, clock, wake))
+            self.parts.append(Part(found.range, self.load, self.terms, clock, wake))
             if found.range.is_careful:
                 return
             is_alone = False
@@ -317,7 +317,7 @@ class Walk:
         room = 0 if tools.is_quiet() else tools.hold.item_room(self.name)
         every: list[Part | Again] = [self.again, *self.parts]
         sources = [each for each in every if each.has_some]
-        if not room or not sources or any(part.tally.opens_breaker for part in self.parts):
+        if not room or not sources or self.load.is_tripped:
             return
         allowed = tools.gate.allow(self.name, room)
         runs: list[ItemRun] = []
