@@ -18,6 +18,7 @@ from windlass.cli import (
     run,
     shard,
     status,
+    sweep,
     switch,
     task,
     worker,
@@ -42,6 +43,7 @@ run.register(cli)
 demo.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
+cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
 cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
 

@@ -146,6 +146,8 @@ def _print_failures(found: AppStatus) -> None:
 
 
 def _next(kind: KindStatus, now: int) -> str:
+    if kind.sweep is not None:
+        return kind.sweep
     if kind.every is not None:
         return f"every {kind.every}"
     return "" if kind.cron is None else f"{when(kind.next_due_at, now=now)}  ({kind.cron})"

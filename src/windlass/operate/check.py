@@ -26,6 +26,7 @@ def check(databases: Sequence[Database], registry: Registry) -> list[Finding]:
     """All findings, errors first."""
     findings = [finding for database in databases for finding in _database(database)]
     findings += _kinds(registry)
+    findings += [finding for kind in registry.kinds.values() for finding in _source(kind)]
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
@@ -45,12 +46,37 @@ def _kinds(registry: Registry) -> list[Finding]:
     return [finding for kind in registry.kinds.values() for finding in _kind(kind)]
 
 
+def _source(kind: Kind) -> list[Finding]:
+    """What is wrong with the source of a sweep; it is asked."""
+    if kind.sweep is None:
+        return []
+    source: Any = kind.source
+    check = getattr(source, "check_sweep", None) or getattr(source, "check", None)
+    plan = getattr(source, "plan", None)
+    try:
+        if check is not None:
+            check()
+        told = None if plan is None else plan()
+    except (WindlassError, OSError) as problem:
+        return [Finding("error", kind.name, f"its source cannot be swept: {problem}")]
+    if told is None:
+        return []
+    text = (
+        f"no index has {source.key} first, so each page sorts all rows; make one. "
+        f"The plan of a page: {told}"
+    )
+    return [Finding("warning", kind.name, text)]
+
+
 def _kind(kind: Kind) -> list[Finding]:
     findings: list[Finding] = []
 
     def warn(text: str) -> None:
         findings.append(Finding("warning", kind.name, text))
 
+    if kind.sweep is not None:
+        # A row is what the source makes it.
+        return [*findings, *_generator(kind)]
     unannotated = [
         name
         for name, parameter in kind.arguments.signature.parameters.items()
@@ -62,8 +88,11 @@ def _kind(kind: Kind) -> list[Finding]:
         warn(f"no annotation on {names}: what is enqueued there is not checked")
     if kind.rate is not None and kind.concurrency is None and kind.rate < 1:
         warn("a rate below one a second with no concurrency: several may still overlap")
+    return [*findings, *_generator(kind)]
+
+
+def _generator(kind: Kind) -> list[Finding]:
     if inspect.isgeneratorfunction(kind.function) or inspect.isasyncgenfunction(kind.function):
-        findings.append(
-            Finding("error", kind.name, "is a generator: calling it runs nothing; return instead")
-        )
-    return findings
+        text = "is a generator: calling it runs nothing; return instead"
+        return [Finding("error", kind.name, text)]
+    return []

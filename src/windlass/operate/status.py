@@ -10,13 +10,17 @@ from sqlalchemy import Connection
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.declare.kind import CRON_KEY, Kind, Registry
 from windlass.engine.switch import Setting, setting_of
+from windlass.model import sweep as model
 from windlass.model.breaker import State
 from windlass.model.duration import format_duration
 from windlass.model.rate import PER
-from windlass.store import cron, history, migrate, switch, task, worker
+from windlass.model.sweep import Range
+from windlass.store import cron, history, migrate, sweep, sweep_failure, switch, task, worker
+from windlass.store import range as ranges
 from windlass.store.database import Database
 from windlass.store.dialect.base import Dialect
 from windlass.store.history import MINUTE, FailureView, Work
+from windlass.store.sweep import SweepRow
 from windlass.store.switch import Switch
 from windlass.store.task import COUNTED_EXACTLY
 from windlass.store.worker import WorkerView
@@ -35,6 +39,8 @@ class KindStatus:
     is_declared: bool
     cron: str | None
     every: str | None
+    # Of a sweep: its round, and how much of it is done.
+    sweep: str | None
     next_due_at: int | None
     waiting: int
     due: int
@@ -190,6 +196,10 @@ def _kind(
     counts = task.counts(connection, dialect, name, until=until)
     schedule = None if kind is None else kind.schedule
     standing = None if schedule is None else task.find(connection, name, CRON_KEY)
+    swept = None
+    if kind is not None and kind.sweep is not None:
+        swept = _swept(connection, name, now)
+        counts = swept.counts
     ended = 0 if work is None else work.done + work.failed + work.retried
     is_served = any(name in view.kinds and view.lease_until >= now for view in workers)
     setting = None if kind is None else setting_of(kind, found)
@@ -198,6 +208,7 @@ def _kind(
         is_declared=kind is not None,
         cron=None if schedule is None else f"{schedule.expression} {schedule.zone}",
         every=None if kind is None or kind.period is None else format_duration(kind.period.every),
+        sweep=None if swept is None else swept.told,
         next_due_at=None if standing is None else standing.due_at,
         **counts,
         done_last_hour=0 if work is None else work.done,
@@ -214,8 +225,50 @@ def _kind(
         concurrency=None if setting is None else setting.concurrency,
         breaker=str(found.breaker.state),
         why=held_back(kind, found, now=now)
+        or (swept.why if swept is not None and is_served else None)
         or _why(connection, name, counts, setting, now, is_served=is_served),
     )
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """How a sweep is doing: its ranges counted as tasks are, and what is set aside."""
+
+    counts: dict[str, int]
+    told: str
+    why: str
+
+
+def _swept(connection: Connection, name: str, now: int) -> _Swept:
+    row = sweep.get(connection, name)
+    found = ranges.listing(connection, name)
+    waiting = sum(each.is_free for each in found)
+    total = None if row is None else row.rows
+    percent = model.estimate(found, total=total, rate=0.0).percent
+    counts = {
+        "waiting": waiting,
+        "due": waiting,
+        "running": sum(each.is_open and not each.is_free for each in found),
+        "failed": sweep_failure.count(connection, name),
+    }
+    told = f"round {0 if row is None else row.round:,}, {percent:.0f} %"
+    return _Swept(counts, told, sweep_why(row, found, now))
+
+
+def sweep_why(row: SweepRow | None, found: list[Range], now: int) -> str:
+    """Why a sweep does or does not go on, in a few words."""
+    if row is None:
+        return "no worker has found it yet"
+    if row.stopped_at is not None:
+        return "no longer declared"
+    if row.error is not None:
+        return f"its source cannot be read: {row.error}"
+    if row.is_running:
+        owned = sum(each.batch is not None for each in found)
+        return "running" if owned else "waiting for a worker"
+    if row.due_at is None:
+        return "ended; start() begins another round"
+    return "the next round is due" if row.due_at <= now else "waiting for the next round"
 
 
 def _opens_at(setting: Setting | None, now: int) -> int | None:

@@ -21,7 +21,7 @@ from windlass.model.audit import Audit
 from windlass.model.key import Key, decode_key
 from windlass.model.source import SweepSource
 from windlass.model.sweep import Progress, Range, RangeView, RoundView, SetAside, SweepVisit
-from windlass.operate.status import held_back
+from windlass.operate.status import held_back, sweep_why
 from windlass.operate.sweep_visit import Visitor
 from windlass.store import range as ranges
 from windlass.store import sweep as store
@@ -233,26 +233,10 @@ def progress(
         ended_at=None if row is None or row.ended_at is None else to_datetime(row.ended_at),
         next_at=None if row is None or row.due_at is None else to_datetime(row.due_at),
         error=None if row is None else row.error,
-        why=held_back(kind, held, now=now) or _why(row, found, now),
+        why=held_back(kind, held, now=now) or sweep_why(row, found, now),
         ranges=tuple(views(found, now)),
         history=tuple(rule.round_view(each, now) for each in rounds),
     )
-
-
-def _why(row: SweepRow | None, found: list[Range], now: int) -> str:
-    """Why it does or does not go on, in a few words."""
-    if row is None:
-        return "no worker has found it yet"
-    if row.stopped_at is not None:
-        return "no longer declared"
-    if row.error is not None:
-        return f"its source cannot be read: {row.error}"
-    if row.is_running:
-        owned = sum(each.batch is not None for each in found)
-        return "running" if owned else "waiting for a worker"
-    if row.due_at is None:
-        return "ended; start() begins another round"
-    return "the next round is due" if row.due_at <= now else "waiting for the next round"
 
 
 def _ranges(shard: Shard, kind: Kind) -> list[Range]:
