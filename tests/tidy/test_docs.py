@@ -44,6 +44,7 @@ def test_every_option_of_a_command_is_told(docs):
         ("App", "task"),
         ("App", "cron"),
         ("App", "rolling"),
+        ("App", "sweep"),
         ("App", "pause"),
         ("App", "set"),
         ("Task", "using"),
@@ -51,6 +52,9 @@ def test_every_option_of_a_command_is_told(docs):
         ("Rolling", "visit"),
         ("Rolling", "mirror"),
         ("Table", "__init__"),
+        ("Sweep", "visit"),
+        ("Csv", "__init__"),
+        ("Pages", "__init__"),
     ],
 )
 def test_every_keyword_is_told(owner, method, docs):
