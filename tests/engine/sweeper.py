@@ -96,6 +96,8 @@ class SweepHand(Hand):
     def reserve(self, owner: Owner, count: int) -> bool:
         """Reserve the next keys, and know them; if the end has moved, know that instead."""
         wanted = min(owner.read_to + count, owner.until)
+        if owner.again_to is not None:
+            wanted = min(wanted, number(owner.again_to))
 
         def work(connection):
             assert owner.claimed.batch is not None
@@ -104,6 +106,7 @@ class SweepHand(Hand):
                 owner.claimed.id,
                 batch=owner.claimed.batch,
                 end=owner.end,
+                again_to=owner.again_to,
                 read_to=key(wanted),
             )
 
@@ -117,6 +120,9 @@ class SweepHand(Hand):
         return True
 
     def save(self, owner: Owner) -> bool:
+        if owner.again_to is not None and owner.breakpoint >= number(owner.again_to):
+            owner.again_to, owner.is_careful = None, False
+
         def work(connection):
             if not self.database.dialect.alive(connection, self.id):
                 return False

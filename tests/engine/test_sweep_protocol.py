@@ -193,6 +193,27 @@ def test_a_split_leaves_alone_what_a_dead_worker_may_have_run(app, hand, mate):
     assert look(app, seen.id).floor == key(8)
 
 
+def test_nothing_is_reserved_beyond_what_may_come_again_until_that_is_passed(app, hand, mate):
+    """Or a split could reach into it: its floor would be below what is reserved."""
+    begin(app, [], LAST)
+    owner = hand.claim()
+    hand.reserve(owner, 5)
+    hand.die()
+    mate = SweepHand(app, LAST)
+    heir = mate.claim()
+
+    mate.reserve(heir, 10)
+    assert heir.read_to == 5
+    heir.again_to = None
+    assert not mate.reserve(heir, 10)
+    for item in list(heir.todo):
+        heir.run(item)
+    assert mate.save(heir)
+    assert mate.reserve(heir, 10)
+
+    assert look(app, heir.claimed.id).floor == key(15)
+
+
 def test_untouched_neighbours_become_one(app):
     one, other, last = begin(app, [5, 10], LAST)
 

@@ -145,8 +145,9 @@ class Part:
         self.breakpoint = found.breakpoint
         self.again_to = found.again_to
         self.is_careful = found.is_careful
-        # As its row has it: until both agree nothing is reserved.
+        # As its row has them: until all agree nothing is reserved.
         self.stored_careful = found.is_careful
+        self.stored_again_to = found.again_to
         self.is_exhausted = False
         self.is_reading = False
         self.is_lost = False
@@ -175,11 +176,17 @@ class Part:
         """Whether it is time to reserve and read more."""
         if self.is_reading or self.is_exhausted or self.is_lost:
             return False
-        if self.is_careful != self.stored_careful or time.monotonic() < self.read_again_at:
+        if not self._is_stored or time.monotonic() < self.read_again_at:
             return False
         if self.is_careful:
             return not self.in_flight and not self._has_moved
         return self.rows_waiting < self._low and len(self._window) < LONGEST_WINDOW
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether its row knows what is done again here, and with what care."""
+        stored = self.stored_careful, self.stored_again_to
+        return stored == (self.is_careful, self.again_to)
 
     @property
     def rows_wanted(self) -> int:
@@ -291,7 +298,7 @@ class Part:
     def wants_save(self, now: float) -> bool:
         """Whether it is time: every second, at the end of a page, and when a breaker must hear."""
         since = now - self._saved_at
-        if since >= SAVE_EVERY or self.is_careful != self.stored_careful:
+        if since >= SAVE_EVERY or not self._is_stored:
             return True
         if (self.is_careful and self._has_moved) or self.load.is_tripped:
             return True
@@ -331,7 +338,7 @@ class Part:
         self.failures = []
         self._saved_at = time.monotonic()
         self._has_moved = self._page_ended = False
-        self.stored_careful = what.is_careful
+        self.stored_careful, self.stored_again_to = what.is_careful, what.again_to
 
     def reach(self, place: str | None) -> None:
         """All up to `place` was reserved and nothing of it is left: be there."""

@@ -78,7 +78,12 @@ def _reserve(database: Database, part: Part, wanted: str, reading: Reading) -> b
         if not database.dialect.alive(connection, part.worker):
             return False
         return ranges.reserve(
-            connection, part.range.id, batch=part.batch, end=part.end, read_to=wanted
+            connection,
+            part.range.id,
+            batch=part.batch,
+            end=part.end,
+            again_to=part.again_to,
+            read_to=wanted,
         )
 
     if database.write(work):

@@ -219,18 +219,25 @@ def save(connection: Connection, what: Save, *, sweep: str, now: int) -> bool:
 
 
 def reserve(
-    connection: Connection, number: int, *, batch: int, end: str | None, read_to: str
+    connection: Connection,
+    number: int,
+    *,
+    batch: int,
+    end: str | None,
+    again_to: str | None,
+    read_to: str,
 ) -> bool:
-    """Reserve up to `read_to`, which is not past `end`; False if the range ends elsewhere by now.
+    """Reserve up to `read_to`, which is past neither `end` nor `again_to`.
 
-    Also False if it is not ours any more: read it again. In a range to be careful with, one item
-    flies at a time: whatever was reserved before must be done, and saved.
+    False if one of the two is elsewhere by now, or if the range is not ours any more: read it
+    again. In a range to be careful with, one item flies at a time: whatever was reserved before
+    must be done, and saved.
     """
     nothing_flies = _is_same(range_.c.read_to, range_.c.breakpoint)
     reserved = connection.execute(
         update(range_)
         .where(range_.c.id == number, range_.c.batch == batch, is_(range_.c.range_end, end))
-        .where(or_(range_.c.careful == 0, nothing_flies))
+        .where(is_(range_.c.again_to, again_to), or_(range_.c.careful == 0, nothing_flies))
         .values(read_to=read_to)
     )
     return bool(reserved.rowcount)
