@@ -15,6 +15,7 @@ from tests.engine.walk import Articles, declare
 from tests.wait import eventually
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.clock import SECOND
+from windlass.engine import sweep as sweep_engine
 from windlass.store import worker as worker_store
 from windlass.store.schema import worker as worker_table
 
@@ -365,6 +366,62 @@ def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(app, clock):
     progress = offer.progress()
     assert (progress.done, progress.failed, progress.percent) == (19, 1, 100.0)
     assert [alert.what for alert in app.alerts()] == ["poison"]
+
+
+def fallen(app, count, *, times=1):
+    """Have workers claim the first range, read so many items, and die."""
+    for _ in range(times):
+        hand = SweepHand(app, 0)
+        hand.last = 10_000
+        hand.reserve(hand.claim(), count)
+        app.database.write(
+            lambda connection, hand=hand: connection.execute(
+                update(worker_table).where(worker_table.c.id == hand.id).values(lease_until=0)
+            )
+        )
+        hand.be_marked_dead()
+
+
+def slow(app, seen, **options):
+    @app.sweep(Keys(1, 10_000), **{"ranges": 8, "concurrency": 8, **options})
+    async def offer(number: int) -> None:
+        seen.append(number)
+        await asyncio.sleep(0.05)
+
+    return offer
+
+
+def test_one_who_has_enough_ranges_still_takes_those_of_the_dead(database_url):
+    app = App(database_url)
+    seen = []
+    offer = slow(app, seen)
+
+    with closing(app):
+        offer.start()
+        with serving(app):
+            eventually(lambda: sum(each.owner is not None for each in offer.ranges()) == 4, 10.0)
+            fallen(app, 5)
+            before = {each.id for each in offer.ranges() if each.status is Status.RUNNING}
+            eventually(lambda: sum(each.owner is not None for each in offer.ranges()) == 5, 10.0)
+
+    assert len(before) == 5
+
+
+def test_one_who_has_others_makes_way_for_a_range_that_must_run_alone(database_url, monkeypatch):
+    monkeypatch.setattr(sweep_engine, "WAY_SECONDS", (0.1, 0.2))
+    app = App(database_url)
+    seen = []
+    offer = slow(app, seen)
+
+    with closing(app):
+        offer.start()
+        fallen(app, 5, times=2)
+        with serving(app):
+            eventually(lambda: {1, 2, 3, 4, 5} <= set(seen), 15.0, what="the suspects, run alone")
+            eventually(lambda: len(seen) > 100, 10.0, what="the others, afterwards")
+
+    assert Counter(seen)[1] == 1
+    assert offer.failures() == []
 
 
 def test_items_near_a_crash_run_one_by_one_until_all_of_them_are_passed(app, clock):

@@ -152,6 +152,8 @@ class Part:
         self.is_reading = False
         self.is_lost = False
         self.read_again_at = 0.0
+        self._read_at = 0.0
+        self._goal = 0
         self.done, self.failed, self.repeated = found.done, found.failed, found.repeated
         self.failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
@@ -197,7 +199,7 @@ class Part:
         if self.terms.many:
             pages = int(self.per_second * AHEAD_SECONDS / batch)
             return batch * min(MOST_PAGES, max(2, pages))
-        fewest = min(batch, max(FEWEST_ROWS, 2 * self.load.limit))
+        fewest = min(batch, max(FEWEST_ROWS, 2 * self.load.limit, self._goal))
         return min(MOST_PAGES * batch, max(fewest, int(self.per_second * AHEAD_SECONDS)))
 
     @property
@@ -205,6 +207,14 @@ class Part:
         if self.terms.many:
             return 2 * self.terms.batch
         return max(self.load.limit, int(self.per_second * AHEAD_SECONDS / 4))
+
+    def begin_reading(self) -> None:
+        """Rows are asked for. If the last ones lasted no time, more of them are, up to a page."""
+        now = time.monotonic()
+        is_fast = now - self._read_at < AHEAD_SECONDS / 8
+        self._goal = min(self.terms.batch, 2 * self.rows_wanted) if is_fast else 0
+        self._read_at = now
+        self.is_reading = True
 
     def extend(self, rows: Sequence[Row], *, is_again: bool) -> None:
         """Have a page of rows that were reserved and read."""
@@ -272,6 +282,11 @@ class Part:
     def is_finished(self) -> bool:
         """Whether all there is was read, and all that was read is done."""
         return self.is_exhausted and not self.is_reading and not self.in_flight
+
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing of it runs or is queued."""
+        return not self.is_reading and all(run.state is State.ENDED for run in self._window)
 
     @property
     def has_begun_beyond(self) -> bool:

@@ -15,6 +15,7 @@ its error is told, reading is tried again after a growing pause, and the ranges 
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,7 @@ BUSY_PAUSE = 0.01
 IDLE_PAUSE = 0.1
 LOOK_SECONDS = 0.5
 HAND_BACK_SECONDS = 10.0
+WAY_SECONDS = (2.0, 6.0)
 
 
 class Sweeper(Loop):
@@ -91,6 +93,8 @@ class Sweeper(Loop):
         self._looked_at = float("-inf")
         self._noted_at = 0.0
         self._handed_back_at = time.monotonic()
+        self._suspects: list[Walk] = []
+        self._way_at: float | None = None
         self.is_idle = False
         # A source that could not be read, for one who does not wait for better times.
         self.trouble: Exception | None = None
@@ -104,10 +108,14 @@ class Sweeper(Loop):
             return IDLE_PAUSE
         self._look()
         careful = [walk for walk in self.walks if walk.is_careful]
-        for walk in self.walks:
+        makes_way = not careful and self._makes_way()
+        for walk in sorted(self.walks, key=lambda walk: walk not in self._suspects):
             others = any(other.parts for other in self.walks)
-            walk.step(me, may_claim=not careful, is_alone=not others)
+            walk.step(me, may_claim=not careful, is_alone=not others, makes_way=makes_way)
         self.save()
+        if makes_way and all(part.is_still for walk in self.walks for part in walk.parts):
+            self.release_all()
+            self._way_at = None
         self._hand_back_unknown(me)
         self.is_idle = all(walk.is_idle() for walk in self.walks)
         if self._once:
@@ -167,14 +175,31 @@ class Sweeper(Loop):
             return
         names = [walk.name for walk in self.walks]
 
-        def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str]]:
+        def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str], ranges.Free]:
             rows = {row.name: row for row in store.listing(connection)}
-            return rows, {name for name in names if aside.is_asked(connection, name)}
+            asked = {name for name in names if aside.is_asked(connection, name)}
+            return rows, asked, ranges.free(connection)
 
-        rows, asked = self._database.read(read, tries=2)
+        rows, asked, free = self._database.read(read, tries=2)
         self._looked_at = time.monotonic()
         for walk in self.walks:
-            walk.see(rows.get(walk.name), is_asked=walk.name in asked)
+            name = walk.name
+            walk.see(rows.get(name), is_asked=name in asked, has_fallen=name in free.fallen)
+        self._suspects = [walk for walk in self.walks if walk.name in free.careful]
+
+    def _makes_way(self) -> bool:
+        """Whether to let go of everything, so that a range with a suspect in it can run alone.
+
+        Whoever has nothing to do takes it at once. If nobody does for some seconds, somebody who
+        has makes way for it; not all at the same time.
+        """
+        is_wanted = any(walk.may_claim for walk in self._suspects)
+        if not is_wanted or not any(walk.parts for walk in self.walks):
+            self._way_at = None
+            return False
+        if self._way_at is None:
+            self._way_at = time.monotonic() + random.uniform(*WAY_SECONDS)
+        return time.monotonic() >= self._way_at
 
     def _tallies(self, *, only_urgent: bool) -> list[tuple[Kind, Tally]]:
         """What has ended since the last time, of those for which it is time."""

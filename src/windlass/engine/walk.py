@@ -35,6 +35,8 @@ from windlass.store.sweep import SweepRow
 
 # How many ranges a worker has of one sweep: the rest is for others, and for later.
 MOST_PARTS = 4
+# And so many at most if others die.
+MOST_RESCUED = 64
 CLAIM_AGAIN_AFTER = 0.25
 STEAL_AGAIN_AFTER = 0.5
 # What will be over by itself that soon is not worth a cut.
@@ -83,12 +85,20 @@ class Walk:
         self._claim_at = 0.0
         self._steal_at = 0.0
         self._found_none = False
+        self._has_fallen = False
         self._begun = False
         self.problem: Exception | None = None
 
     @property
     def name(self) -> str:
         return self.kind.name
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether a round runs, and nothing keeps it from going on."""
+        row = self.row
+        is_on = row is not None and row.is_running and row.stopped_at is None
+        return is_on and self.load.is_open and not self._tools.only_retries
 
     @property
     def is_careful(self) -> bool:
@@ -130,17 +140,22 @@ class Walk:
             self._tools.once or may_begin_at(started_at=row.started_at, rows=row.rows or 0) <= now
         )
 
-    def see(self, row: SweepRow | None, *, is_asked: bool) -> None:
-        """Know the row of the sweep, and whether items that were set aside are to be tried."""
+    def see(self, row: SweepRow | None, *, is_asked: bool, has_fallen: bool) -> None:
+        """Know the row of the sweep, and what waits: items to be tried again, fallen ranges."""
         if self.row is not None and row is not None and row.round != self.row.round:
             self._claim_at = 0.0
             self._found_none = False
         self.row = row
         self.again.is_asked = is_asked
+        self._has_fallen = has_fallen
 
-    def step(self, worker: int, *, may_claim: bool, is_alone: bool) -> None:
-        """Do what can be done now."""
+    def step(
+        self, worker: int, *, may_claim: bool, is_alone: bool, makes_way: bool = False
+    ) -> None:
+        """Do what can be done now. One that `makes_way` lets nothing new begin."""
         self._take_in()
+        if makes_way:
+            return
         self.again.step(self._tools, worker, self.source)
         if self.row is None or self._tools.only_retries:
             self._feed()
@@ -148,7 +163,7 @@ class Walk:
         is_open = self.load.is_open and self.row.stopped_at is None
         if is_open and self._is_due:
             self._begin(worker)
-        if is_open and self.row.is_running and may_claim:
+        if self.may_claim and may_claim:
             self._claim(worker, is_alone=is_alone)
             self._steal()
         if is_open:
@@ -205,10 +220,12 @@ class Walk:
 
     def _claim(self, worker: int, *, is_alone: bool) -> None:
         most = min(MOST_PARTS, self.load.limit)
-        while len(self.parts) < most and time.monotonic() >= self._claim_at:
-            found = self._claim_one(worker, is_alone=is_alone)
+        while self._wants_part(most) and time.monotonic() >= self._claim_at:
+            has_enough = len(self.parts) >= most
+            found = self._claim_one(worker, is_alone=is_alone, only_fallen=has_enough)
             self._found_none = found is None
             if found is None:
+                self._has_fallen = False
                 self._claim_at = time.monotonic() + CLAIM_AGAIN_AFTER
                 return
             self._tell(found)
@@ -218,10 +235,20 @@ class Walk:
                 return
             is_alone = False
 
-    def _claim_one(self, worker: int, *, is_alone: bool) -> ranges.Claim | None:
+    def _wants_part(self, most: int) -> bool:
+        held = len(self.parts)
+        return held < most or (self._has_fallen and held < MOST_RESCUED)
+
+    def _claim_one(self, worker: int, *, is_alone: bool, only_fallen: bool) -> ranges.Claim | None:
         tools = self._tools
         batch, *numbers = tools.numbers.take(3)
-        wish = Wish(self.name, self.terms.order, max_lost=self.kind.max_lost, is_alone=is_alone)
+        wish = Wish(
+            self.name,
+            self.terms.order,
+            max_lost=self.kind.max_lost,
+            is_alone=is_alone,
+            only_fallen=only_fallen,
+        )
 
         def work(connection: Connection) -> ranges.Claim | None:
             return ranges.claim(
@@ -246,7 +273,7 @@ class Walk:
     def _read(self) -> None:
         for part in self.parts:
             if part.wants_rows:
-                part.is_reading = True
+                part.begin_reading()
                 future = self._tools.threads.submit(
                     read_more, self._tools.database, self.source, part
                 )

@@ -59,12 +59,16 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Wish:
-    """What a claim looks for. A range to be careful with is only for one who has nothing else."""
+    """What a claim looks for. A range to be careful with is only for one who has nothing else.
+
+    One who has enough still takes what fell with its worker, and only that.
+    """
 
     sweep: str
     order: Order
     max_lost: int
     is_alone: bool
+    only_fallen: bool = False
 
 
 def claim(
@@ -87,10 +91,14 @@ def claim(
     mine = connection.execute(select(range_).where(range_.c.batch == batch)).mappings().first()
     if mine is not None:
         return Claim(_range(mine))
-    careful = [] if wish.is_alone else [range_.c.careful == 0]
-    free = [range_.c.sweep == wish.sweep, range_.c.status.in_(OPEN), range_.c.batch.is_(None)]
-    ids = list(connection.scalars(select(range_.c.id).where(*free, *careful).order_by(range_.c.id)))
-    for number in _ordered(ids, wish.order):
+    states = (Status.RUNNING,) if wish.only_fallen else OPEN
+    free = [range_.c.sweep == wish.sweep, range_.c.status.in_(states), range_.c.batch.is_(None)]
+    rows = connection.execute(
+        select(range_.c.id, range_.c.careful).where(*free).order_by(range_.c.id)
+    ).all()
+    suspects = [row.id for row in rows if row.careful and wish.is_alone]
+    others = [row.id for row in rows if not row.careful]
+    for number in [*suspects, *_ordered(others, wish.order)]:
         row = (
             connection.execute(
                 select(range_).where(range_.c.id == number, *free).with_for_update(skip_locked=True)
@@ -404,6 +412,26 @@ def _let_go(connection: Connection, worker: int) -> None:
         update(sweep_table).where(sweep_table.c.starter == worker).values(starter=None)
     )
     aside.let_go(connection, worker)
+
+
+class Free(NamedTuple):
+    """The sweeps with ranges that fell with their worker, and those that wait to run alone."""
+
+    fallen: set[str]
+    careful: set[str]
+
+
+def free(connection: Connection) -> Free:
+    """Which sweeps have ranges that somebody must take, also one who has enough."""
+    rows = connection.execute(
+        select(range_.c.sweep, range_.c.careful)
+        .where(range_.c.status.in_(OPEN), range_.c.batch.is_(None))
+        .where(or_(range_.c.status == Status.RUNNING, range_.c.careful == 1))
+        .distinct()
+    ).all()
+    return Free(
+        {row.sweep for row in rows if not row.careful}, {row.sweep for row in rows if row.careful}
+    )
 
 
 def held(connection: Connection, worker: int) -> dict[int, int]:
