@@ -92,8 +92,7 @@ class Again:
         """A run has ended; called under the lock of the hold."""
         assert isinstance(run, ItemRun)
         outcome = run.outcome
-        if not isinstance(outcome, Snoozed):
-            self.tallies[0].note(run, 1)
+        self.tallies[0].note(run, 1)
         if isinstance(outcome, Retried | Snoozed):
             self.later.put(run, outcome)
             return

@@ -50,7 +50,11 @@ class Tally:
         self._enough_errors: int | None = None
 
     def note(self, run: Run, rows: int) -> None:
-        """Count how a run ended."""
+        """Count how a run ended. One that was put off tells nothing, unless a breaker waits."""
+        if isinstance(run.outcome, Snoozed):
+            if run.is_probe:
+                self.outcomes.append(copy(run))
+            return
         self.milliseconds += run.milliseconds
         is_ok = not isinstance(run.outcome, Failed | Retried)
         if isinstance(run.outcome, Failed):
@@ -252,11 +256,8 @@ class Part:
         """A run has ended; called under the lock of the hold."""
         assert isinstance(run, ItemRun)
         outcome = run.outcome
-        if isinstance(outcome, Snoozed):
-            self.later.put(run, outcome)
-            return
         self.tally.note(run, len(run.rows))
-        if isinstance(outcome, Retried):
+        if isinstance(outcome, Retried | Snoozed):
             self.later.put(run, outcome)
         if self.tally.opens_breaker:
             self.load.is_tripped = True

@@ -43,6 +43,7 @@ THREADS = 4
 BUSY_PAUSE = 0.01
 IDLE_PAUSE = 0.1
 LOOK_SECONDS = 0.5
+SOON_SECONDS = 0.1
 HAND_BACK_SECONDS = 10.0
 WAY_SECONDS = (2.0, 6.0)
 
@@ -123,8 +124,14 @@ class Sweeper(Loop):
         is_busy = any(walk.is_busy for walk in self.walks)
         return BUSY_PAUSE if is_busy or self._once else IDLE_PAUSE
 
-    def look_now(self) -> None:
-        """Something has changed: look at the rows at once."""
+    def look_soon(self) -> None:
+        """Something may have changed: look at the rows in a moment."""
+        self._looked_at = min(self._looked_at, time.monotonic() - LOOK_SECONDS + SOON_SECONDS)
+        self.wake()
+
+    def look_again(self) -> None:
+        """Be idle only after another look at the rows."""
+        self.is_idle = False
         self._looked_at = float("-inf")
         self.wake()
 

@@ -7,7 +7,7 @@ import random
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.loop import Loop
-from windlass.store import history, rolling, task, worker
+from windlass.store import history, rolling, sweep_failure, task, worker
 from windlass.store.database import Database
 
 PAUSE_SECONDS = 10.0
@@ -40,6 +40,9 @@ class Upkeep(Loop):
         if self._ticks % HISTORY_EVERY == 0:
             self._database.write(lambda connection: history.prune(connection, now=now), tries=2)
             self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
+            self._database.write(
+                lambda connection: sweep_failure.prune(connection, now=now), tries=2
+            )
         is_more = self._database.write(
             lambda connection: rolling.add_up(connection, limit=ADD_UP_AT_ONCE), tries=2
         )

@@ -250,9 +250,9 @@ class Worker:
     def look_again(self) -> None:
         """Be idle only after another look."""
         self.feed.idle.clear()
+        self.feed.look_now()
         if self.sweeper is not None:
-            self.sweeper.is_idle = False
-        self._look_now()
+            self.sweeper.look_again()
 
     @property
     def problem(self) -> Exception | None:
@@ -263,7 +263,7 @@ class Worker:
     def _look_now(self) -> None:
         self.feed.look_now()
         if self.sweeper is not None:
-            self.sweeper.look_now()
+            self.sweeper.look_soon()
 
     def _on_ring_changed(self) -> None:
         self.feed.wake()

@@ -1,0 +1,52 @@
+"""Sweeps in an app with several shards: each is in one of them, with all its ranges."""
+
+from collections import Counter
+
+from tests.engine.walk import declare
+from windlass import Keys
+from windlass.store import sweep as store
+
+
+def holders(app, name):
+    return [
+        shard
+        for shard in app.fleet.shards
+        if shard.database.read(lambda connection: store.get(connection, name)) is not None
+    ]
+
+
+def test_a_sweep_is_walked_once_whatever_the_number_of_shards(sharded):
+    seen = []
+    offer = declare(sharded, seen)
+
+    sharded.drain()
+
+    assert Counter(seen) == dict.fromkeys(range(1, 101), 1)
+    assert len(holders(sharded, "offer")) == 1
+    assert offer.progress().percent == 100.0
+    assert offer.audit().ok
+
+
+def test_a_sweep_is_started_split_paused_and_retried_wherever_it_is(sharded):
+    bad, seen = {7}, []
+
+    @sharded.sweep(Keys(1, 30), ranges=2)
+    def offer(number: int) -> None:
+        seen.append(number)
+        if number in bad:
+            raise ValueError("no")
+
+    assert offer.start() == 1
+    assert offer.split(5) == 5
+    offer.pause("sale")
+    sharded.drain()
+    assert seen == []
+    offer.resume()
+    sharded.drain()
+    assert [each.key for each in offer.failures()] == [7]
+    bad.clear()
+    assert offer.retry_failures() == 1
+
+    assert offer.failures() == []
+    assert offer.visit(3).is_new
+    assert len(holders(sharded, "offer")) == 1
