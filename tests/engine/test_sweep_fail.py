@@ -135,6 +135,54 @@ def test_the_breakpoint_does_not_pass_an_item_that_waits_for_its_retry(app, cloc
     assert (before.breakpoint, before.done) == (2, 2)
 
 
+def test_a_drain_does_not_wait_for_a_later_try_and_another_one_makes_it(app, clock, seen):
+    bad = {3}
+
+    @app.sweep(Keys(1, 20), ranges=2, retries=3, backoff="5m")
+    def offer(number: int) -> None:
+        seen.append(number)
+        if number in bad:
+            raise ValueError("not yet")
+
+    app.drain()
+    assert [(each.key, each.tries) for each in offer.failures()] == [(3, 1)]
+    assert offer.progress().percent == 100.0
+    app.drain()
+    assert len(seen) == 20
+    bad.clear()
+    clock.forward("10m")
+    app.drain()
+
+    assert Counter(seen) == {**dict.fromkeys(range(1, 21), 1), 3: 2}
+    assert offer.failures() == []
+
+
+def test_a_worker_that_stops_while_an_item_waits_for_its_retry_repeats_nothing(database_url):
+    app = App(database_url)
+    seen = []
+
+    @app.sweep(Keys(1, 500), ranges=1, retries=3, backoff="1h", concurrency=2)
+    async def offer(number: int) -> None:
+        seen.append(number)
+        await asyncio.sleep(0.002)
+        if number == 3 and seen.count(3) == 1:
+            raise ValueError("not yet")
+
+    with closing(app):
+        worker = app.worker()
+        thread = threading.Thread(target=lambda: asyncio.run(worker.run()), daemon=True)
+        thread.start()
+        eventually(lambda: len(seen) > 40, 10.0)
+        worker.stop()
+        thread.join(20)
+        app.drain()
+        assert [each.key for each in offer.failures()] == [3]
+        offer.retry_failures()
+
+    assert Counter(seen) == {**dict.fromkeys(range(1, 501), 1), 3: 2}
+    assert offer.progress().repeated == 0
+
+
 @pytest.mark.parametrize(
     ("signal", "aside"), [(Cancel("no use"), 0), (Retry("again", after="0s"), 1)]
 )

@@ -78,6 +78,8 @@ class Again:
         if self._taking is not None and self._taking.done():
             future, self._taking = self._taking, None
             self._begin(future.result(), worker)
+        if tools.once and not (self._load.running or self._load.queued or self._ready):
+            self._give_up_waiting()
         if self._taken is not None and not self._open:
             self._settle(tools)
         if self.is_asked and not self.is_busy and self._load.is_open:
@@ -118,6 +120,16 @@ class Again:
         self._ready.clear()
         self.later = Later(self._clock)
 
+    def _give_up_waiting(self) -> None:
+        """One that ends when nothing is due does not wait for later tries."""
+        if self._taken is None or self.later.is_due:
+            return
+        for _, run in self.later.give_up():
+            number = self._numbers.pop(run.number)
+            error = run.outcome.error if isinstance(run.outcome, Retried) else "it was put off"
+            self._taken.failed[number] = error
+            self._open -= 1
+
     def _take(self, tools: Tools, worker: int, source: SweepSource) -> Taken:
         batch = tools.numbers.take()[0]
 
@@ -128,6 +140,7 @@ class Again:
                 self._kind.name,
                 batch=batch,
                 worker=worker,
+                now=tools.clock.now(),
                 limit=AT_ONCE,
             )
 
@@ -174,7 +187,7 @@ class Again:
 
         tools.database.write(work)
         # There may be more than fitted into one batch.
-        self.is_asked = True
+        self.is_asked = len(taken.failures) == AT_ONCE
 
 
 def find(kind: Kind, source: SweepSource, key: Key) -> tuple[bool, Any]:

@@ -21,7 +21,7 @@ Row = tuple[Key, Any]
 class ItemRun(Run):
     """One call of the handler of a sweep: with a row, or with several."""
 
-    __slots__ = ("is_again", "is_last", "last", "rows", "value")
+    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows", "value")
 
     def __init__(
         self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row], value: Any
@@ -37,6 +37,8 @@ class ItemRun(Run):
         self.is_again = False
         # Whether its last row is the last of a page.
         self.is_last = False
+        # When it is to be tried again, if it is set aside for later.
+        self.retry_at: int | None = None
 
     @property
     def key(self) -> str | None:

@@ -112,6 +112,17 @@ class Later:
         run.is_probe = False
         heapq.heappush(self._heap, (now + outcome.delay, run.number, run))
 
+    def give_up(self) -> Iterator[tuple[int, ItemRun]]:
+        """All of them, each with its time; nobody waits for them any more."""
+        heap, self._heap = self._heap, []
+        for due_at, _, run in heap:
+            yield due_at, run
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the time of one has come."""
+        return bool(self._heap) and self._heap[0][0] <= self._clock.now()
+
     def due(self) -> Iterator[ItemRun]:
         """Those whose time has come."""
         while self._heap and self._heap[0][0] <= self._clock.now():
@@ -252,6 +263,25 @@ class Part:
             return [row[place] for row in rows]
         return rows[0][place]
 
+    @property
+    def only_waits(self) -> bool:
+        """Whether all that was read is done, but for items that are to be tried again later."""
+        if not len(self.later) or self.later.is_due or self.has_more or self.wants_rows:
+            return False
+        return sum(run.state is not State.ENDED for run in self._window) == len(self.later)
+
+    def set_waiting_aside(self) -> None:
+        """Set aside what is to be tried again later, with its time, and so go past it.
+
+        For a worker that does not wait for it: otherwise all that ran beyond would run again.
+        """
+        for due_at, run in self.later.give_up():
+            error = run.outcome.error if isinstance(run.outcome, Retried) else "it was put off"
+            tries = run.task.attempt - int(isinstance(run.outcome, Retried))
+            run.task = replace(run.task, attempt=tries)
+            run.outcome, run.state = Failed(error, error), State.ENDED
+            run.retry_at = due_at
+
     def landed(self, run: Run) -> None:
         """A run has ended; called under the lock of the hold."""
         assert isinstance(run, ItemRun)
@@ -272,7 +302,12 @@ class Part:
     @property
     def has_some(self) -> bool:
         """Whether something could begin."""
-        return bool(self._entries or self._ready or len(self.later))
+        return bool(self.has_more or len(self.later))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether rows wait that could begin, or are about to come."""
+        return bool(self._entries or self._ready or self.is_reading)
 
     @property
     def in_flight(self) -> bool:
@@ -337,7 +372,12 @@ class Part:
             is_careful=self.is_careful,
             failures=[
                 NewFailure(
-                    next(numbers), encode_key(key), error, self.range.round, run.task.attempt
+                    next(numbers),
+                    encode_key(key),
+                    error,
+                    self.range.round,
+                    run.task.attempt,
+                    run.retry_at,
                 )
                 for run, error in self.failures
                 for key, _ in run.rows

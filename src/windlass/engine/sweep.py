@@ -154,6 +154,9 @@ class Sweeper(Loop):
 
     def release_all(self) -> None:
         """Save everything, and let the ranges wait for others."""
+        for walk in self.walks:
+            for part in walk.parts:
+                part.set_waiting_aside()
         self.save(all_of_it=True)
         now, me = self._clock.now(), self._me
         parts = [(walk, part) for walk in self.walks for part in walk.parts]
@@ -180,11 +183,11 @@ class Sweeper(Loop):
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
-        names = [walk.name for walk in self.walks]
+        names, now = [walk.name for walk in self.walks], self._clock.now()
 
         def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str], ranges.Free]:
             rows = {row.name: row for row in store.listing(connection)}
-            asked = {name for name in names if aside.is_asked(connection, name)}
+            asked = {name for name in names if aside.is_asked(connection, name, now=now)}
             return rows, asked, ranges.free(connection)
 
         rows, asked, free = self._database.read(read, tries=2)

@@ -169,8 +169,17 @@ class Walk:
         if is_open:
             self._read()
         self._feed()
+        if self._tools.once:
+            self._wait_for_nothing()
         for part in [part for part in self.parts if part.is_finished]:
             self._complete(part)
+
+    def _wait_for_nothing(self) -> None:
+        """One that ends when nothing is due leaves later tries to others."""
+        for part in self.parts:
+            if not (self.load.running or self.load.queued) and part.only_waits:
+                part.set_waiting_aside()
+                part.advance()
 
     def drop(self, part: Part) -> None:
         """A range is not ours any more: forget it, and stop what runs of it."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
 
 from windlass.model.status import Status
 from windlass.store.dialect.base import Dialect
@@ -28,6 +28,8 @@ class NewFailure(NamedTuple):
     error: str
     round: int
     tries: int
+    # When it is to be tried again; None: when somebody asks for it.
+    retry_at: int | None = None
 
 
 class Failure(NamedTuple):
@@ -78,6 +80,7 @@ def set_aside(
                     "round": failure.round,
                     "failed_at": now,
                     "tries": failure.tries,
+                    "retry_at": failure.retry_at,
                     "error": failure.error,
                 }
                 for name, failure in zip(hashes, some, strict=True)
@@ -106,22 +109,32 @@ def ask_retry(connection: Connection, sweep: str, *, now: int) -> int:
     """Have all items that are set aside run again; how many that are."""
     connection.execute(
         update(sweep_failure)
-        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.retry_at.is_(None))
+        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.batch.is_(None))
+        .where(or_(sweep_failure.c.retry_at.is_(None), sweep_failure.c.retry_at > now))
         .values(retry_at=now)
     )
     return count(connection, sweep)
 
 
-def is_asked(connection: Connection, sweep: str) -> bool:
-    """Whether items wait to be tried again, or are being tried."""
+def is_asked(connection: Connection, sweep: str, *, now: int) -> bool:
+    """Whether items are to be tried again by now, and nobody has taken them."""
     query = select(sweep_failure.c.id).where(
-        sweep_failure.c.sweep == sweep, sweep_failure.c.retry_at.is_not(None)
+        sweep_failure.c.sweep == sweep,
+        sweep_failure.c.retry_at <= now,
+        sweep_failure.c.batch.is_(None),
     )
     return connection.scalar(query.limit(1)) is not None
 
 
 def claim(
-    connection: Connection, dialect: Dialect, sweep: str, *, batch: int, worker: int, limit: int
+    connection: Connection,
+    dialect: Dialect,
+    sweep: str,
+    *,
+    batch: int,
+    worker: int,
+    now: int,
+    limit: int,
 ) -> list[Failure]:
     """Take items that are to be tried again; done again, it finds its own work."""
     if not dialect.alive(connection, worker):
@@ -131,7 +144,7 @@ def claim(
         return [Failure(*row) for row in mine]
     rows = connection.execute(
         _failures()
-        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.retry_at.is_not(None))
+        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.retry_at <= now)
         .where(sweep_failure.c.batch.is_(None))
         .order_by(sweep_failure.c.retry_at, sweep_failure.c.id)
         .limit(limit)
