@@ -361,6 +361,14 @@ def test_what_a_sweep_did_is_counted(app, offer):
     assert [tuple(row) for row in counted] == [("offer", 100)]
 
 
+def test_the_pulse_of_a_worker_counts_items(app, offer):
+    worker = app.worker(until_idle=True)
+
+    asyncio.run(worker.run())
+
+    assert (worker.pulse().done, worker.pulse().failed) == (100, 0)
+
+
 def test_another_number_of_ranges_counts_from_the_next_round_on(app, offer, other, seen):
     offer.start()
     again = declare(other, seen, ranges=7)

@@ -96,6 +96,8 @@ class Sweeper(Loop):
         self._handed_back_at = time.monotonic()
         self._suspects: list[Walk] = []
         self._way_at: float | None = None
+        self.done = 0
+        self.failed = 0
         self.is_idle = False
         # A source that could not be read, for one who does not wait for better times.
         self.trouble: Exception | None = None
@@ -256,6 +258,8 @@ class Sweeper(Loop):
                 walk.again.tallies += [tally for kind, tally in tallies if kind is walk.kind]
             raise
         self._obey(moves)
+        self.failed += sum(tally.failed for _, tally in tallies)
+        self.done += sum(tally.done + tally.failed for _, tally in tallies)
         for walk, part, save in saves:
             if (walk, part) in lost:
                 walk.drop(part)

@@ -181,12 +181,12 @@ class Worker:
 
     def pulse(self) -> Pulse:
         """How it is doing now."""
-        hold = self.hold
+        hold, sweeper = self.hold, self.sweeper
         return Pulse(
             running=len(hold.running),
             queued=hold.asyncs.queued + hold.syncs.queued,
-            done=self.finish.done,
-            failed=self.finish.failed,
+            done=self.finish.done + (0 if sweeper is None else sweeper.done),
+            failed=self.finish.failed + (0 if sweeper is None else sweeper.failed),
             abandoned=hold.abandoned,
         )
 
