@@ -2,26 +2,13 @@
 
 import pytest
 
-from tests.clockwork import following
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
 from windlass.engine.read import HELP_AGAIN_AFTER
 from windlass.store import offer, worker
 
-
-@pytest.fixture(autouse=True)
-def one_clock(clock):
-    with following(clock):
-        yield
-
-
-@pytest.fixture
-def step(app):
-    @app.task(keep="1d", retries=3)
-    async def step(number: int = 0) -> None: ...
-
-    return step
+pytestmark = pytest.mark.usefixtures("one_clock")
 
 
 @pytest.fixture

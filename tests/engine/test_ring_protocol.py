@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from tests.clockwork import following
 from tests.engine.hand import snapshot
 from tests.engine.mate import LEASE, Mate, die, pass_by, settle
 from tests.table import task, workers
@@ -21,19 +20,7 @@ from windlass.store import worker as worker_store
 from windlass.store.dialect.base import Lane, Most, Stamp
 from windlass.store.number import Numbers
 
-
-@pytest.fixture(autouse=True)
-def one_clock(clock):
-    with following(clock):
-        yield
-
-
-@pytest.fixture
-def step(app):
-    @app.task(keep="1d", retries=3, max_lost=3)
-    async def step(number: int = 0) -> None: ...
-
-    return step
+pytestmark = pytest.mark.usefixtures("one_clock")
 
 
 @pytest.fixture
