@@ -92,9 +92,10 @@ class OwnersRead:
     def tend(self) -> bool:
         self._ring.settle()
         if self._share is not self._ring.share:
-            # What is new in it lies before the cursors.
+            # What is new in it lies before the cursors, and may be what to probe with.
             self._share, self._started_over_at = self._ring.share, float("-inf")
             self._looked_at = float("-inf")
+            self._found_none.clear()
         return self._ring.is_settled
 
     def take(self, room: Room) -> Taken:
@@ -182,13 +183,15 @@ class OwnersRead:
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
         due = [lane for lane in lanes if self._is_due(lane, now) and lane.kind not in self._refused]
+        # A probe that found nothing here may find it where nobody is any more.
+        sought = due or [lane for lane in lanes if self._found_none_lately(lane.kind)]
         later = [self._seconds_until(lane, now) for lane in lanes if not self._is_due(lane, now)]
         ring = self._ring
         return Taken(
             [],
             [],
             next_due_in=min(later, default=None),
-            is_settling=bool(due)
+            is_settling=bool(sought)
             and not (ring.is_settled and ring.are_others_alive)
             and time.monotonic() < self._known_at,
             some_wait_to_run_alone=bool(due)
@@ -269,8 +272,7 @@ class OwnersRead:
         return [Lane(kind, OFFERS, 0) for kind in sorted(offered & set(kinds))]
 
     def _through_gate(self, lane: Lane, limit: int) -> list[Claimed]:
-        found_none = self._found_none.get(lane.kind, 0.0)
-        if time.monotonic() - found_none < PROBE_AGAIN_AFTER:
+        if self._found_none_lately(lane.kind):
             self._refused.add(lane.kind)
             return []
         allowed = self._gate.allow(lane.kind, limit)
@@ -285,6 +287,9 @@ class OwnersRead:
                 # What is due may have to run alone, or be another worker's to probe.
                 self._found_none[lane.kind] = time.monotonic()
         return taken
+
+    def _found_none_lately(self, kind: str) -> bool:
+        return time.monotonic() - self._found_none.get(kind, float("-inf")) < PROBE_AGAIN_AFTER
 
     def _take_lane(self, lane: Lane, limit: int) -> list[Claimed]:
         period = self._kinds[lane.kind].period
