@@ -44,6 +44,8 @@ class KindLoad:
         self.timeout = None if kind.timeout is None else kind.timeout / 1e6
         self.is_scheduled = kind.schedule is not None
         self.is_rolling = kind.period is not None
+        self.forgets = kind.terms.forgets
+        self.forgets_named = kind.terms.forgets_named
         self.is_open = True
         self.is_rated = kind.rate is not None
         self.limits(kind.concurrency, concurrency)
@@ -101,6 +103,7 @@ class Run:
         "is_poison",
         "is_probe",
         "kind",
+        "leaves_nothing",
         "load",
         "milliseconds",
         "on_finish",
@@ -130,6 +133,9 @@ class Run:
         self.is_probe = False
         # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
+        # Whether a plain success deletes its row.
+        forgets = load.forgets if task.task_key is None else load.forgets_named
+        self.leaves_nothing = forgets and not self.turns
 
 
 # Priority, lowest number first; whether it has no rate, as moments to start at do not wait; kind.
@@ -262,11 +268,12 @@ class Hold:
                     self._keys.add((task.kind, task.task_key))
                 load = self.loads[task.kind]
                 load.queued += 1
-                run = Run(task, load)
-                self._ids[task.id] = run
-                run.is_probe = task.id in probes
-                (self.asyncs if load.kind.is_async else self.syncs).put(run)
-                fed.add(load.kind.is_async)
+                self._ids[task.id] = run = Run(task, load)
+                if probes and task.id in probes:
+                    run.is_probe = True
+                is_async = load.kind.is_async
+                (self.asyncs if is_async else self.syncs).put(run)
+                fed.add(is_async)
         for is_async in fed:
             self.on_queued(is_async)
 

@@ -16,11 +16,10 @@ from windlass import telemetry
 from windlass.engine.context import current
 from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
-from windlass.model.outcome import Failed, Outcome, Succeeded, describe, judge
+from windlass.model.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.model.payload import encode_result
 
 SLICE_SECONDS = 0.005
-SUCCESS = Succeeded()
 IDLE_THREAD_SECONDS = 30.0
 
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, TextClause, text
+from sqlalchemy import URL, Connection, CursorResult, Engine, Table, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
 from windlass.model.bucket import BUCKETS
@@ -128,13 +128,14 @@ from lane where priority is not null
 
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 
-PICK = """
-select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
-from windlass_task {hint}
+COLUMNS = "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket"
+
+PICK = f"""
+select {COLUMNS} from windlass_task {{hint}}
 where status = 0 and kind = :kind and priority = :priority
   and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
   and batch is null and lost between :lost_from and :lost_to
-order by due_at limit :limit {lock}
+order by due_at limit :limit {{lock}}
 """
 
 # A row as it was taken, with its fence to follow: by whether it was read or claimed. The plus
@@ -363,7 +364,7 @@ class PickAndStamp(Dialect):
         """SQL for "is one of these ids", and its parameters."""
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
+        return tuples(connection.execute(self._read, wanted(lane, most)))
 
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         if not self.alive(connection, stamp.worker):
@@ -403,6 +404,14 @@ def wanted(lane: Lane, most: Most) -> dict[str, Any]:
     """What PICK is to find."""
     place = {"kind": lane.kind, "priority": lane.priority, "due_from": lane.due_at}
     return {**place, **most.parameters}
+
+
+def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
+    """All rows as the driver gives them: what SQLAlchemy puts around each costs more than a row."""
+    assert result.cursor is not None
+    rows = list(result.cursor.fetchall())
+    result.close()
+    return rows
 
 
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
