@@ -13,6 +13,7 @@ from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
+    AS_TAKEN,
     COLUMNS,
     PICK,
     Count,
@@ -51,12 +52,9 @@ BY_FENCE = """json_table(:fences, '$[*]' columns (
     id bigint path '$[0]', fence bigint path '$[1]')) as listed
 straight_join windlass_task as t force index (primary) on t.id = listed.id"""
 REMOVE_AS_TAKEN = {
-    True: text(
-        f"delete t from {BY_FENCE} "
-        "where t.status = 0 and t.batch is null and t.due_at = listed.fence"
-    ),
-    False: text(f"delete t from {BY_FENCE} where t.status = 1 and t.batch = listed.fence"),
+    way: text(f"delete t from {BY_FENCE} where {AS_TAKEN[way]} listed.fence") for way in AS_TAKEN
 }
+GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
 LOCK_SECONDS = 2
 FIRST_LANE = """(
@@ -124,10 +122,10 @@ explain select 1 from windlass_task force index (windlass_task_due)
 where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
-CHANGE = text(f"""
+CHANGE = f"""
 update json_table(:changes, '$[*]' columns (
-    id bigint path '$.id', status smallint path '$.status', due_at bigint path '$.due_at',
-    attempt int path '$.attempt', lost smallint path '$.lost',
+    id bigint path '$.id', fence bigint path '$.fence', status smallint path '$.status',
+    due_at bigint path '$.due_at', attempt int path '$.attempt', lost smallint path '$.lost',
     started_at bigint path '$.started_at',
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
@@ -141,7 +139,9 @@ set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.atte
     t.last_status = coalesce(c.last_status, t.last_status),
     t.result = c.result, t.remark = if(c.finished_at is null, t.remark, c.remark),
     t.payload = coalesce(c.payload, t.payload), t.priority = coalesce(c.priority, t.priority)
-""")
+where {{as_taken}} c.fence
+"""
+CHANGE_AS_TAKEN = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 
 COUNT = text("""
 insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
@@ -293,11 +293,19 @@ class MySQL(PickAndStamp):
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
+        statement = CHANGE_AS_TAKEN[is_read]
+        with connection.begin_nested() as attempt:
+            asked = {"changes": encode(changes).decode(), "worker": worker}
+            if connection.execute(statement, asked).rowcount == len(changes):
+                changed: dict[int, int | None] = {each.id: each.prune_at for each in changes}
+                going = connection.scalars(GOING, {"ids": encode(sorted(changed)).decode()})
+                return changed | dict.fromkeys(going, GOES)
+            attempt.rollback()
         fences = {change.id: change.fence for change in changes}
         held = self._hold(connection, fences, is_read=is_read)
         ours = [change for change in changes if change.id in held]
         if ours:
-            connection.execute(CHANGE, {"changes": encode(ours).decode(), "worker": worker})
+            connection.execute(statement, {"changes": encode(ours).decode(), "worker": worker})
         return held
 
     def remove(
