@@ -132,7 +132,8 @@ class Life(Loop):
         if isinstance(self._clock, DatabaseClock):
             self._clock.synchronise()
         now = self._clock.now()
-        is_alive = self._database.write(
+        # No transaction: one that stops in the middle would hold its row, and put off its funeral.
+        is_alive = self._database.single(
             lambda connection: worker.renew(
                 connection,
                 number=self.id,
