@@ -7,41 +7,20 @@ import time
 from collections import Counter
 
 import pytest
-from sqlalchemy import select
 
 from tests.fault.crew import check_accounts, check_fences, ids_of
+from tests.fault.share import owned_by, shares
 from tests.wait import eventually
 from windlass.model.bucket import BUCKETS
-from windlass.store.schema import bucket
 
-MEANS = ("database", "etcd", "zookeeper")
 CAMPAIGN_SECONDS = 60.0
 CAMPAIGN_WORKERS = 8
 
 
-@pytest.fixture(params=MEANS)
-def crew(request, site_of, crew_over):
+@pytest.fixture
+def crew(means, crew_by):
     """A crew on PostgreSQL whose workers know each other by each means in turn."""
-    options = {}
-    if request.param != "database":
-        options["members"] = request.getfixturevalue(request.param).url
-    return crew_over(site_of("postgresql").url, **options)
-
-
-def shares(crew):
-    """How many buckets each worker owns; those of nobody under None."""
-    query = select(bucket.c.owner)
-    read = crew.jobs.app.database.read
-    return Counter(read(lambda connection: connection.scalars(query).all()))
-
-
-def owned_by(crew, *processes):
-    """Whether these processes own everything, each its even share."""
-    found = shares(crew)
-    sizes = found.values()
-    return found.keys() == {process.workers[-1] for process in processes} and (
-        max(sizes) - min(sizes) <= 1
-    )
+    return crew_by(means)
 
 
 def test_workers_divide_the_buckets_and_take_over_those_of_the_dead_and_of_the_gone(crew):
