@@ -99,12 +99,12 @@ def means(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def crew_by(
     coordinators: Coordinators, site_of: Callable[[str], Site], crew_over: Callable[..., Crew]
-) -> Callable[[str], Crew]:
-    """Makes the crew on PostgreSQL whose workers know each other by the means that it is given."""
+) -> Callable[..., Crew]:
+    """Makes the crew whose workers know each other by the means that it is given."""
 
-    def make(means: str) -> Crew:
+    def make(means: str, *, engine: str = "postgresql") -> Crew:
         options = {} if means == "database" else {"members": coordinators.of(means).url}
-        return crew_over(site_of("postgresql").url, **options)
+        return crew_over(site_of(engine).url, **options)
 
     return make
 
