@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import pytest
 
-from tests.coordinator import Coordinators
+from tests.coordinator import Coordinators, skip_if_missing
 from tests.database import Pools
 from tests.fault.crew import Crew
-from tests.server import MariaDB, PostgreSQL, Server, ServerMissing
+from tests.server import EtcdCluster, MariaDB, PostgreSQL, Server, ServerMissing
 
 NAMES = count(1)
 MEANS = ("database", "etcd", "zookeeper")
@@ -89,6 +89,14 @@ def crew_over(tmp_path: Path) -> Iterator[Callable[..., Crew]]:
     yield make
     for crew in crews:
         crew.close()
+
+
+@pytest.fixture
+def cluster(pools: Pools) -> Iterator[EtcdCluster]:
+    """An etcd of three nodes that the test may kill."""
+    skip_if_missing("etcd", pools.missing)
+    with EtcdCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=MEANS)
