@@ -41,11 +41,12 @@ def test_a_worker_that_the_coordinator_cannot_hear_for_long_tries_to_join_until_
     )
 
 
+@pytest.mark.parametrize("engine", ["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "how"), WAYS)
 def test_a_worker_that_only_the_database_cannot_hear_gives_up_and_comes_back(
-    kind: str, how: str, site_of, coordinators: Coordinators, crew_over
+    kind: str, how: str, engine: str, site_of, coordinators: Coordinators, crew_over
 ):
-    site, coordinator = site_of("postgresql"), coordinators.of(kind)
+    site, coordinator = site_of(engine), coordinators.of(kind)
     crew = crew_over(site.url, members=coordinator.url)
     with Relay(site.server.port) as relay:
         cut_off = crew.start(*OPTIONS, url=relay.url(crew.url))
