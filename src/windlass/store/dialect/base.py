@@ -292,7 +292,7 @@ class Dialect(ABC):
         """Those of the running rows that nobody else has locked; they are locked now."""
 
     @abstractmethod
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         """As `alive`, but alone: for its funeral or its exit."""
 
     @abstractmethod

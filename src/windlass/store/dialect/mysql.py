@@ -287,7 +287,7 @@ class MySQL(PickAndStamp):
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(self._alive, {"worker": worker}).first() is not None
 
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(self._lock_worker, {"worker": worker}).first() is not None
 
     def change(

@@ -232,6 +232,7 @@ class PostgreSQL(Dialect):
         }
 
     def prepare(self, engine: Engine) -> None:
+        from psycopg import ClientCursor
         from psycopg.types.string import TextLoader
 
         self._insert_one = str(INSERT_ONE.compile(dialect=engine.dialect))
@@ -240,6 +241,14 @@ class PostgreSQL(Dialect):
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
             raw.adapters.register_loader("json", TextLoader)
+
+        @event.listens_for(engine, "do_executemany")
+        def in_one_message(cursor: Any, statement: str, rows: Any, _context: object) -> bool:
+            # psycopg would end its pipeline with a flush, by which the server forgets to count how
+            # long the transaction is idle: one that stops there would hold its locks for ever.
+            bound = ClientCursor(cursor.connection)
+            cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
+            return True
 
     def is_conflict(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) in CONFLICTS
@@ -344,13 +353,13 @@ class PostgreSQL(Dialect):
         return [Lane(*row) for row in rows.fetchall()]
 
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
-        parameters = self._patience(worker, "0" if patient else LOCK_MILLISECONDS)
-        return connection.execute(ALIVE, parameters).first() is not None
+        return connection.execute(ALIVE, self._patience(worker, patient)).first() is not None
 
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
-        return connection.execute(LOCK_WORKER, self._patience(worker, "0")).first() is not None
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
+        return connection.execute(LOCK_WORKER, self._patience(worker, patient)).first() is not None
 
-    def _patience(self, worker: int, lock: str) -> dict[str, Any]:
+    def _patience(self, worker: int, patient: bool) -> dict[str, Any]:
+        lock = "0" if patient else LOCK_MILLISECONDS
         return {"worker": worker, "idle": str(self.idle_milliseconds), "lock": lock}
 
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
