@@ -93,6 +93,12 @@ SYSTEMS = (
         settings=f"{TWO}, local queue 2,000, concurrency 100, completions batched",
     ),
     _peer(
+        "pgboss",
+        "pg-boss",
+        "postgresql",
+        settings=f"{TWO} of four workers, batches of 2,000, the next one at once",
+    ),
+    _peer(
         "pgqueuer",
         "PgQueuer",
         "postgresql",
