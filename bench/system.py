@@ -96,7 +96,14 @@ SYSTEMS = (
         "pgboss",
         "pg-boss",
         "postgresql",
-        settings=f"{TWO} of four workers, batches of 2,000, the next one at once",
+        settings=f"{TWO} of four loops that fetch and delete batches of 2,000",
+    ),
+    _peer(
+        "pgboss-complete",
+        "pg-boss, work()",
+        "postgresql",
+        settings=f"{TWO} of four workers, batches of 1,000, the next one at once, jobs kept",
+        environment={"BENCH_FINISH": "complete"},
     ),
     _peer(
         "pgqueuer",

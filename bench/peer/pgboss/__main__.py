@@ -1,4 +1,4 @@
-"""pg-boss on PostgreSQL: two Node processes with four workers each, batches of 2,000."""
+"""pg-boss on PostgreSQL: two Node processes with four loops each, in batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 
 from bench.contract import Command, main, url
 
-# Completed jobs stay, so the first question must be one that its index answers.
+# Completed jobs may stay, so the first question must be one that its index answers.
 WAITS = """
 select 1 from pgboss.job where name = 'noop' and state < 'active' and not blocked limit 1
 """
