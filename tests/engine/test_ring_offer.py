@@ -31,10 +31,11 @@ def busy_and_idle(app, step, rows: int) -> tuple[Mate, Mate]:
             break
     busy.feed()
     for _ in range(3):
-        # Found nothing, noticed it, said so.
+        # One has found nothing and says so; the other has been behind for a while.
         pass_by(busy.clock, 0.5)
         idle.feed()
         idle.beat()
+        busy.feed()
     busy.beat()
     return busy, idle
 

@@ -25,6 +25,7 @@ AHEAD_SECONDS = 0.2
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
+LEAST_BUSY = 0.001
 
 
 class State(Enum):
@@ -233,6 +234,8 @@ class Hold:
         # What was let go of since the read under way began, which may still find it as it was.
         self._let_go: set[int] | None = None
         self._measured_at = time.monotonic()
+        self._busy_since: float | None = None
+        self._busy_seconds = 0.0
         self.is_hungry = False
         self.on_queued: Callable[[bool], None] = lambda _is_async: None
         self.on_ended: Callable[[], None] = lambda: None
@@ -274,6 +277,8 @@ class Hold:
                 is_async = load.kind.is_async
                 (self.asyncs if is_async else self.syncs).put(run)
                 fed.add(is_async)
+            if fed and self._busy_since is None:
+                self._busy_since = time.monotonic()
         for is_async in fed:
             self.on_queued(is_async)
 
@@ -294,6 +299,8 @@ class Hold:
                 other = self.syncs if is_async else self.asyncs
                 feed_other = other.queued > 0
             run = self._start(self.asyncs if is_async else self.syncs, now)
+            if run is None:
+                self._rest(now)
         if ended is not None:
             if feed_other:
                 self.on_queued(not is_async)
@@ -385,6 +392,19 @@ class Hold:
                 for run in gone:
                     run.load.queued -= 1
                 self._forget(gone)
+
+    def trim(self, kind: str, most: int) -> None:
+        """Forget what was read of a kind and has not begun, but for the first `most`."""
+        with self._lock:
+            load = self.loads[kind]
+            if load.queued <= most:
+                return
+            shelf = self.asyncs if load.kind.is_async else self.syncs
+            queued = (run for lane in shelf.order for run in shelf.queues[lane])
+            last = [run for run in queued if run.load is load and run.task.is_read][most:]
+            gone = set(map(id, last))
+            load.queued -= len(shelf.drop(lambda run: id(run) in gone))
+            self._forget(last)
 
     def reads(self, is_meant: Callable[[Claimed], bool]) -> list[Run]:
         """What was read, has begun, and is not written down yet, where that is so."""
@@ -504,16 +524,29 @@ class Hold:
         self.ended.append(run)
         return len(self.ended) == 1
 
+    def _rest(self, now: float) -> None:
+        """Note since when there has been nothing to do, if there is nothing."""
+        if self._busy_since is None or self.running or self.asyncs.queued or self.syncs.queued:
+            return
+        self._busy_seconds += now - self._busy_since
+        self._busy_since = None
+
     def _measure(self) -> None:
+        """How fast each kind is run while there is something to run; waiting for rows is none."""
         now = time.monotonic()
-        elapsed = now - self._measured_at
-        if elapsed < RATE_WINDOW:
+        if now - self._measured_at < RATE_WINDOW:
+            return
+        self._rest(now)
+        if self._busy_since is not None:
+            self._busy_seconds += now - self._busy_since
+            self._busy_since = now
+        busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
+        if not busy:
             return
         for load in self.loads.values():
-            speed = (load.ended - load.ended_before) / elapsed
+            speed = (load.ended - load.ended_before) / max(busy, LEAST_BUSY)
             load.ended_before = load.ended
             load.per_second = (load.per_second + speed) / 2
-        self._measured_at = now
 
     def _made_room(self) -> None:
         """Something ended that no runner waits for: others may begin in its place."""

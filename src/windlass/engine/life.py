@@ -81,7 +81,8 @@ class Life(Loop):
         self._heard: set[int] = set()
         self._missed: dict[int, float] = {}
         # How many rows it could start soon while it has none.
-        self.idle = 0
+        # How many rows it could start while it has none.
+        self.idle: Callable[[], int] = lambda: 0
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
@@ -141,13 +142,14 @@ class Life(Loop):
         if isinstance(self._clock, DatabaseClock):
             self._clock.synchronise()
         now = self._clock.now()
+        idle = self.idle()
         # No transaction: one that stops in the middle would hold its row, and put off its funeral.
         is_alive = self._database.single(
             lambda connection: worker.renew(
                 connection,
                 number=self.id,
                 lease_until=now + self._dead_after,
-                idle=self.idle,
+                idle=idle,
             ),
             tries=1,
         )

@@ -20,20 +20,23 @@ from windlass.engine.claim import Taken
 from windlass.engine.gate import Allowed, Gate
 from windlass.engine.hold import Hold, Room
 from windlass.engine.ring import Ring
+from windlass.model.help import Helping
 from windlass.model.task import Claimed
 from windlass.store import claim as store
-from windlass.store import offer
+from windlass.store import offer, worker
 from windlass.store.database import Database
 from windlass.store.dialect.base import ENDLESS, Lane, Most, Stamp
 from windlass.store.finish import Batch
 from windlass.store.number import Numbers
+from windlass.store.worker import WorkerView
 
 TAKE_AT_MOST = 1_000
 RESCUE_AT_MOST = 500
-OFFER_AT_MOST = 1_000
 LOOK_AGAIN_AFTER = 0.25
 PROBE_AGAIN_AFTER = 1.0
 HELP_AGAIN_AFTER = 0.25
+# So many runs of a kind a second.
+FAST = 1_000
 # A row may commit late with an early time: everything is read from its beginning that often.
 START_OVER_AFTER = 1.0
 # And of what was due only just now, the last moment is read again each time.
@@ -88,6 +91,7 @@ class OwnersRead:
         self._is_rung = False
         self._share = ring.share
         self._helped_at = 0.0
+        self._helping = Helping()
 
     def tend(self) -> bool:
         self._ring.settle()
@@ -154,31 +158,59 @@ class OwnersRead:
 
     def help(self, room: Room) -> None:
         now = time.monotonic()
-        behind = self._ring.demand.keys() - room.kinds.keys()
-        if not behind or now - self._helped_at < HELP_AGAIN_AFTER:
+        if now - self._helped_at < HELP_AGAIN_AFTER:
             return
         self._helped_at = now
-        demand = {kind: count for kind, count in self._ring.demand.items() if kind in behind}
-        for lane in store.lanes(self._database, demand):
-            if self._hold.loads[lane.kind].is_open and self._gate.is_free(lane.kind):
-                self._offer(lane, min(demand[lane.kind], OFFER_AT_MOST))
+        loads = self._hold.loads
+        # What is done that fast is not worth a claim.
+        slow = {name for name, load in loads.items() if load.per_second < FAST}
+        behind = self._helping.behind(slow - room.kinds.keys(), now)
+        if behind and self._ring.has_others:
+            self._help_with(behind, now)
 
-    def _offer(self, lane: Lane, demand: int) -> None:
+    def _help_with(self, kinds: list[str], now: float) -> None:
+        """Offer rows of kinds that we are behind with, as many as the others have time for."""
+
+        def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
+            lanes = self._database.dialect.lanes(connection, kinds)
+            return lanes, offer.counts(connection), worker.listing(connection)
+
+        lanes, offered, workers = self._database.read(look)
+        others = [view for view in workers if view.id != self._share.worker]
+        free = [
+            lane
+            for lane in lanes
+            if self._hold.loads[lane.kind].is_open and self._gate.is_free(lane.kind)
+        ]
+        for kind in {lane.kind for lane in free}:
+            idle = sum(view.idle for view in others if kind in view.kinds)
+            lying = offered.get(kind, 0)
+            wanted = self._helping.wanted(kind, idle=idle, offered=lying, now=now)
+            for equals in _by_priority([lane for lane in free if lane.kind == kind]):
+                for lane in equals:
+                    wanted -= self._offer(lane, wanted) if wanted > 0 else 0
+
+    def _offer(self, lane: Lane, count: int) -> int:
+        """Offer so many rows of a lane, if there are; how many that were."""
         moment = self._clock.now()
         if lane.due_at > self._due_until(lane.kind, moment):
-            return
-        # What can be done here within a second is not worth a claim.
-        own = int(self._hold.loads[lane.kind].per_second) + self._hold.count
+            return 0
+        # What can be done here within a second stays here.
+        own = int(self._hold.loads[lane.kind].per_second) + 1
+        self._hold.trim(lane.kind, own)
+        spare = max(0, own - self._hold.loads[lane.kind].queued)
+        begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
+        me, offered = self._share.worker, 0
         for buckets in self._share.runs:
-            most = self._most(lane, own + demand, moment, buckets=buckets)
-            begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
-            due = [row.id for row in store.read(self._database, begin, self._reading(), most)]
-            spared = set(due[:own]) | self._hold.held
-            if len(due) > own:
-                me = self._share.worker
-                made = offer.make(self._database, me, begin, most, unless=spared)
-                if made:
-                    telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=len(made))
+            held = self._hold.held
+            limit = len(held) + spare + count - offered
+            most = self._most(lane, limit, moment, buckets=buckets)
+            if offered < count:
+                made = offer.make(self._database, me, begin, most, unless=held, spare=spare)
+                offered += len(made)
+        if offered:
+            telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=offered)
+        return offered
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()

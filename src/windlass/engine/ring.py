@@ -89,8 +89,6 @@ class Ring:
         self.share = Share()
         # The kinds that some of the others do not serve, and who they are.
         self.strangers: Mapping[str, Collection[int]] = {}
-        # How many more rows the others could start soon, by kind.
-        self.demand: Mapping[str, int] = {}
 
     def see(self, me: int, workers: Sequence[WorkerView]) -> None:
         """These are the members of now; from any thread."""
@@ -106,11 +104,6 @@ class Ring:
                 kind: strangers
                 for kind in self._kinds
                 if (strangers := [who.id for who in self._others.values() if kind not in who.kinds])
-            }
-            self.demand = {
-                kind: demand
-                for kind in self._kinds
-                if (demand := sum(who.idle for who in self._others.values() if kind in who.kinds))
             }
             has_changed, self._wanted = wanted != self._wanted, wanted
         if has_changed:
@@ -137,6 +130,11 @@ class Ring:
         """Whether it owns exactly what it should, as far as it knows."""
         with self._lock:
             return self._owned.keys() == set(self._wanted) and self._worker == self._hold.owner
+
+    @property
+    def has_others(self) -> bool:
+        """Whether it is not alone."""
+        return bool(self._others)
 
     @property
     def are_others_alive(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select
 
 from windlass.model.status import Status
 from windlass.model.task import Claimed
@@ -21,19 +21,27 @@ OFFERED = 0
 
 
 def make(
-    database: Database, worker: int, lane: Lane, most: Most, *, unless: Collection[int]
+    database: Database,
+    worker: int,
+    lane: Lane,
+    most: Most,
+    *,
+    unless: Collection[int],
+    spare: int = 0,
 ) -> list[int]:
-    """Offer due rows of `lane` in the worker's buckets, but none of those; returns their ids."""
+    """Offer due rows of `lane` in the worker's buckets, but for some, and the first few of others.
+
+    Returns the ids of those that were offered.
+    """
 
     def work(connection: Connection) -> list[int]:
         if not database.dialect.alive(connection, worker):
             return []
-        rows = database.dialect.read(connection, lane, most)
-        ids = [row[0] for row in rows if row[0] not in unless]
+        due = database.dialect.read_ids(connection, lane, most)
+        ids = [number for number in due if number not in unless][spare:]
         if not ids:
             return []
-        free = task.c.status == Status.WAITING, task.c.batch.is_(None)
-        connection.execute(update(task).where(task.c.id.in_(ids), *free).values(batch=OFFERED))
+        database.dialect.give_up(connection, ids)
         given_up = connection.execute(
             select(task.c.id, task.c.kind, task.c.due_at).where(
                 task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
@@ -59,6 +67,12 @@ def kinds(connection: Connection) -> set[str]:
     return set(connection.scalars(select(offer.c.kind).distinct()))
 
 
+def counts(connection: Connection) -> dict[str, int]:
+    """How many rows of each kind are offered."""
+    query = select(offer.c.kind, func.count()).group_by(offer.c.kind)
+    return dict(map(tuple, connection.execute(query)))
+
+
 def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Claimed]:
     """Take offered rows of a kind by a written claim, the oldest first."""
 
@@ -78,12 +92,14 @@ def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Cl
             select(*PICKED)
             .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
             .order_by(task.c.id)
+            .with_hint(task, "force index (primary)", "mysql")
+            .with_hint(task, "force index (primary)", "mariadb")
             .with_for_update()
         ).all()
         if rows:
             database.dialect.stamp(connection, [row.id for row in rows], stamp)
         # Those of rows that are gone meanwhile too.
-        connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
+        database.dialect.remove_offers(connection, ids)
         return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
 
     return database.write(work)

@@ -13,12 +13,24 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import URL, Connection, CursorResult, Engine, Table, TextClause, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    CursorResult,
+    Engine,
+    Table,
+    TextClause,
+    delete,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from windlass.model.bucket import BUCKETS
 from windlass.model.outcome import Change
+from windlass.model.status import Status
 from windlass.model.task import Claimed, NewTask
+from windlass.store.schema import offer, task
 
 BLOCK = 64
 ENDLESS = 1 << 15
@@ -137,6 +149,8 @@ where status = 0 and kind = :kind and priority = :priority
   and batch is null and lost between :lost_from and :lost_to
 order by due_at limit :limit {{lock}}
 """
+
+PICK_IDS = PICK.replace(COLUMNS, "id")
 
 # A row as it was taken, with its fence to follow: by whether it was read or claimed. The plus
 # keeps planners from any other index than the primary key.
@@ -300,6 +314,19 @@ class Dialect(ABC):
         """Due rows of `lane` that nobody has claimed, from its `due_at` on: columns as in PICK."""
 
     @abstractmethod
+    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+        """The ids of what `read` would find."""
+
+    def give_up(self, connection: Connection, ids: Collection[int]) -> None:
+        """Give up those of the rows that nobody has claimed."""
+        free = task.c.status == Status.WAITING, task.c.batch.is_(None)
+        connection.execute(update(task).where(task.c.id.in_(ids), *free).values(batch=0))
+
+    def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
+        """Delete the entries of rows that are offered no more."""
+        connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
+
+    @abstractmethod
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         """Take due rows of `lane` that nobody has claimed, from its `due_at` on."""
 
@@ -358,6 +385,7 @@ class PickAndStamp(Dialect):
     def __init__(self) -> None:
         self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
         self._read = text(PICK.format(hint=self.hint, lock=""))
+        self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
 
     @abstractmethod
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
@@ -365,6 +393,10 @@ class PickAndStamp(Dialect):
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
         return tuples(connection.execute(self._read, wanted(lane, most)))
+
+    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+        rows = tuples(connection.execute(self._read_ids, wanted(lane, most)))
+        return [row[0] for row in rows]
 
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         if not self.alive(connection, stamp.worker):

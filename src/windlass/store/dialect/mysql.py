@@ -54,6 +54,10 @@ straight_join windlass_task as t force index (primary) on t.id = listed.id"""
 REMOVE_AS_TAKEN = {
     way: text(f"delete t from {BY_FENCE} where {AS_TAKEN[way]} listed.fence") for way in AS_TAKEN
 }
+OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
+REMOVE_OFFERS = text("""delete t
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
+straight_join windlass_offer as t force index (primary) on t.task_id = listed.id""")
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
 LOCK_SECONDS = 2
@@ -276,6 +280,12 @@ class MySQL(PickAndStamp):
         # Ten columns of a row, one by one, take the driver longer than everything else together.
         rows = tuples(connection.execute(READ, wanted(lane, most)))
         return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
+
+    def give_up(self, connection: Connection, ids: Collection[int]) -> None:
+        connection.execute(OFFER, {"ids": encode(sorted(ids)).decode()})
+
+    def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
+        connection.execute(REMOVE_OFFERS, {"ids": encode(sorted(ids)).decode()})
 
     def is_locked(self, problem: Exception) -> bool:
         return _number_of(problem) == 1205

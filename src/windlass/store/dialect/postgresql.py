@@ -20,6 +20,7 @@ from windlass.store.dialect.base import (
     FALLEN,
     LANES,
     PICK,
+    PICK_IDS,
     RESCUE,
     STAMP,
     Count,
@@ -205,6 +206,7 @@ class PostgreSQL(Dialect):
             )
         )
         self._read = text(PICK.format(hint="", lock=""))
+        self._read_ids = text(PICK_IDS.format(hint="", lock=""))
         self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         by_id = "= " + listed("select unnest(cast(:ids as bigint[]))")
@@ -367,6 +369,10 @@ class PostgreSQL(Dialect):
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
         return tuples(connection.execute(self._read, wanted(lane, most)))
+
+    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+        rows = tuples(connection.execute(self._read_ids, wanted(lane, most)))
+        return [row[0] for row in rows]
 
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(lane, most)})
