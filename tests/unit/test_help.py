@@ -44,6 +44,6 @@ def test_who_catches_up_begins_anew():
     helping.wanted("slow", idle=10, offered=0, now=2.0)
     helping.wanted("slow", idle=10, offered=0, now=2.2)
 
-    helping.behind(set(), 2.5)
+    helping.caught_up(["slow"])
 
     assert helping.wanted("slow", idle=10, offered=0, now=5.0) == 10

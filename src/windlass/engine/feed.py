@@ -53,7 +53,7 @@ class Feed(Loop):
         # Said before looking: what ends from now on wakes the feed, so no room is ever missed.
         self._hold.is_hungry = True
         room = self._hold.room()
-        self._claims.help(room)
+        self._claims.help()
         if not room.kinds:
             if was_empty and not rescued:
                 self.idle.set()

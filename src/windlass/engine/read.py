@@ -156,15 +156,19 @@ class OwnersRead:
             probes=self._probes,
         )
 
-    def help(self, room: Room) -> None:
+    def help(self) -> None:
         now = time.monotonic()
         if now - self._helped_at < HELP_AGAIN_AFTER:
             return
         self._helped_at = now
         loads = self._hold.loads
         # What is done that fast is not worth a claim.
-        slow = {name for name, load in loads.items() if load.per_second < FAST}
-        behind = self._helping.behind(slow - room.kinds.keys(), now)
+        slow = {
+            name
+            for name, load in loads.items()
+            if (load.running or load.queued) and load.per_second < FAST
+        }
+        behind = self._helping.behind(slow, now)
         if behind and self._ring.has_others:
             self._help_with(behind, now)
 
@@ -279,12 +283,14 @@ class OwnersRead:
         budget = min(TAKE_AT_MOST, room.total)
         tasks: list[Claimed] = []
         due = [lane for lane in self._lanes if lane.kind in left and self._is_due(lane, now)]
+        more: set[str] = set()
         for equals in (*_by_priority(due), self._offers(left)):
             # Kinds of one priority share alike; a lower one gets what a higher one leaves.
             share = max(1, budget // max(1, len(equals)))
             for lane in equals:
                 limit = min(share, left[lane.kind], budget)
                 if limit < 1:
+                    more.add(lane.kind)
                     continue
                 try:
                     taken = self._through_gate(lane, limit)
@@ -293,9 +299,12 @@ class OwnersRead:
                         # The next time meets it again; what was taken is ours to run.
                         return tasks
                     raise
+                if len(taken) == limit:
+                    more.add(lane.kind)
                 left[lane.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
+        self._helping.caught_up(left.keys() - more)
         return tasks
 
     def _offers(self, kinds: Collection[str]) -> list[Lane]:

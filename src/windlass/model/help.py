@@ -6,6 +6,7 @@ they could start at once, and doubles that whenever it finds that all of it was 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MOST_OFFERED = 1_000
@@ -30,11 +31,15 @@ class Helping:
     _behind: dict[str, float] = field(default_factory=dict)
     _levels: dict[str, Level] = field(default_factory=dict)
 
-    def behind(self, kinds: set[str], now: float) -> list[str]:
-        """Those of the kinds, which have no room now, that have had none for a while."""
-        for kind in self._behind.keys() - kinds:
-            del self._behind[kind]
+    def caught_up(self, kinds: Iterable[str]) -> None:
+        """Nothing of these kinds waits but what can be started."""
+        for kind in kinds:
+            self._behind.pop(kind, None)
             self._levels.pop(kind, None)
+
+    def behind(self, kinds: set[str], now: float) -> list[str]:
+        """Those of the kinds at work that nobody has caught up with for a while."""
+        self.caught_up(self._behind.keys() - kinds)
         for kind in kinds:
             self._behind.setdefault(kind, now)
         return [kind for kind, since in self._behind.items() if now - since >= BEHIND_SECONDS]
