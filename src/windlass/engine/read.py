@@ -65,6 +65,7 @@ class OwnersRead:
         bury: Callable[[list[Claimed], Connection], Batch],
         gate: Gate,
         once: bool = False,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._kinds = kinds
@@ -77,6 +78,7 @@ class OwnersRead:
         self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
         self._bury = bury
         self._gate = gate
+        self._on_news = on_news
         self._refused: set[str] = set()
         self._probes: set[int] = set()
         self._found_none: dict[str, float] = {}
@@ -259,11 +261,14 @@ class OwnersRead:
             self._started_over_at, self._is_rung = now, False
 
     def _look(self) -> list[Lane]:
-        def look(connection: Connection) -> tuple[list[Lane], set[str]]:
+        def look(connection: Connection) -> tuple[list[Lane], set[str], set[int]]:
             lanes = self._database.dialect.lanes(connection, self._kinds)
-            return lanes, offer.kinds(connection)
+            return lanes, offer.kinds(connection), worker.present(connection)
 
-        self._lanes, self._offered = self._database.read(look)
+        self._lanes, self._offered, present = self._database.read(look)
+        if present != self._ring.present:
+            # Somebody came or went: sooner noticed, sooner divided.
+            self._on_news()
         self._looked_at = time.monotonic()
         return list(self._lanes)
 

@@ -86,6 +86,8 @@ class Ring:
         self._giving_up: dict[int, float] = {}
         self._asked_at = float("-inf")
         self._first_leases: dict[int, int] = {}
+        # All that had not left when it was last looked, members or not.
+        self.present: Collection[int] = ()
         self.share = Share()
         # The kinds that some of the others do not serve, and who they are.
         self.strangers: Mapping[str, Collection[int]] = {}
@@ -95,6 +97,7 @@ class Ring:
         with self._lock:
             if me != self._worker:
                 self._begin(me)
+            self.present = {view.id for view in workers}
             members = {view.id: view for view in workers if view.kinds}
             wanted = assign(members).get(me, range(0))
             self._others = {number: view for number, view in members.items() if number != me}

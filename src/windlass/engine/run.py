@@ -74,18 +74,19 @@ class Coroutines:
             return
         self._is_waking = True
         try:
-            self._loop.call_soon_threadsafe(self._wake_all)
+            self._loop.call_soon_threadsafe(self._wake_one)
         except RuntimeError:
             self._is_waking = False
 
-    def _wake_all(self) -> None:
+    def _wake_one(self) -> None:
+        """Let one runner look for work, which wakes the next: a short task ends before that."""
         self._is_waking = False
-        queued = self._hold.asyncs.queued
-        while self._resting and queued > 0:
+        while self._resting and self._hold.asyncs.queued:
             future = self._resting.pop()
             if not future.done():
+                self._is_waking = True
                 future.set_result(None)
-                queued -= 1
+                return
 
     async def _run(self) -> None:
         runner = Runner()
@@ -99,6 +100,8 @@ class Coroutines:
                 await self._rest()
                 slice_began = time.monotonic()
                 continue
+            if self._resting and not self._is_waking and hold.asyncs.queued:
+                self._wake_one()
             run.runner = runner
             runner.current = run
             current.set(run)
@@ -120,6 +123,7 @@ class Coroutines:
         future = self._loop.create_future()
         self._resting.append(future)
         await future
+        self._is_waking = False
 
 
 class Runner:

@@ -244,6 +244,7 @@ class Worker:
             bury=self.finish.bury,
             gate=SwitchGate(self.hold, rates, self.breakers),
             once=self._settings.until_idle,
+            on_news=self.life.wake,
         )
 
     def _begin(self) -> None:

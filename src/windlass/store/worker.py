@@ -166,6 +166,11 @@ def leave(
     return database.write(work)
 
 
+def present(connection: Connection) -> set[int]:
+    """The ids of all that have not left."""
+    return set(connection.scalars(select(worker.c.id).where(worker.c.left_at.is_(None))))
+
+
 def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:
     """Workers that are there, and those that left after `left_since`."""
     there: ColumnElement[bool] = worker.c.left_at.is_(None)
