@@ -20,12 +20,24 @@ def test_what_is_taken_at_once_is_doubled_and_what_lies_there_is_enough():
     helping = Helping()
 
     assert helping.wanted("slow", idle=10, offered=0, now=0.0) == 10
+    helping.made("slow", 10)
     assert helping.wanted("slow", idle=0, offered=0, now=0.25) == 20
+    helping.made("slow", 20)
     assert helping.wanted("slow", idle=0, offered=5, now=0.5) == 15
     assert helping.wanted("slow", idle=3, offered=20, now=0.75) == 0
     for _ in range(20):
+        helping.made("slow", 1)
         last = helping.wanted("slow", idle=0, offered=0, now=1.0)
     assert last == MOST_OFFERED
+
+
+def test_what_could_not_be_offered_was_not_taken():
+    helping = Helping()
+    helping.wanted("slow", idle=10, offered=0, now=0.0)
+    helping.made("slow", 0)
+
+    assert helping.wanted("slow", idle=0, offered=0, now=0.25) == 10
+    assert helping.wanted("slow", idle=0, offered=0, now=0.25 + PATIENCE_SECONDS) == 0
 
 
 def test_it_ends_when_offers_lie_there_and_nobody_has_time():
@@ -42,6 +54,7 @@ def test_who_catches_up_begins_anew():
     helping = Helping()
     helping.behind({"slow"}, 0.0)
     helping.wanted("slow", idle=10, offered=0, now=2.0)
+    helping.made("slow", 10)
     helping.wanted("slow", idle=10, offered=0, now=2.2)
 
     helping.caught_up(["slow"])

@@ -25,6 +25,7 @@ AHEAD_SECONDS = 0.2
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
+SPEED_WINDOW = 0.2
 LEAST_BUSY = 0.001
 
 
@@ -543,10 +544,12 @@ class Hold:
         busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
         if not busy:
             return
+        # What was seen for long counts more than what was seen for a moment.
+        weight = min(1.0, busy / SPEED_WINDOW)
         for load in self.loads.values():
             speed = (load.ended - load.ended_before) / max(busy, LEAST_BUSY)
             load.ended_before = load.ended
-            load.per_second = (load.per_second + speed) / 2
+            load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
 
     def _made_room(self) -> None:
         """Something ended that no runner waits for: others may begin in its place."""

@@ -239,7 +239,13 @@ class Life(Loop):
         silent = self._silent(workers, now)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
-        for number in silent:
+        began = time.monotonic()
+        # Each of those who care begins with another one.
+        first = self.id % max(1, len(silent))
+        for number in silent[first:] + silent[:first]:
+            if time.monotonic() - began > self._beat_seconds:
+                # Some of them are held up. The next beat goes on; this one must not be the last.
+                break
             fallen = worker.mark_dead(
                 self._database,
                 number=number,

@@ -44,6 +44,8 @@ JUST_NOW = 1 * SECOND
 A_MOMENT = SECOND // 10
 # How many rows at most may be due at the very microsecond where the last read ended.
 BESIDE_CURSOR = 16
+# Each time that many times that something was offered, it comes before what is ours.
+OFFERS_FIRST = 4
 # The priority of offers, whatever their rows have: what is ours comes first.
 OFFERS = -(1 << 15) - 1
 
@@ -94,6 +96,7 @@ class OwnersRead:
         self._share = ring.share
         self._helped_at = 0.0
         self._helping = Helping()
+        self._offers_seen = 0
 
     def tend(self) -> bool:
         self._ring.settle()
@@ -192,31 +195,34 @@ class OwnersRead:
             idle = sum(view.idle for view in others if kind in view.kinds)
             lying = offered.get(kind, 0)
             wanted = self._helping.wanted(kind, idle=idle, offered=lying, now=now)
-            for equals in _by_priority([lane for lane in free if lane.kind == kind]):
-                for lane in equals:
-                    wanted -= self._offer(lane, wanted) if wanted > 0 else 0
+            if wanted:
+                self._offer([lane for lane in free if lane.kind == kind], wanted)
 
-    def _offer(self, lane: Lane, count: int) -> int:
-        """Offer so many rows of a lane, if there are; how many that were."""
-        moment = self._clock.now()
-        if lane.due_at > self._due_until(lane.kind, moment):
-            return 0
+    def _offer(self, lanes: list[Lane], count: int) -> None:
+        """Offer so many rows of the lanes of a kind, if there are, the least urgent lane first."""
+        kind, moment = lanes[0].kind, self._clock.now()
+        load, me, offered = self._hold.loads[kind], self._share.worker, 0
         # What can be done here within a second stays here.
-        own = int(self._hold.loads[lane.kind].per_second) + 1
-        self._hold.trim(lane.kind, own)
-        spare = max(0, own - self._hold.loads[lane.kind].queued)
-        begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
-        me, offered = self._share.worker, 0
-        for buckets in self._share.runs:
-            held = self._hold.held
-            limit = len(held) + spare + count - offered
-            most = self._most(lane, limit, moment, buckets=buckets)
-            if offered < count:
-                made = offer.make(self._database, me, begin, most, unless=held, spare=spare)
-                offered += len(made)
+        own = int(load.per_second)
+        self._hold.trim(kind, own)
+        spare = max(0, own - load.queued)
+        for lane in sorted(lanes, key=lambda lane: lane.priority):
+            if not self._is_due(lane, moment):
+                continue
+            begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
+            for buckets in self._share.runs:
+                held = self._hold.held
+                left = count - offered
+                most = self._most(lane, len(held) + spare + left, moment, buckets=buckets)
+                if left > 0:
+                    made = offer.make(
+                        self._database, me, begin, most, unless=held, spare=spare, count=left
+                    )
+                    offered += len(made.offered)
+                    spare -= made.spared
+        self._helping.made(kind, offered)
         if offered:
-            telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=offered)
-        return offered
+            telemetry.emit("ring.offered", worker=me, kind=kind, rows=offered)
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
@@ -289,11 +295,18 @@ class OwnersRead:
         tasks: list[Claimed] = []
         due = [lane for lane in self._lanes if lane.kind in left and self._is_due(lane, now)]
         more: set[str] = set()
-        for equals in (*_by_priority(due), self._offers(left)):
+        offered = self._offers(left)
+        groups = [*_by_priority(due), offered]
+        if offered:
+            self._offers_seen += 1
+            if self._offers_seen % OFFERS_FIRST == 0:
+                # What is ours comes first, but nothing waits for ever.
+                groups = [offered, *groups[:-1]]
+        for equals in groups:
             # Kinds of one priority share alike; a lower one gets what a higher one leaves.
             share = max(1, budget // max(1, len(equals)))
             for lane in equals:
-                limit = min(share, left[lane.kind], budget)
+                limit = min(share, left[lane.kind], budget, self._batch_of(lane.kind))
                 if limit < 1:
                     more.add(lane.kind)
                     continue
@@ -334,12 +347,14 @@ class OwnersRead:
                 self._found_none[lane.kind] = time.monotonic()
         return taken
 
+    def _batch_of(self, kind: str) -> int:
+        period = self._kinds[kind].period
+        return TAKE_AT_MOST if period is None else period.batch
+
     def _found_none_lately(self, kind: str) -> bool:
         return time.monotonic() - self._found_none.get(kind, float("-inf")) < PROBE_AGAIN_AFTER
 
     def _take_lane(self, lane: Lane, limit: int) -> list[Claimed]:
-        period = self._kinds[lane.kind].period
-        limit = limit if period is None else min(limit, period.batch)
         if lane.priority == OFFERS:
             return offer.claim(self._database, lane.kind, self._stamp(), limit=limit)
         taken: list[Claimed] = []

@@ -122,8 +122,10 @@ class Coroutines:
         assert self._loop is not None
         future = self._loop.create_future()
         self._resting.append(future)
-        await future
-        self._is_waking = False
+        try:
+            await future
+        finally:
+            self._is_waking = False
 
 
 class Runner:

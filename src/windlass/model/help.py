@@ -22,6 +22,8 @@ class Level:
 
     rows: int
     wanted_at: float
+    # How many were offered the last time.
+    made: int = 0
 
 
 @dataclass
@@ -51,11 +53,18 @@ class Helping:
             if idle < 1:
                 return 0
             level = self._levels[kind] = Level(min(idle, MOST_OFFERED), now)
-        elif offered == 0:
+        all_taken = level.made > 0 and offered == 0
+        level.made = 0
+        if all_taken:
             level.rows = min(2 * level.rows, MOST_OFFERED)
-        if idle or offered == 0:
+        if idle or all_taken:
             level.wanted_at = now
         elif now - level.wanted_at > PATIENCE_SECONDS:
             del self._levels[kind]
             return 0
         return max(0, level.rows - offered)
+
+    def made(self, kind: str, count: int) -> None:
+        """So many rows were offered, as it was wanted."""
+        if kind in self._levels:
+            self._levels[kind].made = count

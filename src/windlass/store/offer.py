@@ -7,6 +7,7 @@ it again; like everyone it may claim it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select
 
@@ -20,6 +21,13 @@ from windlass.store.schema import offer, task
 OFFERED = 0
 
 
+class Made(NamedTuple):
+    """The ids of rows that were offered, and how many others were spared."""
+
+    offered: list[int]
+    spared: int
+
+
 def make(
     database: Database,
     worker: int,
@@ -28,36 +36,35 @@ def make(
     *,
     unless: Collection[int],
     spare: int = 0,
-) -> list[int]:
-    """Offer due rows of `lane` in the worker's buckets, but for some, and the first few of others.
+    count: int = 1_000,
+) -> Made:
+    """Offer up to `count` due rows of `lane` in the worker's buckets, but for some.
 
-    Returns the ids of those that were offered.
+    Of the others the first ones are spared. Nothing is offered if the worker is left.
     """
 
-    def work(connection: Connection) -> list[int]:
+    def work(connection: Connection) -> Made:
         if not database.dialect.alive(connection, worker):
-            return []
+            return Made([], 0)
         due = database.dialect.read_ids(connection, lane, most)
-        ids = [number for number in due if number not in unless][spare:]
+        free = [number for number in due if number not in unless]
+        ids, spared = free[spare : spare + count], min(spare, len(free))
         if not ids:
-            return []
+            return Made([], spared)
+        # An entry from before may be in the hands of one who is about to delete it.
+        database.dialect.remove_offers(connection, ids)
         database.dialect.give_up(connection, ids)
         given_up = connection.execute(
             select(task.c.id, task.c.kind, task.c.due_at).where(
                 task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
             )
         ).all()
-        known = set(connection.scalars(select(offer.c.task_id).where(offer.c.task_id.in_(ids))))
-        new = [
-            {"task_id": row.id, "kind": row.kind, "due_at": row.due_at}
-            for row in given_up
-            if row.id not in known
-        ]
+        new = [{"task_id": row.id, "kind": row.kind, "due_at": row.due_at} for row in given_up]
         if new:
             connection.execute(insert(offer), new)
             if database.dialect.wakes:
                 database.dialect.notify(connection)
-        return [row["task_id"] for row in new]
+        return Made([row.id for row in given_up], spared)
 
     return database.write(work)
 

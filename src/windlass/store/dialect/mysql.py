@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, event, insert, text
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
 
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES, PAYLOAD
@@ -304,13 +304,11 @@ class MySQL(PickAndStamp):
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
         statement = CHANGE_AS_TAKEN[is_read]
-        with connection.begin_nested() as attempt:
-            asked = {"changes": encode(changes).decode(), "worker": worker}
-            if connection.execute(statement, asked).rowcount == len(changes):
-                changed: dict[int, int | None] = {each.id: each.prune_at for each in changes}
-                going = connection.scalars(GOING, {"ids": encode(sorted(changed)).decode()})
-                return changed | dict.fromkeys(going, GOES)
-            attempt.rollback()
+        asked = {"changes": encode(changes).decode(), "worker": worker}
+        if _touches(connection, statement, asked, rows=len(changes)):
+            changed: dict[int, int | None] = {each.id: each.prune_at for each in changes}
+            going = connection.scalars(GOING, {"ids": encode(sorted(changed)).decode()})
+            return changed | dict.fromkeys(going, GOES)
         fences = {change.id: change.fence for change in changes}
         held = self._hold(connection, fences, is_read=is_read)
         ours = [change for change in changes if change.id in held]
@@ -322,11 +320,8 @@ class MySQL(PickAndStamp):
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
         listed = encode(sorted(fences.items())).decode()
-        with connection.begin_nested() as attempt:
-            gone = connection.execute(REMOVE_AS_TAKEN[is_read], {"fences": listed}).rowcount
-            if gone == len(fences):
-                return set(fences)
-            attempt.rollback()
+        if _touches(connection, REMOVE_AS_TAKEN[is_read], {"fences": listed}, rows=len(fences)):
+            return set(fences)
         held = self._hold(connection, fences, is_read=is_read)
         if held:
             connection.execute(REMOVE, {"ids": encode(sorted(held)).decode()})
@@ -363,6 +358,20 @@ def _stretches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
             yield numbers[begin:index]
             begin = index
+
+
+def _touches(
+    connection: Connection, statement: TextClause, asked: dict[str, Any], *, rows: int
+) -> bool:
+    """Run a statement that is to touch so many rows; if it does not, it has touched none."""
+    # Not as a context: after a deadlock the server has forgotten the savepoint, and the complaint
+    # about that would take the place of the one that says so.
+    attempt = connection.begin_nested()
+    if connection.execute(statement, asked).rowcount == rows:
+        attempt.commit()
+        return True
+    attempt.rollback()
+    return False
 
 
 def _number_of(problem: Exception) -> int | None:

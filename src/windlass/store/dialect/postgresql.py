@@ -246,6 +246,9 @@ class PostgreSQL(Dialect):
 
         @event.listens_for(engine, "do_executemany")
         def in_one_message(cursor: Any, statement: str, rows: Any, _context: object) -> bool:
+            if "windlass_" not in statement:
+                # Somebody else's, who may count what it touched.
+                return False
             # psycopg would end its pipeline with a flush, by which the server forgets to count how
             # long the transaction is idle: one that stops there would hold its locks for ever.
             bound = ClientCursor(cursor.connection)
