@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= 2
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
@@ -20,7 +21,7 @@ demo: $(INSTALLED) ## run the shop: tasks that fail, retry and recover while you
 	@$(VENV)/bin/windlass demo
 
 test: check servers ## set up, check, and run every test but the slow ones
-	@$(PY) -m pytest -m "not slow"
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 test-all: check servers ## set up, check, and run every test
 	@$(PY) -m pytest

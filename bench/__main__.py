@@ -14,6 +14,7 @@ from bench import chart, report, scenario
 from bench.contract import end_in_order_when_told
 from bench.measure import Stores, measure, stores
 from bench.scenario import SCENARIOS
+from bench.server import STORES
 from bench.system import SYSTEMS, choose
 
 QUICK_TASKS = 5000
@@ -29,7 +30,7 @@ def main() -> int:
 
     with stores() as running:
         records = measure(
-            choose(options.only),
+            [system for system in choose(options.only) if system.store in options.store],
             running,
             tasks=options.tasks,
             rounds=options.rounds,
@@ -55,7 +56,7 @@ def _run_scenarios(
     for chosen in SCENARIOS:
         if chosen.name not in options.only:
             continue
-        for store in chosen.stores:
+        for store in (store for store in chosen.stores if store in options.store):
             tell(f"{chosen.name} on {store}")
             found = scenario.run(chosen, running.get(store), quick=options.quick)
             figures.append({"scenario": chosen.name, "store": store, **found})
@@ -76,6 +77,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="few tasks, just to see it run")
     parser.add_argument("--only", default="", help="names or prefixes, with commas between")
+    parser.add_argument("--store", default=",".join(STORES), help="stores, with commas between")
     parser.add_argument("--tasks", type=int, default=None, help="tasks to drain (100000)")
     parser.add_argument("--rounds", type=int, default=1, help="measure so often, tell the median")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
@@ -83,6 +85,10 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.tasks = options.tasks or (QUICK_TASKS if options.quick else 100_000)
     options.only = [name for name in options.only.split(",") if name]
+    options.store = [name for name in options.store.split(",") if name]
+    for name in options.store:
+        if name not in STORES:
+            parser.error(f"unknown store {name!r}; known: {', '.join(STORES)}")
     unknown = [name for name in options.only if name not in scenarios and not choose([name])]
     if unknown:
         parser.error(f"unknown name {unknown[0]!r}; known: {names}")

@@ -99,11 +99,18 @@ def end_in_order_when_told() -> None:
 
 def drain(verbs: Verbs, tasks: int) -> tuple[float, int]:
     """Run the waiting tasks with real workers; seconds, and runs of the handler."""
-    folder = _folder()
-    tally.clear(folder)
+    tally.clear(_folder())
     with running(verbs.workers()) as processes:
-        _wait_until_all_ran(folder, tasks, verbs, processes)
-        ended_ns = time.time_ns()
+        return clock(tasks, verbs.is_empty, processes)
+
+
+def clock(
+    tasks: int, is_empty: Callable[[], bool], processes: Sequence[subprocess.Popen[bytes]]
+) -> tuple[float, int]:
+    """Seconds from the first run of a handler until the store is empty, and runs of the handler."""
+    folder = _folder()
+    _wait_until_all_ran(folder, tasks, is_empty, processes)
+    ended_ns = time.time_ns()
     progress = tally.read(folder)
     if progress.first_ns is None:
         raise DrainFailed("the store is empty but no handler ran; were the tasks enqueued?")
@@ -114,7 +121,7 @@ def drain(verbs: Verbs, tasks: int) -> tuple[float, int]:
 def running(commands: Sequence[Command]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Worker processes that live as long as the block; their words go to `worker.log`."""
     processes: list[subprocess.Popen[bytes]] = []
-    with (_folder() / "worker.log").open("wb") as log:
+    with (_folder() / "worker.log").open("ab") as log:
         try:
             processes.extend(_start(command, log) for command in commands)
             yield processes
@@ -126,7 +133,10 @@ def running(commands: Sequence[Command]) -> Iterator[list[subprocess.Popen[bytes
 
 
 def _wait_until_all_ran(
-    folder: Path, tasks: int, verbs: Verbs, processes: Sequence[subprocess.Popen[bytes]]
+    folder: Path,
+    tasks: int,
+    is_empty: Callable[[], bool],
+    processes: Sequence[subprocess.Popen[bytes]],
 ) -> None:
     """Return when the store is empty.
 
@@ -142,7 +152,7 @@ def _wait_until_all_ran(
             moved = now
         if runs >= tasks or now - doubted > DOUBT_SECONDS:
             doubted = now
-            if verbs.is_empty():
+            if is_empty():
                 return
         for process in processes:
             if process.poll() is not None:

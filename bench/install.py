@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CACHE = HERE / ".cache"
 PEER = HERE / "peer"
+NODE_TALLY = HERE / "tally.mjs"
 
 
 class NotInstalled(Exception):
@@ -64,6 +65,7 @@ def _install_node(peer: str, folder: Path) -> None:
     if not shutil.which("npm"):
         raise NotInstalled(f"{peer} needs Node and npm; install them with your package manager")
     shutil.copytree(PEER / peer, folder, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+    shutil.copy(NODE_TALLY, folder)
     _run(["npm", "ci", "--silent", "--prefix", str(folder)], peer)
 
 
@@ -77,6 +79,8 @@ def _run(command: list[str], what: str, environment: dict[str, str] | None = Non
 def _fingerprint(folder: Path) -> str:
     """What the environment was made from: pinned versions, and copied scripts."""
     made_from = [*folder.glob("requirements.txt"), *folder.glob("*.json"), *folder.glob("*.mjs")]
+    if (folder / "package.json").exists():
+        made_from.append(NODE_TALLY)
     digest = hashlib.sha256(sys.version.encode())
     for path in sorted(made_from):
         digest.update(path.read_bytes())

@@ -15,11 +15,13 @@ import psycopg
 import pymysql
 
 from bench import command, install, tally
+from bench.raw.session import Session
 from bench.server import STORES, Store
 from bench.system import System
 from tests.server import ServerMissing
 
 ONE_BY_ONE = 5000
+COUNTS_DEADLOCKS = ("postgresql", "mariadb")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Trial:
     bulk: float | None = None
     drain: float | None = None
     tasks: int = 0
+    deadlocks: int | None = None
+    """What the server counted during the drain, where it does."""
     failure: str | None = None
 
 
@@ -47,6 +51,12 @@ class Record:
     def rates(self, measure: str) -> list[float]:
         found = (getattr(trial, measure) for trial in self.trials)
         return [rate for rate in found if rate is not None]
+
+    @property
+    def deadlocks(self) -> int | None:
+        """Of all trials together."""
+        counts = [trial.deadlocks for trial in self.trials if trial.deadlocks is not None]
+        return sum(counts) if counts else None
 
     def median(self, measure: str) -> float | None:
         rates = self.rates(measure)
@@ -136,7 +146,9 @@ def _trial(system: System, running: Stores, tasks: int) -> Trial:
             bulk_seconds = call("enqueue-bulk", bulk) if system.has_bulk else None
             store.settle(database)
             total = one + bulk if system.has_bulk else one
+            before = _deadlocks(system, address)
             drain_seconds = call("drain", total)
+            after = _deadlocks(system, address)
         finally:
             store.drop_database(database)
     return Trial(
@@ -144,7 +156,18 @@ def _trial(system: System, running: Stores, tasks: int) -> Trial:
         bulk=bulk / bulk_seconds if bulk_seconds else None,
         drain=total / drain_seconds,
         tasks=total,
+        deadlocks=None if before is None or after is None else after - before,
     )
+
+
+def _deadlocks(system: System, address: str) -> int | None:
+    if system.store not in COUNTS_DEADLOCKS:
+        return None
+    session = Session(address)
+    try:
+        return session.deadlocks()
+    finally:
+        session.close()
 
 
 class _Caller:

@@ -29,9 +29,10 @@ def workers() -> list[Command]:
 
 
 def is_empty() -> bool:
+    """Whether nothing waits or runs; a success under a key stays for a while."""
     session = Session(url())
     with session.transaction():
-        return not session.rows("select 1 from windlass_task limit 1")
+        return not session.rows("select 1 from windlass_task where status < 2 limit 1")
 
 
 if __name__ == "__main__":

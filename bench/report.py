@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -38,7 +38,7 @@ def _show_systems(records: Sequence[Record], console: Console) -> None:
     table = Table(title="No-op tasks per second", title_justify="left")
     table.add_column("store", no_wrap=True)
     table.add_column("system", no_wrap=True)
-    for title in ("one by one", "bulk", "drain", "ratio", "tasks"):
+    for title in ("one by one", "bulk", "drain", "ratio", "deadlocks", "tasks"):
         table.add_column(title, justify="right", no_wrap=True)
     for index, record in enumerate(records):
         is_last = index + 1 == len(records)
@@ -46,9 +46,25 @@ def _show_systems(records: Sequence[Record], console: Console) -> None:
         table.add_row(*_cells(record, records), end_section=ends_store, style=_style(record))
     console.print(table)
     console.print(RATIO, style="dim")
+    for line in _beside_raw(records):
+        console.print(line, markup=False)
     for record in records:
         if record.failure:
             console.print(f"{record.system.name}: {record.failure}", style="red", markup=False)
+
+
+def _beside_raw(records: Sequence[Record]) -> Iterator[str]:
+    """What part of each bare loop's drain Windlass reaches on the same database."""
+    drains = {record.system.name: record.median("drain") for record in records}
+    for store, title in STORE_TITLES.items():
+        own = drains.get(f"windlass-{store}")
+        parts = [
+            f"{own / raw:.0%} of {variant}"
+            for variant in ("read", "delete", "update")
+            if own and (raw := drains.get(f"raw-{store}-{variant}"))
+        ]
+        if parts:
+            yield f"Windlass beside raw SQL on {title}: {', '.join(parts)}"
 
 
 def save(
@@ -87,12 +103,13 @@ def reference(record: Record, records: Sequence[Record]) -> float | None:
 def _cells(record: Record, records: Sequence[Record]) -> list[str]:
     store = STORE_TITLES[record.system.store]
     if record.failure and not record.rates("drain"):
-        return [store, record.system.title, "", "", "failed", "", ""]
+        return [store, record.system.title, "", "", "failed", "", "", ""]
     rates = [_rate(record, measure) for measure in MEASURES]
     base, drain = reference(record, records), record.median("drain")
     ratio = f"{drain / base:.2f}" if base and drain else ""
     tasks = max((trial.tasks for trial in record.trials), default=0)
-    return [store, record.system.title, *rates, ratio, f"{tasks:,}"]
+    deadlocks = "" if record.deadlocks is None else f"{record.deadlocks:,}"
+    return [store, record.system.title, *rates, ratio, deadlocks, f"{tasks:,}"]
 
 
 def _rate(record: Record, measure: str) -> str:
@@ -125,6 +142,7 @@ def _plain(record: Record) -> dict[str, object]:
             | {"tasks": trial.tasks}
             for trial in record.trials
         ],
+        "deadlocks": record.deadlocks,
         "failure": record.failure,
     }
 

@@ -1,4 +1,7 @@
-"""The stores of a run: durable PostgreSQL, MariaDB and SQLite, and Redis without a disk."""
+"""The stores of a run: durable PostgreSQL, MariaDB and SQLite, and Redis without a disk.
+
+And etcd and ZooKeeper, which tell workers who is alive.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Protocol
 
 import psycopg
 
-from tests.server import MariaDB, PostgreSQL, Server
+from tests.server import Etcd, MariaDB, PostgreSQL, Server, ZooKeeper
 from tests.server.process import find_program, require_account
 
 POSTGRESQL_SETTINGS = ("shared_buffers=256MB", "max_wal_size=4GB")
@@ -142,6 +145,18 @@ class SQLite:
 
     def version(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
+
+
+class BenchEtcd(Etcd):
+    """With the heartbeat and the elections that etcd comes with."""
+
+    pace = ()
+
+
+class BenchZooKeeper(ZooKeeper):
+    """With the tick of 2 s that ZooKeeper comes with, and sessions of 4 s at least."""
+
+    pace = "tickTime=2000"
 
 
 STORES: dict[str, Callable[[], Store]] = {

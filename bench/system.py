@@ -93,6 +93,19 @@ SYSTEMS = (
         settings=f"{TWO}, local queue 2,000, concurrency 100, completions batched",
     ),
     _peer(
+        "pgboss",
+        "pg-boss",
+        "postgresql",
+        settings=f"{TWO} of four loops that fetch and delete batches of 2,000",
+    ),
+    _peer(
+        "pgboss-complete",
+        "pg-boss, work()",
+        "postgresql",
+        settings=f"{TWO} of four workers, batches of 1,000, the next one at once, jobs kept",
+        environment={"BENCH_FINISH": "complete"},
+    ),
+    _peer(
         "pgqueuer",
         "PgQueuer",
         "postgresql",

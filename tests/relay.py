@@ -1,6 +1,7 @@
 """A TCP relay between a client and a server, which can stall, cut and refuse."""
 
 import contextlib
+import re
 import socket
 import struct
 import threading
@@ -33,7 +34,7 @@ class Relay:
 
     def url(self, url: str) -> str:
         """`url`, by way of this relay."""
-        return url.replace(f":{self._target[1]}/", f":{self.port}/")
+        return re.sub(rf":{self._target[1]}(?=[/,]|$)", f":{self.port}", url)
 
     def stall(self) -> None:
         self._passing.clear()

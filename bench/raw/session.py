@@ -64,6 +64,32 @@ class Session:
         self._cursor.execute(statement)
         self._connection.autocommit = False
 
+    def analyse(self, table: str) -> None:
+        """Do at once what PostgreSQL does by itself within minutes."""
+        if self.scheme == "postgresql":
+            self.alone(f"vacuum (analyze) {table}")
+
+    def deadlocks(self) -> int:
+        """How many deadlocks the server has met: in this database, or in all where it says no more.
+
+        SQLite has none, as it has one writer at a time.
+        """
+        match self.scheme:
+            case "postgresql":
+                ask = "select deadlocks from pg_stat_database where datname = current_database()"
+            case "mysql":
+                ask = """
+                    select variable_value from information_schema.global_status
+                    where variable_name = 'INNODB_DEADLOCKS'
+                """
+            case _:
+                return 0
+        with self.transaction():
+            return int(self.rows(ask)[0][0])
+
+    def close(self) -> None:
+        self._connection.close()
+
     def ids(self, ids: Sequence[int]) -> object:
         """The ids as this database takes a list."""
         return json.dumps(ids) if self.scheme == "sqlite" else list(ids)

@@ -34,6 +34,9 @@ SCENARIOS = (
     Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "sqlite")),
     Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "sqlite")),
     Scenario("ring", "bench.scenario.ring", ("sqlite",)),
+    Scenario("workers", "bench.scenario.workers", ("postgresql", "mariadb")),
+    Scenario("takeover", "bench.scenario.takeover", ("postgresql",)),
+    Scenario("helping", "bench.scenario.helping", ("postgresql", "mariadb")),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )
 

@@ -13,7 +13,8 @@ import sys
 import time
 
 from bench.contract import Command, end_in_order_when_told, running
-from bench.scenario.latency_app import app, note, stamp
+from bench.scenario import note
+from bench.scenario.latency_app import app, stamp
 
 TASKS = 200
 WARM = 5
@@ -37,12 +38,7 @@ def one(number: int) -> float:
     time.sleep(random.uniform(0.02, 0.06))
     begin = time.time_ns()
     stamp.enqueue(number)
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not note(number).exists():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"task {number} did not start within {WAIT_SECONDS} s")
-        time.sleep(0.001)
-    return (int(note(number).read_text()) - begin) / 1e6
+    return (note.wait(number, seconds=WAIT_SECONDS) - begin) / 1e6
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Rolling kinds of many items: import, claim, visits, freshness and size.
+"""Rolling kinds of many items: import, read, visits, freshness and size.
 
 Ten million items in PostgreSQL, a million elsewhere. The visits are set beside those of the raw
-loop: the same claim and the same update by bare statements, in as many processes.
+loop: the same read and the same update by bare statements, in as many processes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from bench.contract import Command, end_in_order_when_told, running, url
-from bench.raw.loop import claim, microseconds
+from bench.raw.loop import Reader, microseconds
 from bench.raw.session import Session
 from bench.scenario.rolling_app import PRODUCT, app, mirrored, visited
-from windlass.engine.claim import CLAIM_AT_MOST
+from windlass.engine.read import TAKE_AT_MOST
 from windlass.model.outcome import Succeeded, settle
 from windlass.store import claim as store
 from windlass.store import finish, worker
@@ -29,9 +29,9 @@ from windlass.store.number import Numbers
 SMALL = 10_000
 ITEMS = {"postgresql": 10_000_000}
 OTHERS = 1_000_000
-QUICK = 30_000
+QUICK = 100_000
 RAW_ITEMS = 1_000_000
-CLAIMS = 9
+READS = 9
 SECONDS = 10.0
 PROCESSES = (1, 2, 4)
 LATER = 10 * 86_400_000_000
@@ -48,14 +48,14 @@ def main() -> None:
     figures: Figures = {"items": items}
     app.migrate()
     visited.add(codes(SMALL))
-    settle_down(session)
-    small = median_claim()
+    session.analyse("windlass_task")
+    small = median_read()
     before = size(session)
     figures["add_per_second"] = rate(items, lambda: visited.add(codes(items)))
-    settle_down(session)
+    session.analyse("windlass_task")
     figures["bytes_per_item"] = round((size(session) - before) / (items - SMALL))
-    large = median_claim()
-    figures |= {"claim_small_ms": small, "claim_large_ms": large, "ratio": round(large / small, 2)}
+    large = median_read()
+    figures |= {"read_small_ms": small, "read_large_ms": large, "ratio": round(large / small, 2)}
     figures["freshness_ms"] = median(visited.freshness)
     for processes in PROCESSES:
         figures[f"visits_{processes}"] = visits(session, processes, SECONDS / (5 if quick else 1))
@@ -69,6 +69,7 @@ def main() -> None:
     fill_raw(session, min(items, RAW_ITEMS))
     for processes in PROCESSES:
         figures[f"raw_visits_{processes}"] = raw(processes, SECONDS / (5 if quick else 1))
+        make_raw_due(session)
     print(json.dumps(figures))
 
 
@@ -92,8 +93,8 @@ def median(work: Callable[[], object]) -> float:
     return round(statistics.median(taken), 1)
 
 
-def median_claim() -> float:
-    """Milliseconds of a claim of 1,000 items by Windlass's own statements, finished in between."""
+def median_read() -> float:
+    """Milliseconds of a read of 1,000 items by Windlass's own statements, finished in between."""
     database, clock, numbers = app.database, app.clock, Numbers(app.database)
     me, now = numbers.take()[0], clock.now()
     kinds = worker.Kinds(serves=[], declares=[])
@@ -104,16 +105,17 @@ def median_claim() -> float:
     )
     taken = []
     kind = app.registry.get("visited")
-    for _ in range(CLAIMS):
+    for _ in range(READS):
         (lane,) = store.lanes(database, ["visited"])
         now = clock.now()
-        stamp = Stamp(numbers.take()[0], me, now, now + HOUR)
+        stamp = Stamp(None, me, now, now)
         begin = time.perf_counter()
-        rows = store.claim(database, lane, stamp, Most(CLAIM_AT_MOST, now))
+        rows = store.read(database, lane, stamp, Most(TAKE_AT_MOST, now))
         taken.append((time.perf_counter() - begin) * 1000)
-        assert len(rows) == CLAIM_AT_MOST, len(rows)
-        changes = [settle(row, Succeeded(), kind.terms, now=now, turns=True) for row in rows]
-        batch = finish.Batch(worker=me, changes=sorted(changes, key=lambda change: change.id))
+        assert len(rows) == TAKE_AT_MOST, len(rows)
+        settled = (settle(row, Succeeded(), kind.terms, now=now, turns=True) for row in rows)
+        changes = sorted((change for change in settled if change), key=lambda change: change.id)
+        batch = finish.Batch(worker=me, is_read=True, changes=changes)
         finish.finish(database, batch, lambda _connection, _accepted: None)
     worker.leave(database, number=me, now=clock.now(), why="done")
     return round(statistics.median(taken), 2)
@@ -137,7 +139,7 @@ def make_due(session: Session) -> None:
     """Have enough items due for the next measure."""
     with session.transaction():
         session.execute("update windlass_task set due_at = created_at where due_at > created_at")
-    settle_down(session)
+    session.analyse("windlass_task")
 
 
 def done(session: Session) -> int:
@@ -155,7 +157,7 @@ def products(session: Session, count: int) -> None:
         values = ", ".join(f"('{code}', 'a product')" for code in rows[begin : begin + 5_000])
         with session.transaction():
             session.execute(f"insert into product values {values}")
-    analyse(session, "product")
+    session.analyse("product")
 
 
 def fill_raw(session: Session, count: int) -> None:
@@ -174,40 +176,41 @@ def fill_raw(session: Session, count: int) -> None:
                 "insert into raw_task (id, kind, task_key, bucket, status, priority, due_at, "
                 f"payload, created_at) values {values}"
             )
-    analyse(session, "raw_task")
+    session.analyse("raw_task")
 
 
 def raw(processes: int, seconds: float) -> float:
     """Visits a second by bare statements in so many processes."""
     with ProcessPoolExecutor(processes) as pool:
-        counts = pool.map(roll, [seconds] * processes)
-        return round(sum(counts) / seconds)
+        shares = [(number, processes, seconds) for number in range(processes)]
+        return round(sum(pool.map(roll, shares)))
 
 
-def roll(seconds: float) -> int:
+def roll(share: tuple[int, int, float]) -> float:
+    """Visits a second by one process, until its time is over or nothing is due."""
+    number, total, seconds = share
     session = Session(url())
-    count, end = 0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        ids = session.persist(partial(claim, session))
+    reader = Reader(session, number, total)
+    begin, count = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        ids = session.persist(reader.read)
+        if not ids:
+            break
         session.persist(partial(finish_raw, session, ids))
         count += len(ids)
-    return count
+    return count / elapsed
+
+
+def make_raw_due(session: Session) -> None:
+    with session.transaction():
+        session.execute("update raw_task set due_at = created_at + id")
+    session.analyse("raw_task")
 
 
 def finish_raw(session: Session, ids: list[int]) -> None:
     now = microseconds()
     with session.transaction():
         session.execute(session.statements.roll, ids=session.ids(ids), now=now, later=now + LATER)
-
-
-def settle_down(session: Session) -> None:
-    """Do at once what the server does by itself within minutes."""
-    analyse(session, "windlass_task")
-
-
-def analyse(session: Session, table: str) -> None:
-    if session.scheme == "postgresql":
-        session.alone(f"vacuum (analyze) {table}")
 
 
 def empty(session: Session) -> None:

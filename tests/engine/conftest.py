@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.clockwork import following
 from tests.conftest import pool_of
 from tests.database import Pools
-from windlass import App, telemetry
+from windlass import App, Task, telemetry
 from windlass.clock import ManualClock
 from windlass.model.duration import parse_duration
+from windlass.operate import shard
 
 
 class Clock(ManualClock):
@@ -30,6 +32,30 @@ def app(database_url: str, clock: Clock) -> Iterator[App]:
     app = App(database_url, clock=clock)
     yield app
     app.close()
+
+
+@pytest.fixture
+def one_clock(clock: Clock) -> Iterator[None]:
+    """Whatever waits in the engine goes by the clock of the database, too."""
+    with following(clock):
+        yield
+
+
+@pytest.fixture
+def step(app: App) -> Task[..., Any]:
+    """A kind whose rows are kept, and which hands move."""
+
+    @app.task(keep="1d", retries=3)
+    async def step(number: int = 0) -> None: ...
+
+    return step
+
+
+@pytest.fixture
+def quick_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until all processes have heard of a change of the shards."""
+    monkeypatch.setattr(shard, "HEARD_SECONDS", 0.0)
+    monkeypatch.setattr(shard, "LOOK_SECONDS", 0.01)
 
 
 SETS = {

@@ -4,10 +4,18 @@ from typing import Any
 
 from sqlalchemy import select
 
-from windlass import App
+from windlass import App, Task
 from windlass.engine.shard import Shard
 from windlass.store import schema
 from windlass.store import shard as store
+
+
+def declare_mail(app: App) -> Task[[str], str]:
+    @app.task(keep="1d")
+    def mail(to: str) -> str:
+        return f"to {to}"
+
+    return mail
 
 
 def rows(app: App, **wanted: Any) -> list[list[dict[str, Any]]]:

@@ -99,7 +99,7 @@ class Mate:
 
     def offer(self) -> None:
         """Offer to others what there is no time for."""
-        self.worker.feed._claims.help(self.hold.room())
+        self.worker.feed._claims.help()
 
     def leave(self) -> None:
         """Go in good order, whatever still runs."""

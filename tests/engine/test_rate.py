@@ -197,7 +197,7 @@ def test_a_very_slow_rate_is_over_at_once_when_a_faster_one_is_set(app, starts):
         eventually(lambda: len(starts) == 1)
         app.set("paced", rate="50/s")
 
-        eventually(lambda: len(starts) == 20, 4.0, what="the faster rate")
+        eventually(lambda: len(starts) == 20, 15.0, what="the faster rate")
     check_never_above(starts.moments, 50)
 
 

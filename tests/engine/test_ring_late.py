@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 import pytest
 from sqlalchemy import create_engine, update
 
-from tests.clockwork import following
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.engine.shift import working
 from tests.late import make_rows
@@ -27,12 +26,6 @@ def declare(app) -> Task:
     return step
 
 
-@pytest.fixture
-def time_stands_still(clock):
-    with following(clock):
-        yield
-
-
 @contextmanager
 def open_transaction(app: App, step: Task) -> Iterator[list[int]]:
     """Rows that are enqueued now and committed when the block ends; their ids."""
@@ -47,7 +40,7 @@ def open_transaction(app: App, step: Task) -> Iterator[list[int]]:
         yield [step.using(conn=connection).enqueue().id for _ in range(3)]
 
 
-def test_rows_that_commit_behind_the_cursor_are_read(app, clock, time_stands_still):
+def test_rows_that_commit_behind_the_cursor_are_read(app, clock, one_clock):
     step = declare(app)
     worker = Mate(app)
     settle(worker)
@@ -73,9 +66,7 @@ def test_rows_that_commit_behind_the_cursor_are_read(app, clock, time_stands_sti
     assert set(late) <= taken
 
 
-def test_rows_that_commit_after_the_funeral_of_their_owner_are_claimed(
-    app, clock, time_stands_still
-):
+def test_rows_that_commit_after_the_funeral_of_their_owner_are_claimed(app, clock, one_clock):
     step = declare(app)
     dead, heir = Mate(app), Mate(app)
     settle(dead, heir)
@@ -95,9 +86,7 @@ def test_rows_that_commit_after_the_funeral_of_their_owner_are_claimed(
     assert not any(taken[number].is_read for number in late)
 
 
-def test_rows_that_commit_while_their_bucket_changes_hands_are_run_once(
-    app, clock, time_stands_still
-):
+def test_rows_that_commit_while_their_bucket_changes_hands_are_run_once(app, clock, one_clock):
     step = declare(app)
     mates = [Mate(app)]
     settle(*mates)
@@ -122,7 +111,7 @@ def test_rows_that_commit_while_their_bucket_changes_hands_are_run_once(
     assert sorted(number for number in taken if number in late) == sorted(late)
 
 
-def test_rows_that_are_due_at_the_same_moment_fill_every_place(app, clock, time_stands_still):
+def test_rows_that_are_due_at_the_same_moment_fill_every_place(app, clock, one_clock):
     """As items are that ended in one commit, and tasks that were put off to one moment."""
     step = declare(app)
     step.enqueue_many([{}] * 300)

@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy import update
 
-from tests.clockwork import following
 from tests.engine.mate import Mate, die, settle
 from tests.table import task, tasks
 from windlass import App, Status
@@ -15,19 +14,7 @@ from windlass.model.outcome import Retried, Snoozed, Succeeded
 from windlass.store import schema
 from windlass.store import task as task_store
 
-
-@pytest.fixture(autouse=True)
-def one_clock(clock):
-    with following(clock):
-        yield
-
-
-@pytest.fixture
-def step(app):
-    @app.task(keep="1d", retries=3)
-    async def step(number: int = 0) -> None: ...
-
-    return step
+pytestmark = pytest.mark.usefixtures("one_clock")
 
 
 @pytest.fixture

@@ -1,27 +1,18 @@
 """Rows that others run than the owner of their bucket: offered by it, or not its kind."""
 
-import pytest
+from concurrent.futures import ThreadPoolExecutor, wait
 
-from tests.clockwork import following
+import pytest
+from sqlalchemy import insert, select
+
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
 from windlass.engine.read import HELP_AGAIN_AFTER
-from windlass.store import offer, worker
+from windlass.store import offer, schema, worker
+from windlass.store.dialect.base import Lane, Most
 
-
-@pytest.fixture(autouse=True)
-def one_clock(clock):
-    with following(clock):
-        yield
-
-
-@pytest.fixture
-def step(app):
-    @app.task(keep="1d", retries=3)
-    async def step(number: int = 0) -> None: ...
-
-    return step
+pytestmark = pytest.mark.usefixtures("one_clock")
 
 
 @pytest.fixture
@@ -44,10 +35,11 @@ def busy_and_idle(app, step, rows: int) -> tuple[Mate, Mate]:
             break
     busy.feed()
     for _ in range(3):
-        # Found nothing, noticed it, said so.
+        # One has found nothing and says so; the other has been behind for a while.
         pass_by(busy.clock, 0.5)
         idle.feed()
         idle.beat()
+        busy.feed()
     busy.beat()
     return busy, idle
 
@@ -106,6 +98,80 @@ def test_an_owner_that_has_time_again_claims_what_it_offered(app, step, clock):
     assert offered
     assert offered <= done
     assert tasks(app, status=Status.WAITING) == []
+
+
+def test_what_was_offered_is_not_forgotten_by_those_who_are_busy(app, step, clock):
+    busy, idle = busy_and_idle(app, step, 60)
+    busy.start_all()
+    pass_by(clock, HELP_AGAIN_AFTER + 0.1)
+    busy.feed()
+    offered = {row["id"] for row in tasks(app, batch=0)}
+    assert offered
+    idle.leave()
+    began = set()
+    for _ in range(40):
+        # There is always something that is its own.
+        step.enqueue_many([{}] * 4)
+        pass_by(clock, 0.3)
+        busy.beat()
+        began |= {run.task.id for run in busy.runs}
+        for run in list(busy.runs):
+            busy.finish(run)
+        busy.feed()
+        busy.start_all()
+
+    assert len(offered & began) > 5
+
+
+def test_a_row_that_its_owner_cannot_start_is_offered_even_if_it_is_the_only_one(app, step, clock):
+    busy, idle = busy_and_idle(app, step, 3)
+    assert len(busy.start_all()) == 2
+
+    for _ in range(3):
+        pass_by(clock, HELP_AGAIN_AFTER + 0.1)
+        busy.feed()
+        idle.beat()
+
+    assert len(tasks(app, batch=0)) == 1
+
+
+def test_no_more_is_offered_than_others_have_time_for(app, step, clock):
+    busy, idle = busy_and_idle(app, step, 200)
+    idle.hold.concurrency = 3
+    busy.start_all()
+    for _ in range(8):
+        pass_by(clock, 0.3)
+        idle.feed()
+        idle.beat()
+        busy.beat()
+        busy.feed()
+
+    assert 0 < len(tasks(app, batch=0)) <= 50
+
+
+def test_an_entry_that_somebody_is_about_to_delete_is_no_offer(app, step, clock):
+    if app.database.dialect.is_embedded:
+        pytest.skip("SQLite lets nobody in while somebody writes")
+    owner = Mate(app)
+    settle(owner)
+    ref = step.enqueue()
+    kind, due_at = "step", task(app, ref)["due_at"]
+    stale = {"task_id": ref.id, "kind": kind, "due_at": due_at}
+    app.database.write(lambda connection: connection.execute(insert(schema.offer), [stale]))
+    most = Most(10, clock.now(), range(3), range(256))
+    lane, make = Lane(kind, 0, due_at), offer.make
+    with ThreadPoolExecutor() as threads:
+        with app.database.engine.connect() as helper, helper.begin():
+            entry = select(schema.offer.c.task_id).with_for_update()
+            assert helper.execute(entry).scalar_one() == ref.id
+            offering = threads.submit(make, app.database, owner.id, lane, most, unless=())
+            assert wait([offering], timeout=0.3).done == set()
+            app.database.dialect.remove_offers(helper, [ref.id])
+        made = offering.result(20)
+
+    assert made.offered == [ref.id]
+    assert task(app, ref)["batch"] == 0
+    assert count(app) == 1
 
 
 def test_an_offer_of_a_row_that_is_gone_meanwhile_is_worth_nothing(app, step, clock):

@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy import select
 
-from tests.clockwork import following
 from tests.engine.hand import snapshot
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.table import task, tasks, workers
@@ -17,18 +16,7 @@ from windlass.store.dialect.base import Lane, Most
 BUCKETS = set(range(256))
 
 
-@pytest.fixture(autouse=True)
-def one_clock(clock):
-    with following(clock):
-        yield
-
-
-@pytest.fixture
-def step(app):
-    @app.task(keep="1d", retries=3)
-    async def step(number: int = 0) -> None: ...
-
-    return step
+pytestmark = pytest.mark.usefixtures("one_clock")
 
 
 @pytest.fixture

@@ -14,22 +14,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.engine.fleet import key_for, places, row_of, rows
+from tests.engine.fleet import declare_mail, key_for, places, row_of, rows
 from windlass import App, BadConnection, BadDatabase, BadSource, DuplicateKey, Status, Table
 from windlass.model.shard import place_of
 from windlass.operate import shard as operate
 
 
-def declare(app):
-    @app.task(keep="1d")
-    def mail(to: str) -> str:
-        return f"to {to}"
-
-    return mail
-
-
 def test_each_shard_gets_a_place_once_and_numbers_that_begin_with_it(sharded, make_app):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
 
     refs = [mail.enqueue(f"m{number}") for number in range(6)]
 
@@ -43,7 +35,7 @@ def test_each_shard_gets_a_place_once_and_numbers_that_begin_with_it(sharded, ma
 
 
 def test_rows_without_a_key_take_turns_and_many_of_one_call_stay_together(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
 
     for number in range(2 * len(sharded.fleet.shards)):
         mail.enqueue(f"m{number}")
@@ -56,7 +48,7 @@ def test_rows_without_a_key_take_turns_and_many_of_one_call_stay_together(sharde
 
 
 def test_a_key_has_one_home_for_all_processes_and_is_unique_there(sharded, make_app):
-    mail, other = declare(sharded), declare(make_app(*_urls(sharded)))
+    mail, other = declare_mail(sharded), declare_mail(make_app(*_urls(sharded)))
 
     refs = [mail.using(key=f"k{number}").enqueue("a") for number in range(20)]
     same = [other.using(key=f"k{number}").enqueue("b") for number in range(20)]
@@ -69,7 +61,7 @@ def test_a_key_has_one_home_for_all_processes_and_is_unique_there(sharded, make_
 
 
 def test_a_task_is_found_waited_for_and_cancelled_wherever_it_is(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     refs = [mail.enqueue(f"m{number}") for number in range(6)]
 
     cancelled = refs[5].cancel("changed my mind")
@@ -82,7 +74,7 @@ def test_a_task_is_found_waited_for_and_cancelled_wherever_it_is(sharded):
 
 
 def test_many_keys_over_several_shards_are_written_all_or_not_at_all(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     taken = key_for(sharded, sharded.fleet.shards[-1], "mail", "taken")
     mail.using(key=taken).enqueue("first")
     keys = [f"k{number}" for number in range(30)]
@@ -101,7 +93,7 @@ def test_many_keys_over_several_shards_are_written_all_or_not_at_all(sharded):
 
 
 def test_what_was_written_is_taken_back_when_a_later_shard_refuses(sharded, monkeypatch):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     first, second = sharded.fleet.shards[:2]
     old = mail.using(key=key_for(sharded, first, "mail")).enqueue("old")
     keys = [key_for(sharded, shard, "mail", prefix) for shard in (first, second) for prefix in "ab"]
@@ -116,7 +108,7 @@ def test_what_was_written_is_taken_back_when_a_later_shard_refuses(sharded, monk
 
 
 def test_a_transaction_of_the_caller_decides_the_shard(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     last = sharded.fleet.shards[-1]
     mine = key_for(sharded, last, "mail")
     elsewhere = key_for(sharded, sharded.fleet.shards[0], "mail")
@@ -136,7 +128,7 @@ def test_a_transaction_of_the_caller_decides_the_shard(sharded):
 
 
 def test_a_raw_connection_of_a_driver_decides_the_shard_too(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     sharded.prepare()
 
     for shard in sharded.fleet.shards:
@@ -154,7 +146,7 @@ def test_a_raw_connection_of_a_driver_decides_the_shard_too(sharded):
 def test_a_connection_to_no_shard_is_refused_and_its_transaction_lives_on(
     sharded, empty_database_url
 ):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     with closing(App(empty_database_url)) as stranger:
         engine = stranger.database.engine
         with engine.connect() as connection, connection.begin():
@@ -233,7 +225,7 @@ def test_a_run_has_one_home_and_a_cron_one_row(sharded, make_app, clock):
 
 
 def test_switches_hold_in_all_shards(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     for number in range(6):
         mail.enqueue(f"m{number}")
 
@@ -328,7 +320,7 @@ def test_a_rate_is_for_all_shards_together(sharded):
 
 async def test_the_twins_know_the_shards_too(sqlite_url, make_app, tmp_path):
     app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
-    mail = declare(app)
+    mail = declare_mail(app)
 
     refs = [await mail.aenqueue(f"m{number}") for number in range(4)]
     await app.adrain()
@@ -341,12 +333,12 @@ async def test_the_twins_know_the_shards_too(sqlite_url, make_app, tmp_path):
 
 def test_an_app_grows_from_one_database_to_two(sqlite_url, make_app, tmp_path):
     alone = make_app(sqlite_url)
-    mail = declare(alone)
+    mail = declare_mail(alone)
     old = [mail.using(key=f"k{number}").enqueue("before") for number in range(20)]
     alone.pause("mail", reason="sale")
 
     grown = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
-    more = declare(grown)
+    more = declare_mail(grown)
     same = [more.using(key=f"k{number}").enqueue("after") for number in range(20)]
     new = [more.using(key=f"n{number}").enqueue("after") for number in range(20)]
     grown.drain()
@@ -362,11 +354,11 @@ def test_an_app_grows_from_one_database_to_two(sqlite_url, make_app, tmp_path):
 
 
 def test_a_new_shard_may_come_first_in_the_list(sqlite_url, make_app, tmp_path):
-    mail = declare(make_app(sqlite_url))
+    mail = declare_mail(make_app(sqlite_url))
     old = mail.enqueue("before")
 
     grown = make_app(f"sqlite:///{tmp_path / 'second.db'}", sqlite_url)
-    declare(grown)
+    declare_mail(grown)
 
     assert places(grown) == [1, 0]
     assert grown.ref(old.id).status() is Status.WAITING
@@ -395,7 +387,7 @@ def test_a_database_that_follows_tables_cannot_become_one_of_several(
 def test_two_databases_that_both_have_tasks_are_refused(sqlite_url, make_app, tmp_path):
     other_url = f"sqlite:///{tmp_path / 'second.db'}"
     for url in (sqlite_url, other_url):
-        declare(make_app(url)).enqueue("mine")
+        declare_mail(make_app(url)).enqueue("mine")
 
     with pytest.raises(BadDatabase, match="a database that joins must be empty"):
         make_app(sqlite_url, other_url).prepare()
@@ -404,12 +396,12 @@ def test_two_databases_that_both_have_tasks_are_refused(sqlite_url, make_app, tm
 def test_a_third_shard_joins_two(sqlite_url, make_app, tmp_path):
     urls = [sqlite_url, *(f"sqlite:///{tmp_path / name}.db" for name in "bc")]
     two = make_app(*urls[:2])
-    mail = declare(two)
+    mail = declare_mail(two)
     old = [mail.using(key=f"k{number}").enqueue("before") for number in range(30)]
     before = dict(zip(urls, places(two), strict=False))
 
     three = make_app(*urls)
-    more = declare(three)
+    more = declare_mail(three)
     same = [more.using(key=f"k{number}").enqueue("after") for number in range(30)]
 
     assert same == old
@@ -459,7 +451,7 @@ def test_one_who_only_reads_hears_that_rows_have_moved(sharded, make_app, monkey
 def test_a_process_that_began_before_a_shard_joined_says_so(sqlite_url, make_app, tmp_path):
     urls = [sqlite_url, *(f"sqlite:///{tmp_path / name}.db" for name in "bc")]
     two = make_app(*urls[:2])
-    mail = declare(two)
+    mail = declare_mail(two)
     mail.enqueue("hello")
     three = make_app(*urls)
     key = key_for(three, three.fleet.shards[2], "mail")
@@ -503,7 +495,7 @@ def test_more_databases_than_places_are_refused():
 
 
 def test_ids_survive_as_numbers_of_json(sharded):
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
 
     ids = [mail.enqueue("a").id for _ in sharded.fleet.shards]
 

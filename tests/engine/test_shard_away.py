@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import make_url
 
-from tests.engine.fleet import key_for, rows_of
+from tests.engine.fleet import declare_mail, key_for, rows_of
 from tests.engine.shift import listening
 from tests.relay import Relay
 from tests.wait import eventually
@@ -38,14 +38,6 @@ def app(urls) -> Iterator[App]:
     app.close()
 
 
-def declare(app):
-    @app.task(keep="1d")
-    def mail(to: str) -> str:
-        return f"to {to}"
-
-    return mail
-
-
 @contextmanager
 def working(app, **settings):
     """A worker over the shards of `app` on a thread of its own."""
@@ -62,7 +54,7 @@ def working(app, **settings):
 
 
 def test_an_enqueue_survives_the_loss_of_a_shard(app, relay):
-    mail, stays = declare(app), app.fleet.shards[0]
+    mail, stays = declare_mail(app), app.fleet.shards[0]
     before = [mail.enqueue("before") for _ in range(4)]
 
     relay.refuse()
@@ -80,7 +72,7 @@ def test_an_enqueue_survives_the_loss_of_a_shard(app, relay):
 
 
 def test_a_key_whose_shard_is_down_is_refused_and_says_which(app, relay):
-    mail, (stays, goes) = declare(app), app.fleet.shards
+    mail, (stays, goes) = declare_mail(app), app.fleet.shards
     here, there = (key_for(app, shard, "mail") for shard in (stays, goes))
 
     relay.refuse()
@@ -98,7 +90,7 @@ def test_a_process_that_begins_while_a_shard_is_down_knows_which_keys_are_where(
     here, there = (key_for(app, shard, "mail") for shard in app.fleet.shards)
     relay.refuse()
     late = App(*urls)
-    mail = declare(late)
+    mail = declare_mail(late)
 
     began = time.monotonic()
     ref = mail.using(key=here).enqueue("goes on")
@@ -122,7 +114,7 @@ def test_shards_that_come_together_for_the_first_time_must_all_be_there(app, rel
 
 
 def test_reads_gather_what_there_is_and_say_what_is_missing(app, relay):
-    mail, (_stays, goes) = declare(app), app.fleet.shards
+    mail, (_stays, goes) = declare_mail(app), app.fleet.shards
 
     @app.rolling(every="1d")
     def level(code: str) -> None: ...
@@ -150,7 +142,7 @@ def test_reads_gather_what_there_is_and_say_what_is_missing(app, relay):
 
 def test_a_shard_that_says_nothing_holds_up_nobody_for_long(app, relay, monkeypatch):
     monkeypatch.setattr("windlass.engine.shard.READ_SECONDS", 0.5)
-    mail, goes = declare(app), app.fleet.shards[1]
+    mail, goes = declare_mail(app), app.fleet.shards[1]
     for _ in range(4):
         mail.enqueue("m")
 
@@ -171,7 +163,7 @@ def test_a_shard_that_says_nothing_holds_up_nobody_for_long(app, relay, monkeypa
 
 
 def test_a_switch_says_where_it_could_not_be_set_and_can_be_repeated(app, relay):
-    mail, goes = declare(app), app.fleet.shards[1]
+    mail, goes = declare_mail(app), app.fleet.shards[1]
     mail.enqueue("m")
     relay.refuse()
 
@@ -186,7 +178,7 @@ def test_a_switch_says_where_it_could_not_be_set_and_can_be_repeated(app, relay)
 
 
 def test_a_worker_goes_on_with_the_shards_that_are_up_and_comes_back(app, relay):
-    mail, (stays, goes) = declare(app), app.fleet.shards
+    mail, (stays, goes) = declare_mail(app), app.fleet.shards
     with working(app):
         first = [mail.enqueue("before") for _ in range(4)]
         assert [ref.result(timeout=10) for ref in first] == ["to before"] * 4
@@ -207,11 +199,11 @@ def test_a_worker_goes_on_with_the_shards_that_are_up_and_comes_back(app, relay)
 
 
 def test_a_worker_that_begins_while_a_shard_is_down_serves_it_when_it_is_back(app, relay, urls):
-    mail, goes = declare(app), app.fleet.shards[1]
+    mail, goes = declare_mail(app), app.fleet.shards[1]
     there = mail.using(key=key_for(app, goes, "mail")).enqueue("there")
     relay.refuse()
     late = App(*urls)
-    other = declare(late)
+    other = declare_mail(late)
 
     with listening("shard.unserved") as told, working(late):
         assert other.enqueue("here").result(timeout=10) == "to here"
@@ -223,7 +215,7 @@ def test_a_worker_that_begins_while_a_shard_is_down_serves_it_when_it_is_back(ap
 
 
 def test_a_drain_runs_what_can_be_run_and_says_what_could_not(app, relay):
-    mail, (stays, goes) = declare(app), app.fleet.shards
+    mail, (stays, goes) = declare_mail(app), app.fleet.shards
     for _ in range(4):
         mail.enqueue("m")
     relay.refuse()
@@ -237,7 +229,7 @@ def test_a_drain_runs_what_can_be_run_and_says_what_could_not(app, relay):
 
 
 def test_a_lost_answer_does_not_make_a_second_task_elsewhere(app, relay):
-    mail, (stays, goes) = declare(app), app.fleet.shards
+    mail, (stays, goes) = declare_mail(app), app.fleet.shards
     mail.enqueue("so that all is prepared")
 
     relay.lose_answer(b"commit")

@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import text, update
 
-from tests.engine.fleet import key_for, rows, rows_of
+from tests.engine.fleet import declare_mail, key_for, rows, rows_of
 from tests.engine.hand import Hand
 from windlass import BadInput, DuplicateKey, Status
 from windlass.clock import to_datetime
@@ -18,18 +18,7 @@ from windlass.store import schema
 DEAD_AFTER = 5_000_000
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr(operate, "HEARD_SECONDS", 0.0)
-    monkeypatch.setattr(operate, "LOOK_SECONDS", 0.01)
-
-
-def declare(app):
-    @app.task(keep="1d")
-    def mail(to: str) -> str:
-        return f"to {to}"
-
-    return mail
+pytestmark = pytest.mark.usefixtures("quick_moves")
 
 
 def move(app, shard, **options):
@@ -45,7 +34,7 @@ def total(app):
 
 
 def test_a_drained_shard_gets_no_new_rows(sharded):
-    mail, shard = declare(sharded), sharded.fleet.shards[1]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[1]
     old = mail.using(key=key_for(sharded, shard, "mail")).enqueue("old")
 
     drain(sharded, shard)
@@ -57,11 +46,11 @@ def test_a_drained_shard_gets_no_new_rows(sharded):
 
 
 def test_a_key_that_is_in_a_drained_shard_counts_as_there(sharded, make_app):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     key = key_for(sharded, shard, "mail")
     old = mail.using(key=key).enqueue("old")
     drain(sharded, shard)
-    other = declare(make_app(*[each.database.url for each in sharded.fleet.shards]))
+    other = declare_mail(make_app(*[each.database.url for each in sharded.fleet.shards]))
 
     skipped = other.using(key=key).enqueue("again")
     with pytest.raises(DuplicateKey):
@@ -76,12 +65,12 @@ def test_a_key_that_is_in_a_drained_shard_counts_as_there(sharded, make_app):
 
 def test_somebody_who_has_not_heard_of_the_draining_cannot_write_a_key_there(sharded, make_app):
     shard = sharded.fleet.shards[0]
-    late = declare(make_app(*[each.database.url for each in sharded.fleet.shards]))
+    late = declare_mail(make_app(*[each.database.url for each in sharded.fleet.shards]))
     key = key_for(sharded, shard, "mail")
     late.enqueue("so that it knows the shards")
 
     drain(sharded, shard)
-    here = declare(sharded).using(key=key).enqueue("first")
+    here = declare_mail(sharded).using(key=key).enqueue("first")
     there = late.using(key=key).enqueue("second")
 
     assert there == here
@@ -89,7 +78,7 @@ def test_somebody_who_has_not_heard_of_the_draining_cannot_write_a_key_there(sha
 
 
 def test_a_move_takes_everything_to_where_it_belongs(sharded, clock):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
 
     @sharded.rolling(every="1d")
     def level(code: str) -> str:
@@ -127,14 +116,14 @@ def test_a_move_takes_everything_to_where_it_belongs(sharded, clock):
 
 
 def test_after_a_move_the_shard_can_be_left_out(sharded, make_app):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     refs = [mail.using(delay="1h", key=f"k{number}").enqueue("k") for number in range(10)]
     rest = [each.database.url for each in sharded.fleet.shards if each is not shard]
 
     drain(sharded, shard)
     move(sharded, shard)
     smaller = make_app(*rest)
-    again = [declare(smaller).using(key="k0").enqueue("again")]
+    again = [declare_mail(smaller).using(key="k0").enqueue("again")]
 
     assert again == refs[:1]
     assert [smaller.ref(ref.id).status() for ref in refs] == [Status.WAITING] * 10
@@ -142,7 +131,7 @@ def test_after_a_move_the_shard_can_be_left_out(sharded, make_app):
 
 def test_growing_moves_the_keys_that_belong_to_the_new_shard(sqlite_url, make_app, tmp_path):
     alone = make_app(sqlite_url)
-    mail = declare(alone)
+    mail = declare_mail(alone)
 
     @alone.rolling(every="1d")
     def level(code: str) -> None: ...
@@ -151,7 +140,7 @@ def test_growing_moves_the_keys_that_belong_to_the_new_shard(sqlite_url, make_ap
     free = [mail.using(delay="1h").enqueue("free") for _ in range(5)]
     level.add(f"c{number}" for number in range(40))
     grown = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
-    more, second = declare(grown), grown.fleet.shards[1]
+    more, second = declare_mail(grown), grown.fleet.shards[1]
 
     @grown.rolling(every="1d", name="level")
     def bigger(code: str) -> None: ...
@@ -171,7 +160,7 @@ def test_growing_moves_the_keys_that_belong_to_the_new_shard(sqlite_url, make_ap
 
 
 def test_what_runs_is_waited_for_and_what_is_due_is_left_to_the_workers(sharded):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     keys = [key_for(sharded, shard, "mail", prefix) for prefix in ("run", "due")]
     later = key_for(sharded, shard, "mail", "later")
     for key in keys:
@@ -192,7 +181,7 @@ def test_what_runs_is_waited_for_and_what_is_due_is_left_to_the_workers(sharded)
 
 
 def test_rows_of_a_dead_worker_are_moved_and_have_lost_a_life(sharded, clock):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     ref = mail.using(key=key_for(sharded, shard, "mail")).enqueue("now")
     sharded.database = shard.database
     Hand(sharded).claim()
@@ -229,7 +218,7 @@ def die_after(monkeypatch, mover, step):
 def test_a_mover_that_dies_after_a_step_loses_and_doubles_nothing(
     sharded, clock, monkeypatch, step
 ):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
 
     @sharded.rolling(every="1d")
     def level(code: str) -> None: ...
@@ -267,7 +256,7 @@ def test_who_acts_on_a_row_that_is_on_its_way_has_the_last_word(
     sqlite_url, make_app, tmp_path, clock, monkeypatch, step, act
 ):
     app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
-    mail, shard = declare(app), app.fleet.shards[0]
+    mail, shard = declare_mail(app), app.fleet.shards[0]
 
     @app.rolling(every="1d")
     def level(code: str) -> None: ...
@@ -317,7 +306,7 @@ def test_a_copy_is_nobodys_when_the_shards_change_again_under_a_mover(
     sqlite_url, make_app, tmp_path, clock, monkeypatch, step, is_touched
 ):
     app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
-    mail, shard = declare(app), app.fleet.shards[0]
+    mail, shard = declare_mail(app), app.fleet.shards[0]
 
     @app.rolling(every="1d")
     def level(code: str) -> None: ...
@@ -399,7 +388,7 @@ def test_a_mover_that_was_stopped_and_wakes_up_late_does_nothing(
 
 
 def test_undoing_a_drain_gives_back_what_a_dead_mover_left_on_its_way(sharded, clock, monkeypatch):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     ref = mail.using(key=key_for(sharded, shard, "mail"), delay="1h").enqueue("k")
     drain(sharded, shard)
     dying = Mover(sharded.fleet, shard, dead_after=DEAD_AFTER)
@@ -419,7 +408,7 @@ def test_undoing_a_drain_gives_back_what_a_dead_mover_left_on_its_way(sharded, c
 
 
 def test_a_key_that_is_taken_elsewhere_is_not_lost_but_told(sharded, clock):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     key = key_for(sharded, shard, "mail")
     mine = mail.using(key=key, delay="1h").enqueue("mine")
     drain(sharded, shard)
@@ -455,14 +444,14 @@ def test_negative_numbers_of_triggers_are_renumbered(sharded):
 
 
 def test_a_shard_that_is_lost_is_given_up(sharded, make_app):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     key = key_for(sharded, shard, "mail")
     mail.using(key=key).enqueue("lost")
     rest = [each.database.url for each in sharded.fleet.shards[1:]]
 
     drain(sharded, shard, lost=True)
     smaller = make_app(*rest)
-    ref = declare(smaller).using(key=key).enqueue("again")
+    ref = declare_mail(smaller).using(key=key).enqueue("again")
 
     smaller.drain()
     assert ref.result() == "to again"
@@ -474,7 +463,7 @@ def test_an_app_with_one_database_has_nothing_to_drain(sqlite_url, make_app):
 
 
 def test_no_worker_takes_a_row_that_is_on_its_way(sharded):
-    mail, shard, task = declare(sharded), sharded.fleet.shards[0], schema.task
+    mail, shard, task = declare_mail(sharded), sharded.fleet.shards[0], schema.task
     batches = {
         mail.using(key=key_for(sharded, shard, "mail", f"k{batch}")).enqueue("no").id: batch
         for batch in (LEAVING, COMING)
@@ -501,7 +490,7 @@ def sum_of_tally(app):
 def test_the_rows_of_a_shard_are_read_page_by_page(sharded, monkeypatch):
     monkeypatch.setattr("windlass.engine.move.PAGE", 7)
     monkeypatch.setattr("windlass.engine.move.BATCH", 3)
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     refs = mail.using(delay="1h").enqueue_many([{"to": f"m{number}"} for number in range(30)])
     held = [each for each in sharded.fleet.shards if rows_of(each)]
     drain(sharded, held[0])

@@ -21,9 +21,7 @@ def shard_urls(request, pools, pytestconfig):
         yield urls
 
 
-def test_a_key_is_never_in_two_places(shard_urls, make_app, monkeypatch):
-    monkeypatch.setattr(operate, "HEARD_SECONDS", 0.0)
-    monkeypatch.setattr(operate, "LOOK_SECONDS", 0.01)
+def test_a_key_is_never_in_two_places(shard_urls, make_app, quick_moves):
     apps = [make_app(*shard_urls) for _ in range(4)]
     tasks, items = zip(*(declare(app) for app in apps), strict=True)
     operator = apps[0]

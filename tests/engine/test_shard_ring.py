@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import select
 
-from tests.engine.fleet import key_for, rows, rows_of
+from tests.engine.fleet import declare_mail, key_for, rows, rows_of
 from tests.engine.hand import Hand
 from tests.wait import eventually
 from windlass.engine import move as moving
@@ -22,18 +22,7 @@ from windlass.store.dialect.base import Lane, Most
 DEAD_AFTER = 5_000_000
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr(operate, "HEARD_SECONDS", 0.0)
-    monkeypatch.setattr(operate, "LOOK_SECONDS", 0.01)
-
-
-def declare(app):
-    @app.task(keep="1d")
-    def mail(to: str) -> str:
-        return f"to {to}"
-
-    return mail
+pytestmark = pytest.mark.usefixtures("quick_moves")
 
 
 def hand_in(app, shard):
@@ -55,7 +44,7 @@ def offers_of(shard):
 
 
 def test_what_is_due_stays_where_an_owner_may_hold_it_with_nothing_written(sharded):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     due = mail.using(key=key_for(sharded, shard, "mail", "due")).enqueue("due")
     mail.using(key=key_for(sharded, shard, "mail", "later"), delay="1h").enqueue("later")
     hand = hand_in(sharded, shard)
@@ -71,7 +60,7 @@ def test_what_is_due_stays_where_an_owner_may_hold_it_with_nothing_written(shard
 
 
 def test_what_will_be_due_in_a_moment_stays_with_its_owner(sharded):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     mail.using(key=key_for(sharded, shard, "mail"), delay="1s").enqueue("soon")
     hand_in(sharded, shard)
     operate.drain(sharded.fleet, "1")
@@ -85,7 +74,7 @@ def test_what_is_due_goes_from_buckets_whose_owner_does_not_serve_its_kind(shard
     shard = sharded.fleet.shards[0]
     sharded.prepare()
     hand_in(sharded, shard)
-    mail = declare(sharded)
+    mail = declare_mail(sharded)
     ref = mail.using(key=key_for(sharded, shard, "mail")).enqueue("due")
     operate.drain(sharded.fleet, "1")
 
@@ -97,7 +86,7 @@ def test_what_is_due_goes_from_buckets_whose_owner_does_not_serve_its_kind(shard
 
 
 def test_an_offered_row_is_moved_only_with_its_offer(sharded):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     ids = [
         mail.using(key=key_for(sharded, shard, "mail", prefix)).enqueue("due").id
         for prefix in ("first", "second")
@@ -120,7 +109,7 @@ def test_an_offered_row_is_moved_only_with_its_offer(sharded):
 
 
 def test_an_offer_that_its_worker_left_behind_is_moved(sharded):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     ref = mail.using(key=key_for(sharded, shard, "mail")).enqueue("due")
     hand = hand_in(sharded, shard)
     now = sharded.clock.now()
@@ -135,7 +124,7 @@ def test_an_offer_that_its_worker_left_behind_is_moved(sharded):
 
 
 def test_rows_stay_if_marking_them_took_so_long_that_they_may_be_due(sharded, monkeypatch):
-    mail, shard = declare(sharded), sharded.fleet.shards[0]
+    mail, shard = declare_mail(sharded), sharded.fleet.shards[0]
     ref = mail.using(key=key_for(sharded, shard, "mail"), delay="1h").enqueue("later")
     operate.drain(sharded.fleet, "1")
     monkeypatch.setattr(moving, "MARK_SECONDS", -1.0)
@@ -186,7 +175,7 @@ def test_nothing_runs_twice_or_not_at_all_while_its_shard_is_emptied(shard_urls,
 
 
 def test_each_shard_has_a_ring_of_its_own(sharded):
-    declare(sharded)
+    declare_mail(sharded)
 
     with working(sharded):
 

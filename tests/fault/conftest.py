@@ -9,11 +9,14 @@ from typing import ClassVar
 
 import pytest
 
+from tests.coordinator import Coordinators, skip_if_missing
 from tests.database import Pools
 from tests.fault.crew import Crew
-from tests.server import MariaDB, PostgreSQL, Server, ServerMissing
+from tests.server import EtcdCluster, MariaDB, PostgreSQL, Server, ServerMissing
 
 NAMES = count(1)
+MEANS = ("database", "etcd", "zookeeper")
+"""By what workers know each other."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,32 @@ def crew_over(tmp_path: Path) -> Iterator[Callable[..., Crew]]:
     yield make
     for crew in crews:
         crew.close()
+
+
+@pytest.fixture
+def cluster(pools: Pools) -> Iterator[EtcdCluster]:
+    """An etcd of three nodes that the test may kill."""
+    skip_if_missing("etcd", pools.missing)
+    with EtcdCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=MEANS)
+def means(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def crew_by(
+    coordinators: Coordinators, site_of: Callable[[str], Site], crew_over: Callable[..., Crew]
+) -> Callable[..., Crew]:
+    """Makes the crew whose workers know each other by the means that it is given."""
+
+    def make(means: str, *, engine: str = "postgresql") -> Crew:
+        options = {} if means == "database" else {"members": coordinators.of(means).url}
+        return crew_over(site_of(engine).url, **options)
+
+    return make
 
 
 @pytest.fixture

@@ -133,21 +133,34 @@ class Crew:
         self.processes: list[Process] = []
         self._numbers = count(1)
         effects = folder / "effects"
-        settings = {"lease": "5s", "dead_after": "2s", "grace": "10s", **options}
-        self.jobs = Jobs(url, effects, **settings)
+        self.settings = {"lease": "5s", "dead_after": "2s", "grace": "10s", **options}
+        self.jobs = Jobs(url, effects, **self.settings)
         self.effects = self.jobs.effects
         self.jobs.app.migrate()
-        module = MODULE.format(url=url, effects=str(effects), options=settings)
+        module = MODULE.format(url=url, effects=str(effects), options=self.settings)
         (folder / "served.py").write_text(module)
 
-    def start(self, *options: str, url: str | None = None, joined: bool = True) -> Process:
-        """Start a worker and wait until it has joined; `url` leads it another way there."""
+    def start(
+        self,
+        *options: str,
+        url: str | None = None,
+        members: str | None = None,
+        prelude: str = "",
+        joined: bool = True,
+    ) -> Process:
+        """Start a worker and wait until it has joined.
+
+        `url` and `members` lead it another way there; `prelude` is run before its app is made.
+        """
         number = next(self._numbers)
         module = "served"
-        if url is not None:
+        if url or members or prelude:
             module = f"served_{number}"
-            source = (self.folder / "served.py").read_text().replace(self.url, url)
-            (self.folder / f"{module}.py").write_text(source)
+            source = (self.folder / "served.py").read_text()
+            for usual, other in ((self.url, url), (self.settings.get("members"), members)):
+                if usual and other:
+                    source = source.replace(usual, other)
+            (self.folder / f"{module}.py").write_text(prelude + source)
         command = [sys.executable, "-m", "windlass", "worker", f"{module}:app", "--json", *options]
         process = Process(command, folder=self.folder, name=f"worker-{number}", url=url or self.url)
         self.processes.append(process)
@@ -188,6 +201,16 @@ class Crew:
             return pids <= {effect.pid for effect in self.effects.all() if effect.what == "end"}
 
         eventually(are_busy, 20.0, what="workers that are all busy")
+
+    def wait_busy_with(self, ids: Iterable[int], process: Process) -> None:
+        """Wait until this process has ended one of these tasks."""
+        wanted = set(ids)
+
+        def is_busy() -> bool:
+            ended = [effect for effect in self.effects.all() if effect.what == "end"]
+            return any(each.pid == process.pid and each.task_id in wanted for each in ended)
+
+        eventually(is_busy, 20.0, what="a worker that is busy")
 
     def wait_written_down(self, count: int) -> None:
         """Until so many rows are known to run: what has just begun is not written down."""

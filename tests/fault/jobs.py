@@ -117,8 +117,9 @@ class Jobs:
     def _die(self):
         effects = self.effects
 
-        def die() -> None:
+        def die(seconds: float = 0.0) -> None:
             effects.append("begin")
+            time.sleep(seconds)
             os.kill(os.getpid(), signal.SIGKILL)
 
         return die

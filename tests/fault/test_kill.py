@@ -8,7 +8,6 @@ import pytest
 from tests.fault.crew import Crew, check_accounts, ids_of
 from tests.server.process import children_of
 from tests.wait import eventually
-from windlass.model.status import Status
 
 TASKS = 1_500
 
@@ -53,33 +52,6 @@ def test_a_whole_crew_that_was_killed_is_replaced_without_loss(crew):
     crew.wait_done(ids)
 
     check_accounts(crew, ids)
-
-
-def test_a_task_that_kills_its_workers_ends_as_poison_and_harms_no_other(postgresql_crew):
-    check_poison(postgresql_crew)
-
-
-@pytest.mark.slow
-def test_a_task_that_kills_its_workers_ends_as_poison_on_every_database(crew):
-    check_poison(crew)
-
-
-def check_poison(crew: Crew) -> None:
-    supervisor = crew.start("--processes", "2", "--concurrency", "5", joined=False)
-    eventually(lambda: len(supervisor.events("worker.joined")) >= 2, 20.0)
-
-    poison = crew.jobs.die.enqueue().id
-    ids = enqueue_naps(crew, 300)
-
-    eventually(lambda: crew.rows()[poison].status is Status.FAILED, 60.0, what="poison found")
-    rows = crew.wait_done(ids, 60.0)
-    check_accounts(crew, ids)
-    assert max(row.lost for row in rows.values()) < 3
-    assert crew.rows()[poison].lost == 3
-    # The first time it may not have been written down that it runs.
-    assert crew.effects.count("begin")[poison] in (3, 4)
-    alerts = crew.jobs.app.alerts()
-    assert [(alert.what, alert.task_id) for alert in alerts] == [("poison", poison)]
 
 
 def test_a_killed_child_is_started_again_by_its_supervisor(postgresql_crew):

@@ -23,10 +23,6 @@ def circle(coordinator):
     circle.close()
 
 
-def relayed(coordinator, relay: Relay) -> str:
-    return f"{coordinator.url.partition('://')[0]}://127.0.0.1:{relay.port}"
-
-
 def test_members_hear_of_each_other_and_of_whoever_leaves(circle):
     first = circle.member(1)
     assert first.sees(1)
@@ -224,7 +220,7 @@ def test_leaving_without_a_coordinator_is_quick_and_silent(circle, coordinator):
 )
 def test_a_member_that_is_cut_off_heals_and_concludes_nothing_meanwhile(circle, coordinator, how):
     with Relay(coordinator.port) as relay:
-        away = circle.member(1, url=relayed(coordinator, relay))
+        away = circle.member(1, url=relay.url(coordinator.url))
         here = circle.member(2)
         away.wait_for(1, 2)
         away.said.clear()

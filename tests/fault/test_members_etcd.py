@@ -8,10 +8,8 @@ import sys
 
 import pytest
 
-from tests.coordinator import skip_if_missing
 from tests.fault.circle import Circle, stays_true
 from tests.relay import Relay
-from tests.server import EtcdCluster
 
 
 @pytest.fixture
@@ -118,13 +116,6 @@ def test_a_member_may_start_programs(circle, etcd):
     )
 
     assert (ended.returncode, ended.stderr) == (0, b"")
-
-
-@pytest.fixture
-def cluster(pools):
-    skip_if_missing("etcd", pools.missing)
-    with EtcdCluster() as cluster:
-        yield cluster
 
 
 def in_given_order(hosts: list) -> None:

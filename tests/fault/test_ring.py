@@ -7,41 +7,21 @@ import time
 from collections import Counter
 
 import pytest
-from sqlalchemy import select
 
+from tests.fault.circle import stays_true
 from tests.fault.crew import check_accounts, check_fences, ids_of
+from tests.fault.share import owned_by, shares
 from tests.wait import eventually
 from windlass.model.bucket import BUCKETS
-from windlass.store.schema import bucket
 
-MEANS = ("database", "etcd", "zookeeper")
 CAMPAIGN_SECONDS = 60.0
 CAMPAIGN_WORKERS = 8
 
 
-@pytest.fixture(params=MEANS)
-def crew(request, site_of, crew_over):
+@pytest.fixture
+def crew(means, crew_by):
     """A crew on PostgreSQL whose workers know each other by each means in turn."""
-    options = {}
-    if request.param != "database":
-        options["members"] = request.getfixturevalue(request.param).url
-    return crew_over(site_of("postgresql").url, **options)
-
-
-def shares(crew):
-    """How many buckets each worker owns; those of nobody under None."""
-    query = select(bucket.c.owner)
-    read = crew.jobs.app.database.read
-    return Counter(read(lambda connection: connection.scalars(query).all()))
-
-
-def owned_by(crew, *processes):
-    """Whether these processes own everything, each its even share."""
-    found = shares(crew)
-    sizes = found.values()
-    return found.keys() == {process.workers[-1] for process in processes} and (
-        max(sizes) - min(sizes) <= 1
-    )
+    return crew_by(means)
 
 
 def test_workers_divide_the_buckets_and_take_over_those_of_the_dead_and_of_the_gone(crew):
@@ -84,6 +64,35 @@ def test_while_the_coordinator_is_away_workers_go_on_and_rejoin_when_it_is_back(
 
     check_accounts(crew, ids)
     assert not [process for process in (second, third) if process.events("worker.lost")]
+
+
+@pytest.mark.slow
+def test_workers_notice_nothing_when_an_etcd_of_three_nodes_loses_one_after_the_other(
+    cluster, site_of, crew_over
+):
+    crew = crew_over(site_of("postgresql").url, members=cluster.url)
+    first, second, third = crew.start_many(3, "--concurrency", "10")
+    eventually(lambda: owned_by(crew, first, second, third), 20.0, what="three even shares")
+    ids = []
+
+    for node in cluster.nodes:
+        cluster.start()
+        node.kill()
+        ids += ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.02}] * 600))
+        crew.wait_done(ids, 40.0)
+        assert stays_true(lambda: owned_by(crew, first, second, third), 3.0)
+    first.kill()
+    eventually(lambda: owned_by(crew, second, third), 40.0, what="the share of the dead")
+    fourth = crew.start("--concurrency", "10")
+    eventually(lambda: owned_by(crew, second, third, fourth), 40.0, what="the share of the new")
+
+    check_accounts(crew, ids)
+    lives = [process.workers for process in (first, second, third, fourth)]
+    assert [len(workers) for workers in lives] == [1, 1, 1, 1]
+    assert [
+        event["worker"] for each in (second, third) for event in each.events("worker.marked_dead")
+    ] == first.workers
+    assert set(crew.effects.count("begin").values()) == {1}
 
 
 def test_workers_that_would_know_each_other_by_other_means_are_refused(

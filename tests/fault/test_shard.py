@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.fault.test_shard import declare
 
-app, work, level = declare({urls!r}, Path({effects!r}))
+app, work, level = declare({urls!r}, Path({effects!r}), members={members!r})
 """
 
 # For each step, a process that kills itself when it is about to take it.
@@ -53,9 +53,9 @@ STEPS = ("_move", "_finish", "_copy", "_next", "_arrive", "_close")
 NAMES = [f"load-{number}" for number in range(12)]
 
 
-def declare(urls, effects_path):
+def declare(urls, effects_path, *, members=None):
     """An app over shards whose tasks leave a trace when they run."""
-    app = App(*urls, lease="5s", dead_after="2s", grace="10s")
+    app = App(*urls, lease="5s", dead_after="2s", grace="10s", members=members)
     effects = Effects(effects_path)
 
     @app.task(keep="1h")
@@ -73,14 +73,14 @@ def declare(urls, effects_path):
 class Fleet:
     """An app over shards in this process, and other processes that serve it."""
 
-    def __init__(self, folder: Path, urls: list[str]) -> None:
+    def __init__(self, folder: Path, urls: list[str], *, members: str | None = None) -> None:
         self.folder = folder
         self.urls = urls
         effects = folder / "effects"
-        self.app, self.work, self.level = declare(urls, effects)
+        self.app, self.work, self.level = declare(urls, effects, members=members)
         self.effects = Effects(effects)
         self.app.migrate()
-        text = MODULE.format(urls=urls, effects=str(effects))
+        text = MODULE.format(urls=urls, effects=str(effects), members=members)
         (folder / "served.py").write_text(text)
         self.processes: list[Process] = []
 
@@ -113,8 +113,8 @@ class Fleet:
 
 
 @contextmanager
-def fleet_over(folder: Path, *urls: str) -> Iterator[Fleet]:
-    fleet = Fleet(folder, list(urls))
+def fleet_over(folder: Path, *urls: str, members: str | None = None) -> Iterator[Fleet]:
+    fleet = Fleet(folder, list(urls), members=members)
     try:
         yield fleet
     finally:

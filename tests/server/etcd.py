@@ -5,6 +5,7 @@ import http.client
 import json
 import shutil
 import signal
+from collections.abc import Sequence
 from typing import Self
 
 from tests.server.process import Daemon, find_program, free_port, require_account
@@ -16,6 +17,7 @@ QUICK = ("--heartbeat-interval=20", "--election-timeout=200")
 class Etcd(Daemon):
     account = "etcd"
     quick_signal = signal.SIGKILL
+    pace: Sequence[str] = QUICK
 
     def __init__(self, *, name: str = "only", fast: bool = True) -> None:
         super().__init__(fast=fast)
@@ -55,7 +57,7 @@ class Etcd(Daemon):
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster={','.join(peers)}",
             "--initial-cluster-token=windlass",
-            *QUICK,
+            *self.pace,
         ]
 
     def ping(self) -> None:

@@ -8,9 +8,11 @@ import socket
 from tests.server.process import Daemon, ServerMissing, find_program, require_account
 
 # Ticks and sessions as short as they may be, so that the dead are noticed soon.
-SETTINGS = """
+QUICK = """
 tickTime=250
 minSessionTimeout=500
+"""
+SETTINGS = """
 dataDir={data}
 clientPort={port}
 clientPortAddress=127.0.0.1
@@ -32,6 +34,7 @@ MACHINE = (
 class ZooKeeper(Daemon):
     account = "zookeeper"
     quick_signal = signal.SIGKILL  # Java takes SIGQUIT for a question
+    pace = QUICK
 
     def __init__(self, *, fast: bool = True) -> None:
         super().__init__(fast=fast)
@@ -57,7 +60,7 @@ class ZooKeeper(Daemon):
 
     def command(self) -> list[str]:
         settings = self.directory / "zoo.cfg"
-        settings.write_text(SETTINGS.format(data=self.data, port=self.port))
+        settings.write_text(self.pace + SETTINGS.format(data=self.data, port=self.port))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return [str(self.java), *MACHINE, "-cp", self.jar, main, str(settings)]
 

@@ -263,7 +263,7 @@ class World(Users):
         if "feed" in actor.busy or actor.is_visitor:
             return False
         with actor.at("feed"):
-            actor.worker.feed._claims.help(actor.hold.room())
+            actor.worker.feed._claims.help()
         return None
 
     def _start(self, actor: Actor, rng: random.Random) -> bool | None:

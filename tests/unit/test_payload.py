@@ -63,7 +63,7 @@ def round_trip(function, *args, **kwargs):
         (Any, {"a": [1, None]}),
         (object, "x"),
         (list[int], [1, 2]),
-        (set[str], {"a", "b"}),
+        (set[str], {"a"}),
         (frozenset[int], frozenset({1})),
         (tuple[int, str], (1, "a")),
         (tuple[int, ...], (1, 2, 3)),

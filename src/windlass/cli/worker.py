@@ -102,7 +102,7 @@ def run_worker(made: Worker | Team, app: App, *, as_json: bool) -> int:
     console = None if is_child else _terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
     # Handlers and the store's threads take turns; shorter turns keep commits going under load.
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.0005)
 
     def on_signal(_number: int, _frame: object) -> None:
         made.stop()

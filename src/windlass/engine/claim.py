@@ -53,6 +53,6 @@ class Claims(Protocol):
         """Rows that fell when their worker died; with `alone`, one that must run by itself."""
         ...
 
-    def help(self, room: Room) -> None:
+    def help(self) -> None:
         """Offer others what there is no room for, if they have time."""
         ...

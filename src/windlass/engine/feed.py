@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.alone import Alone
@@ -35,7 +34,6 @@ class Feed(Loop):
         self.idle = threading.Event()
         # Whether there was room the last time, and nothing to fill it.
         self.found_nothing = False
-        self.on_found_nothing: Callable[[], None] = lambda: None
         hold.on_hungry = self._fed_up
 
     def tick(self) -> float:
@@ -55,7 +53,7 @@ class Feed(Loop):
         # Said before looking: what ends from now on wakes the feed, so no room is ever missed.
         self._hold.is_hungry = True
         room = self._hold.room()
-        self._claims.help(room)
+        self._claims.help()
         if not room.kinds:
             if was_empty and not rescued:
                 self.idle.set()
@@ -68,7 +66,7 @@ class Feed(Loop):
         finally:
             self._hold.is_claiming = False
         held_for = taken.held_for
-        self._note(found_nothing=not taken.tasks)
+        self.found_nothing = not taken.tasks
         if taken.tasks:
             self._pause = SHORTEST_PAUSE
             return 0.0 if held_for is None else PACE_SECONDS
@@ -79,11 +77,6 @@ class Feed(Loop):
             self.idle.set()
         pause = self._rest(taken)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
-
-    def _note(self, *, found_nothing: bool) -> None:
-        had_found, self.found_nothing = self.found_nothing, found_nothing
-        if found_nothing and not had_found:
-            self.on_found_nothing()
 
     @property
     def wants_quiet(self) -> bool:

@@ -15,6 +15,7 @@ from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
 from windlass.model.outcome import (
+    SUCCESS,
     Cancelled,
     Failed,
     Outcome,
@@ -31,7 +32,7 @@ from windlass.store.finish import AlertRow, Batch, FailureRow
 from windlass.store.history import MINUTE
 from windlass.store.number import Numbers
 
-MOST_AT_ONCE = 500
+MOST_AT_ONCE = 1_000
 WINDOW_SECONDS = 0.003
 LARGEST_PART = 2 * 1024 * 1024
 CALLBACK_TRIES = 3
@@ -103,13 +104,15 @@ class Finish(Loop):
         return self._batch(runs, self._clock.now(), inside=connection)
 
     def _write(self, runs: Sequence[Run]) -> None:
-        for way in {(run.task.worker, run.task.is_read) for run in runs}:
-            alike = [run for run in runs if (run.task.worker, run.task.is_read) == way]
-            for part in _parts([run for run in alike if not _has_callbacks(run)]):
+        for alike in _by_way(runs):
+            together, apart = alike, []
+            if any(run.on_finish for run in alike):
+                apart = [run for run in alike if _has_callbacks(run)]
+                together = [run for run in alike if not _has_callbacks(run)]
+            for part in _parts(together):
                 self._write_together(part)
-            for run in alike:
-                if _has_callbacks(run):
-                    self._write_with_callbacks(run)
+            for run in apart:
+                self._write_with_callbacks(run)
 
     def _write_together(self, runs: Sequence[Run]) -> None:
         if not runs:
@@ -197,16 +200,28 @@ class Finish(Loop):
 
         accepted = store.finish(self._database, batch, note, on_accepted=on_accepted, tries=2)
         self._breakers.tell(moves)
+        accepted = accepted or set()
+        self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None
             assert outcome is not None
-            if accepted is None or run.task.id not in accepted:
+            if run.task.id not in accepted:
                 telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
-            else:
+            elif outcome is not SUCCESS:
                 self._tell(run, outcome)
 
     def _batch(self, runs: Sequence[Run], now: int, *, inside: Connection | None = None) -> Batch:
         batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
+        plain = [run.task for run in runs if run.outcome is SUCCESS and run.leaves_nothing]
+        batch.removals = {task.id: task.fence for task in plain}
+        if len(plain) < len(runs):
+            others = [run for run in runs if run.task.id not in batch.removals]
+            self._settle(others, batch, now, inside=inside)
+        return batch
+
+    def _settle(
+        self, runs: Sequence[Run], batch: Batch, now: int, *, inside: Connection | None
+    ) -> None:
         wrong = [run for run in runs if isinstance(run.outcome, Failed | Retried)]
         numbers = iter(self._numbers.take(2 * len(wrong), inside=inside) if wrong else ())
         for run in runs:
@@ -222,12 +237,8 @@ class Finish(Loop):
             if run.is_poison and isinstance(outcome, Failed):
                 batch.alerts.append(_alert_row(run, outcome, next(numbers), now))
         batch.changes.sort(key=lambda change: change.id)
-        return batch
 
     def _tell(self, run: Run, outcome: Outcome) -> None:
-        self.done += 1
-        if isinstance(outcome, Succeeded):
-            return
         facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
         match outcome:
             case Retried():
@@ -267,10 +278,22 @@ def _alert_row(run: Run, outcome: Failed, number: int, now: int) -> AlertRow:
     )
 
 
+def _by_way(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """The runs of one worker that were all read, or all claimed: they are written the same way."""
+    ways = {(run.task.worker, run.task.batch is None) for run in runs}
+    for worker, is_read in ways:
+        if len(ways) == 1:
+            yield runs
+        else:
+            yield [run for run in runs if run.task.worker == worker and run.task.is_read is is_read]
+
+
 def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
     """The runs in parts whose outcomes fit into one statement of every database."""
     begin = size = 0
     for index, run in enumerate(runs):
+        if run.outcome is SUCCESS:
+            continue
         match run.outcome:
             case Succeeded():
                 size += len(run.outcome.result or "")

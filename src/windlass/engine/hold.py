@@ -27,6 +27,8 @@ T = TypeVar("T")
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
+SPEED_WINDOW = 0.2
+LEAST_BUSY = 0.001
 
 
 class State(Enum):
@@ -71,6 +73,7 @@ class Run:
         "is_probe",
         "keeper",
         "kind",
+        "leaves_nothing",
         "load",
         "milliseconds",
         "number",
@@ -104,6 +107,9 @@ class Run:
         self.keeper: Keeper | None = None
         # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
+        # Whether a plain success deletes its row.
+        forgets = load.forgets if task.task_key is None else load.forgets_named
+        self.leaves_nothing = forgets and not self.turns
 
     @property
     def key(self) -> str | None:
@@ -212,6 +218,8 @@ class Hold:
         # What was let go of since the read under way began, which may still find it as it was.
         self._let_go: set[int] | None = None
         self._measured_at = time.monotonic()
+        self._busy_since: float | None = None
+        self._busy_seconds = 0.0
         self.is_hungry = False
         self.on_queued: Callable[[bool], None] = lambda _is_async: None
         self.on_ended: Callable[[], None] = lambda: None
@@ -247,11 +255,14 @@ class Hold:
                     self._keys.add((task.kind, task.task_key))
                 load = self.loads[task.kind]
                 load.queued += 1
-                run = Run(task, load)
-                self._ids[task.id] = run
-                run.is_probe = task.id in probes
-                (self.asyncs if load.kind.is_async else self.syncs).put(run)
-                fed.add(load.kind.is_async)
+                self._ids[task.id] = run = Run(task, load)
+                if probes and task.id in probes:
+                    run.is_probe = True
+                is_async = load.kind.is_async
+                (self.asyncs if is_async else self.syncs).put(run)
+                fed.add(is_async)
+            if fed and self._busy_since is None:
+                self._busy_since = time.monotonic()
         for is_async in fed:
             self.on_queued(is_async)
 
@@ -302,6 +313,8 @@ class Hold:
                 other = self.syncs if is_async else self.asyncs
                 feed_other = other.queued > 0
             run = self._start(self.asyncs if is_async else self.syncs, now)
+            if run is None:
+                self._rest(now)
         if ended is not None:
             if feed_other:
                 self.on_queued(not is_async)
@@ -396,6 +409,19 @@ class Hold:
                 for run in gone:
                     run.load.queued -= 1
                 self._forget(gone)
+
+    def trim(self, kind: str, most: int) -> None:
+        """Forget what was read of a kind and has not begun, but for the first `most`."""
+        with self._lock:
+            load = self.loads[kind]
+            if load.queued <= most:
+                return
+            shelf = self.asyncs if load.kind.is_async else self.syncs
+            queued = (run for lane in shelf.order for run in shelf.queues[lane])
+            last = [run for run in queued if run.load is load and run.task.is_read][most:]
+            gone = set(map(id, last))
+            load.queued -= len(shelf.drop(lambda run: id(run) in gone))
+            self._forget(last)
 
     def reads(self, is_meant: Callable[[Claimed], bool]) -> list[Run]:
         """What was read, has begun, and is not written down yet, where that is so."""
@@ -523,16 +549,31 @@ class Hold:
         self.ended.append(run)
         return len(self.ended) == 1
 
-    def _measure(self) -> None:
-        now = time.monotonic()
-        elapsed = now - self._measured_at
-        if elapsed < RATE_WINDOW:
+    def _rest(self, now: float) -> None:
+        """Note since when there has been nothing to do, if there is nothing."""
+        if self._busy_since is None or self.running or self.asyncs.queued or self.syncs.queued:
             return
+        self._busy_seconds += now - self._busy_since
+        self._busy_since = None
+
+    def _measure(self) -> None:
+        """How fast each kind is run while there is something to run; waiting for rows is none."""
+        now = time.monotonic()
+        if now - self._measured_at < RATE_WINDOW:
+            return
+        self._rest(now)
+        if self._busy_since is not None:
+            self._busy_seconds += now - self._busy_since
+            self._busy_since = now
+        busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
+        if not busy:
+            return
+        # What was seen for long counts more than what was seen for a moment.
+        weight = min(1.0, busy / SPEED_WINDOW)
         for load in self.loads.values():
-            speed = (load.ended - load.ended_before) / elapsed
+            speed = (load.ended - load.ended_before) / max(busy, LEAST_BUSY)
             load.ended_before = load.ended
-            load.per_second = (load.per_second + speed) / 2
-        self._measured_at = now
+            load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
 
     def _made_room(self) -> None:
         """Something ended that no runner waits for: others may begin in its place."""

@@ -81,7 +81,8 @@ class Life(Loop):
         self._heard: set[int] = set()
         self._missed: dict[int, float] = {}
         # How many rows it could start soon while it has none.
-        self.idle = 0
+        # How many rows it could start while it has none.
+        self.idle: Callable[[], int] = lambda: 0
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
@@ -94,11 +95,17 @@ class Life(Loop):
     def join_ring(self) -> None:
         """Be there under a new id, holding nothing."""
         number = self._numbers.take()[0]
-        before = time.monotonic()
-        ring = self._database.write(lambda connection: self._join(connection, number))
         if self._members is not None:
-            # The others hear of it, and find its row.
-            self._join_members(ring, number)
+            # Before its row is there: from then on the others keep a share for it.
+            ring = self._database.write(self._agree)
+            self._members.join(ring, number)
+        before = time.monotonic()
+        try:
+            self._database.write(lambda connection: self._join(connection, number))
+        except BaseException:
+            if self._members is not None:
+                self._members.leave()
+            raise
         self.id = number
         self._renewed_at = self._steady_since = before
         self._hold.owner = number
@@ -121,6 +128,9 @@ class Life(Loop):
                 return self._beat_seconds
             try:
                 self._beat()
+            except MembersUnavailable:
+                # It holds nothing, and `members.away` was told: join with the next beat.
+                return self._beat_seconds
             except Exception:
                 self._steady_since = time.monotonic()
                 self.despair()
@@ -132,12 +142,14 @@ class Life(Loop):
         if isinstance(self._clock, DatabaseClock):
             self._clock.synchronise()
         now = self._clock.now()
-        is_alive = self._database.write(
+        idle = self.idle()
+        # No transaction: one that stops in the middle would hold its row, and put off its funeral.
+        is_alive = self._database.single(
             lambda connection: worker.renew(
                 connection,
                 number=self.id,
                 lease_until=now + self._dead_after,
-                idle=self.idle,
+                idle=idle,
             ),
             tries=1,
         )
@@ -181,9 +193,10 @@ class Life(Loop):
         return worker.leave(self._database, number=self.id, now=now, why=why, due=self._due(now))
 
     def _lose(self, why: str) -> None:
-        self._hold.is_halted = True
+        was_known, self._hold.is_halted = self._hold.is_halted, True
         stopped = self._hold.drop_all()
-        telemetry.emit("worker.lost", worker=self.id, why=why, stopped=len(stopped))
+        if not was_known:
+            telemetry.emit("worker.lost", worker=self.id, why=why, stopped=len(stopped))
         self.join_ring()
 
     def _care_for_runs(self, now: int) -> None:
@@ -226,7 +239,13 @@ class Life(Loop):
         silent = self._silent(workers, now)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
-        for number in silent:
+        began = time.monotonic()
+        # Each of those who care begins with another one.
+        first = self.id % max(1, len(silent))
+        for number in silent[first:] + silent[:first]:
+            if time.monotonic() - began > self._beat_seconds:
+                # Some of them are held up. The next beat goes on; this one must not be the last.
+                break
             fallen = worker.mark_dead(
                 self._database,
                 number=number,
@@ -265,10 +284,11 @@ class Life(Loop):
         }
         return sorted(gone | useless | (set(lapsed) - members))
 
-    def _join(self, connection: Connection, number: int) -> str:
-        """Write the row of this life; the name of the ring."""
+    def _join(self, connection: Connection, number: int) -> None:
+        """Write the row of this life."""
+        if self._kinds.serves:
+            self._agree(connection)
         now = self._clock.now()
-        ring = self._agree(connection, now) if self._kinds.serves else ""
         worker.join(
             connection,
             number=number,
@@ -278,21 +298,11 @@ class Life(Loop):
             now=now,
             lease_until=now + self._dead_after,
         )
-        return ring
 
-    def _join_members(self, ring: str, number: int) -> None:
-        assert self._members is not None
-        try:
-            self._members.join(ring, number)
-        except MembersUnavailable:
-            why = "nobody could be told that it is alive"
-            worker.leave(self._database, number=number, now=self._clock.now(), why=why)
-            raise
-
-    def _agree(self, connection: Connection, now: int) -> str:
+    def _agree(self, connection: Connection) -> str:
         """The name of the ring, whose workers all know each other by the same means."""
         kind = "database" if self._members is None else self._members.kind
-        ring, agreed = worker.agree(connection, kind, now=now)
+        ring, agreed = worker.agree(connection, kind, now=self._clock.now())
         if agreed != kind:
             raise BadMembers(
                 f"the workers of {self._database.name} know each other by {agreed}, and this one "

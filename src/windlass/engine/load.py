@@ -19,6 +19,8 @@ class KindLoad:
         self.is_scheduled = kind.schedule is not None
         self.is_rolling = kind.period is not None
         self.is_sweep = kind.sweep is not None
+        self.forgets = kind.terms.forgets
+        self.forgets_named = kind.terms.forgets_named
         self.is_open = True
         # Whether a breaker is about to open: nothing begins until that is written down.
         self.is_tripped = False

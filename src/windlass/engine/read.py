@@ -21,20 +21,23 @@ from windlass.engine.gate import Allowed, Gate
 from windlass.engine.hold import Hold
 from windlass.engine.load import Room
 from windlass.engine.ring import Ring
+from windlass.model.help import Helping
 from windlass.model.task import Claimed
 from windlass.store import claim as store
-from windlass.store import offer
+from windlass.store import offer, worker
 from windlass.store.database import Database
 from windlass.store.dialect.base import ENDLESS, Lane, Most, Stamp
 from windlass.store.finish import Batch
 from windlass.store.number import Numbers
+from windlass.store.worker import WorkerView
 
 TAKE_AT_MOST = 1_000
 RESCUE_AT_MOST = 500
-OFFER_AT_MOST = 1_000
 LOOK_AGAIN_AFTER = 0.25
 PROBE_AGAIN_AFTER = 1.0
 HELP_AGAIN_AFTER = 0.25
+# So many runs of a kind a second.
+FAST = 1_000
 # A row may commit late with an early time: everything is read from its beginning that often.
 START_OVER_AFTER = 1.0
 # And of what was due only just now, the last moment is read again each time.
@@ -42,6 +45,8 @@ JUST_NOW = 1 * SECOND
 A_MOMENT = SECOND // 10
 # How many rows at most may be due at the very microsecond where the last read ended.
 BESIDE_CURSOR = 16
+# Each time that many times that something was offered, it comes before what is ours.
+OFFERS_FIRST = 4
 # The priority of offers, whatever their rows have: what is ours comes first.
 OFFERS = -(1 << 15) - 1
 
@@ -63,6 +68,7 @@ class OwnersRead:
         bury: Callable[[list[Claimed], Connection], Batch],
         gate: Gate,
         once: bool = False,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._kinds = kinds
@@ -75,6 +81,7 @@ class OwnersRead:
         self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
         self._bury = bury
         self._gate = gate
+        self._on_news = on_news
         self._refused: set[str] = set()
         self._probes: set[int] = set()
         self._found_none: dict[str, float] = {}
@@ -89,13 +96,16 @@ class OwnersRead:
         self._is_rung = False
         self._share = ring.share
         self._helped_at = 0.0
+        self._helping = Helping()
+        self._offers_seen = 0
 
     def tend(self) -> bool:
         self._ring.settle()
         if self._share is not self._ring.share:
-            # What is new in it lies before the cursors.
+            # What is new in it lies before the cursors, and may be what to probe with.
             self._share, self._started_over_at = self._ring.share, float("-inf")
             self._looked_at = float("-inf")
+            self._found_none.clear()
         return self._ring.is_settled
 
     def take(self, room: Room) -> Taken:
@@ -152,44 +162,81 @@ class OwnersRead:
             probes=self._probes,
         )
 
-    def help(self, room: Room) -> None:
+    def help(self) -> None:
         now = time.monotonic()
-        behind = self._ring.demand.keys() - room.kinds.keys()
-        if not behind or now - self._helped_at < HELP_AGAIN_AFTER:
+        if now - self._helped_at < HELP_AGAIN_AFTER:
             return
         self._helped_at = now
-        demand = {kind: count for kind, count in self._ring.demand.items() if kind in behind}
-        for lane in store.lanes(self._database, demand):
-            if self._hold.loads[lane.kind].is_open and self._gate.is_free(lane.kind):
-                self._offer(lane, min(demand[lane.kind], OFFER_AT_MOST))
+        loads = self._hold.loads
+        # What is done that fast is not worth a claim.
+        slow = {
+            name
+            for name, load in loads.items()
+            if (load.running or load.queued) and load.per_second < FAST
+        }
+        behind = self._helping.behind(slow, now)
+        if behind and self._ring.has_others:
+            self._help_with(behind, now)
 
-    def _offer(self, lane: Lane, demand: int) -> None:
-        moment = self._clock.now()
-        if lane.due_at > self._due_until(lane.kind, moment):
-            return
-        # What can be done here within a second is not worth a claim.
-        own = int(self._hold.loads[lane.kind].per_second) + self._hold.count
-        for buckets in self._share.runs:
-            most = self._most(lane, own + demand, moment, buckets=buckets)
+    def _help_with(self, kinds: list[str], now: float) -> None:
+        """Offer rows of kinds that we are behind with, as many as the others have time for."""
+
+        def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
+            lanes = self._database.dialect.lanes(connection, kinds)
+            return lanes, offer.counts(connection), worker.listing(connection)
+
+        lanes, offered, workers = self._database.read(look)
+        others = [view for view in workers if view.id != self._share.worker]
+        free = [
+            lane
+            for lane in lanes
+            if self._hold.loads[lane.kind].is_open and self._gate.is_free(lane.kind)
+        ]
+        for kind in {lane.kind for lane in free}:
+            idle = sum(view.idle for view in others if kind in view.kinds)
+            lying = offered.get(kind, 0)
+            wanted = self._helping.wanted(kind, idle=idle, offered=lying, now=now)
+            if wanted:
+                self._offer([lane for lane in free if lane.kind == kind], wanted)
+
+    def _offer(self, lanes: list[Lane], count: int) -> None:
+        """Offer so many rows of the lanes of a kind, if there are, the least urgent lane first."""
+        kind, moment = lanes[0].kind, self._clock.now()
+        load, me, offered = self._hold.loads[kind], self._share.worker, 0
+        # What can be done here within a second stays here.
+        own = int(load.per_second)
+        self._hold.trim(kind, own)
+        spare = max(0, own - load.queued)
+        for lane in sorted(lanes, key=lambda lane: lane.priority):
+            if not self._is_due(lane, moment):
+                continue
             begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
-            due = [row.id for row in store.read(self._database, begin, self._reading(), most)]
-            spared = set(due[:own]) | self._hold.held
-            if len(due) > own:
-                me = self._share.worker
-                made = offer.make(self._database, me, begin, most, unless=spared)
-                if made:
-                    telemetry.emit("ring.offered", worker=me, kind=lane.kind, rows=len(made))
+            for buckets in self._share.runs:
+                held = self._hold.held
+                left = count - offered
+                most = self._most(lane, len(held) + spare + left, moment, buckets=buckets)
+                if left > 0:
+                    made = offer.make(
+                        self._database, me, begin, most, unless=held, spare=spare, count=left
+                    )
+                    offered += len(made.offered)
+                    spare -= made.spared
+        self._helping.made(kind, offered)
+        if offered:
+            telemetry.emit("ring.offered", worker=me, kind=kind, rows=offered)
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
         due = [lane for lane in lanes if self._is_due(lane, now) and lane.kind not in self._refused]
+        # A probe that found nothing here may find it where nobody is any more.
+        sought = due or [lane for lane in lanes if self._found_none_lately(lane.kind)]
         later = [self._seconds_until(lane, now) for lane in lanes if not self._is_due(lane, now)]
         ring = self._ring
         return Taken(
             [],
             [],
             next_due_in=min(later, default=None),
-            is_settling=bool(due)
+            is_settling=bool(sought)
             and not (ring.is_settled and ring.are_others_alive)
             and time.monotonic() < self._known_at,
             some_wait_to_run_alone=bool(due)
@@ -221,11 +268,14 @@ class OwnersRead:
             self._started_over_at, self._is_rung = now, False
 
     def _look(self) -> list[Lane]:
-        def look(connection: Connection) -> tuple[list[Lane], set[str]]:
+        def look(connection: Connection) -> tuple[list[Lane], set[str], set[int]]:
             lanes = self._database.dialect.lanes(connection, self._kinds)
-            return lanes, offer.kinds(connection)
+            return lanes, offer.kinds(connection), worker.present(connection)
 
-        self._lanes, self._offered = self._database.read(look)
+        self._lanes, self._offered, present = self._database.read(look)
+        if present != self._ring.present:
+            # Somebody came or went: sooner noticed, sooner divided.
+            self._on_news()
         self._looked_at = time.monotonic()
         return list(self._lanes)
 
@@ -245,12 +295,21 @@ class OwnersRead:
         budget = min(TAKE_AT_MOST, room.total)
         tasks: list[Claimed] = []
         due = [lane for lane in self._lanes if lane.kind in left and self._is_due(lane, now)]
-        for equals in (*_by_priority(due), self._offers(left)):
+        more: set[str] = set()
+        offered = self._offers(left)
+        groups = [*_by_priority(due), offered]
+        if offered:
+            self._offers_seen += 1
+            if self._offers_seen % OFFERS_FIRST == 0:
+                # What is ours comes first, but nothing waits for ever.
+                groups = [offered, *groups[:-1]]
+        for equals in groups:
             # Kinds of one priority share alike; a lower one gets what a higher one leaves.
             share = max(1, budget // max(1, len(equals)))
             for lane in equals:
-                limit = min(share, left[lane.kind], budget)
+                limit = min(share, left[lane.kind], budget, self._batch_of(lane.kind))
                 if limit < 1:
+                    more.add(lane.kind)
                     continue
                 try:
                     taken = self._through_gate(lane, limit)
@@ -259,9 +318,12 @@ class OwnersRead:
                         # The next time meets it again; what was taken is ours to run.
                         return tasks
                     raise
+                if len(taken) == limit:
+                    more.add(lane.kind)
                 left[lane.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
+        self._helping.caught_up(left.keys() - more)
         return tasks
 
     def _offers(self, kinds: Collection[str]) -> list[Lane]:
@@ -270,8 +332,7 @@ class OwnersRead:
         return [Lane(kind, OFFERS, 0) for kind in sorted(offered & set(kinds))]
 
     def _through_gate(self, lane: Lane, limit: int) -> list[Claimed]:
-        found_none = self._found_none.get(lane.kind, 0.0)
-        if time.monotonic() - found_none < PROBE_AGAIN_AFTER:
+        if self._found_none_lately(lane.kind):
             self._refused.add(lane.kind)
             return []
         allowed = self._gate.allow(lane.kind, limit)
@@ -287,9 +348,14 @@ class OwnersRead:
                 self._found_none[lane.kind] = time.monotonic()
         return taken
 
+    def _batch_of(self, kind: str) -> int:
+        period = self._kinds[kind].period
+        return TAKE_AT_MOST if period is None else period.batch
+
+    def _found_none_lately(self, kind: str) -> bool:
+        return time.monotonic() - self._found_none.get(kind, float("-inf")) < PROBE_AGAIN_AFTER
+
     def _take_lane(self, lane: Lane, limit: int) -> list[Claimed]:
-        period = self._kinds[lane.kind].period
-        limit = limit if period is None else min(limit, period.batch)
         if lane.priority == OFFERS:
             return offer.claim(self._database, lane.kind, self._stamp(), limit=limit)
         taken: list[Claimed] = []

@@ -86,17 +86,18 @@ class Ring:
         self._giving_up: dict[int, float] = {}
         self._asked_at = float("-inf")
         self._first_leases: dict[int, int] = {}
+        # All that had not left when it was last looked, members or not.
+        self.present: Collection[int] = ()
         self.share = Share()
         # The kinds that some of the others do not serve, and who they are.
         self.strangers: Mapping[str, Collection[int]] = {}
-        # How many more rows the others could start soon, by kind.
-        self.demand: Mapping[str, int] = {}
 
     def see(self, me: int, workers: Sequence[WorkerView]) -> None:
         """These are the members of now; from any thread."""
         with self._lock:
             if me != self._worker:
                 self._begin(me)
+            self.present = {view.id for view in workers}
             members = {view.id: view for view in workers if view.kinds}
             wanted = assign(members).get(me, range(0))
             self._others = {number: view for number, view in members.items() if number != me}
@@ -106,11 +107,6 @@ class Ring:
                 kind: strangers
                 for kind in self._kinds
                 if (strangers := [who.id for who in self._others.values() if kind not in who.kinds])
-            }
-            self.demand = {
-                kind: demand
-                for kind in self._kinds
-                if (demand := sum(who.idle for who in self._others.values() if kind in who.kinds))
             }
             has_changed, self._wanted = wanted != self._wanted, wanted
         if has_changed:
@@ -137,6 +133,11 @@ class Ring:
         """Whether it owns exactly what it should, as far as it knows."""
         with self._lock:
             return self._owned.keys() == set(self._wanted) and self._worker == self._hold.owner
+
+    @property
+    def has_others(self) -> bool:
+        """Whether it is not alone."""
+        return bool(self._others)
 
     @property
     def are_others_alive(self) -> bool:

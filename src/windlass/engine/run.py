@@ -16,11 +16,10 @@ from windlass import telemetry
 from windlass.engine.context import current
 from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
-from windlass.model.outcome import Failed, Outcome, Succeeded, describe, judge
+from windlass.model.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.model.payload import encode_result
 
 SLICE_SECONDS = 0.005
-SUCCESS = Succeeded()
 IDLE_THREAD_SECONDS = 30.0
 
 
@@ -75,18 +74,19 @@ class Coroutines:
             return
         self._is_waking = True
         try:
-            self._loop.call_soon_threadsafe(self._wake_all)
+            self._loop.call_soon_threadsafe(self._wake_one)
         except RuntimeError:
             self._is_waking = False
 
-    def _wake_all(self) -> None:
+    def _wake_one(self) -> None:
+        """Let one runner look for work, which wakes the next: a short task ends before that."""
         self._is_waking = False
-        queued = self._hold.asyncs.queued
-        while self._resting and queued > 0:
+        while self._resting and self._hold.asyncs.queued:
             future = self._resting.pop()
             if not future.done():
+                self._is_waking = True
                 future.set_result(None)
-                queued -= 1
+                return
 
     async def _run(self) -> None:
         runner = Runner()
@@ -100,6 +100,8 @@ class Coroutines:
                 await self._rest()
                 slice_began = time.monotonic()
                 continue
+            if self._resting and not self._is_waking and hold.asyncs.queued:
+                self._wake_one()
             run.runner = runner
             runner.current = run
             current.set(run)
@@ -120,7 +122,10 @@ class Coroutines:
         assert self._loop is not None
         future = self._loop.create_future()
         self._resting.append(future)
-        await future
+        try:
+            await future
+        finally:
+            self._is_waking = False
 
 
 class Runner:

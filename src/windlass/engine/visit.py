@@ -196,5 +196,5 @@ class OneClaim:
     def take_fallen(self, *, alone: bool) -> Taken:
         return Taken([], [])
 
-    def help(self, room: Room) -> None:
+    def help(self) -> None:
         """It has one row only."""

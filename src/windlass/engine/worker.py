@@ -143,7 +143,7 @@ class Worker:
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
         # Others may have more than they can do: have them know soon.
-        self.feed.on_found_nothing = self.life.wake
+        self.life.idle = self._idle
 
     async def run(self) -> None:
         """Join, work, and leave."""
@@ -211,7 +211,6 @@ class Worker:
         """What the ring and the others make of who is there."""
         if self._only is None:
             self.ring.see(me, workers)
-            self.life.idle = self._idle()
 
     def _idle(self) -> int:
         """How many more rows could start soon than there are; 0 if there are enough."""
@@ -300,6 +299,7 @@ class Worker:
             bury=self.finish.bury,
             gate=SwitchGate(self.hold, rates, self.breakers),
             once=self._settings.until_idle,
+            on_news=self.life.wake,
         )
 
     def _begin(self) -> None:

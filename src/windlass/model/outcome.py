@@ -36,6 +36,9 @@ class Succeeded:
     result: str | None = None
 
 
+SUCCESS = Succeeded()
+
+
 @dataclass(frozen=True, slots=True)
 class Retried:
     """The handler failed and will be tried again after `delay` microseconds."""
@@ -83,6 +86,16 @@ class Terms:
     schedule: Schedule | None = None
     period: Period | None = None
     priority: int = 0
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a success without a result and without a key leaves nothing behind."""
+        return not self.keep
+
+    @property
+    def forgets_named(self) -> bool:
+        """Whether one with a key leaves nothing behind either."""
+        return self.keep == 0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -245,7 +258,7 @@ def _next_visit(
 
 def _is_forgotten(task: Claimed, terms: Terms) -> bool:
     """Whether a success without a result leaves nothing behind."""
-    return terms.keep == 0 or (terms.keep is None and task.task_key is None)
+    return terms.forgets if task.task_key is None else terms.forgets_named
 
 
 def _ended(

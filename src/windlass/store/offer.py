@@ -7,8 +7,9 @@ it again; like everyone it may claim it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select
 
 from windlass.model.status import Status
 from windlass.model.task import Claimed
@@ -20,36 +21,50 @@ from windlass.store.schema import offer, task
 OFFERED = 0
 
 
-def make(
-    database: Database, worker: int, lane: Lane, most: Most, *, unless: Collection[int]
-) -> list[int]:
-    """Offer due rows of `lane` in the worker's buckets, but none of those; returns their ids."""
+class Made(NamedTuple):
+    """The ids of rows that were offered, and how many others were spared."""
 
-    def work(connection: Connection) -> list[int]:
+    offered: list[int]
+    spared: int
+
+
+def make(
+    database: Database,
+    worker: int,
+    lane: Lane,
+    most: Most,
+    *,
+    unless: Collection[int],
+    spare: int = 0,
+    count: int = 1_000,
+) -> Made:
+    """Offer up to `count` due rows of `lane` in the worker's buckets, but for some.
+
+    Of the others the first ones are spared. Nothing is offered if the worker is left.
+    """
+
+    def work(connection: Connection) -> Made:
         if not database.dialect.alive(connection, worker):
-            return []
-        rows = database.dialect.read(connection, lane, most)
-        ids = [row[0] for row in rows if row[0] not in unless]
+            return Made([], 0)
+        due = database.dialect.read_ids(connection, lane, most)
+        free = [number for number in due if number not in unless]
+        ids, spared = free[spare : spare + count], min(spare, len(free))
         if not ids:
-            return []
-        free = task.c.status == Status.WAITING, task.c.batch.is_(None)
-        connection.execute(update(task).where(task.c.id.in_(ids), *free).values(batch=OFFERED))
+            return Made([], spared)
+        # An entry from before may be in the hands of one who is about to delete it.
+        database.dialect.remove_offers(connection, ids)
+        database.dialect.give_up(connection, ids)
         given_up = connection.execute(
             select(task.c.id, task.c.kind, task.c.due_at).where(
                 task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
             )
         ).all()
-        known = set(connection.scalars(select(offer.c.task_id).where(offer.c.task_id.in_(ids))))
-        new = [
-            {"task_id": row.id, "kind": row.kind, "due_at": row.due_at}
-            for row in given_up
-            if row.id not in known
-        ]
+        new = [{"task_id": row.id, "kind": row.kind, "due_at": row.due_at} for row in given_up]
         if new:
             connection.execute(insert(offer), new)
             if database.dialect.wakes:
                 database.dialect.notify(connection)
-        return [row["task_id"] for row in new]
+        return Made([row.id for row in given_up], spared)
 
     return database.write(work)
 
@@ -57,6 +72,12 @@ def make(
 def kinds(connection: Connection) -> set[str]:
     """The kinds of which something is offered."""
     return set(connection.scalars(select(offer.c.kind).distinct()))
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """How many rows of each kind are offered."""
+    query = select(offer.c.kind, func.count()).group_by(offer.c.kind)
+    return dict(map(tuple, connection.execute(query)))
 
 
 def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Claimed]:
@@ -78,12 +99,14 @@ def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Cl
             select(*PICKED)
             .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
             .order_by(task.c.id)
+            .with_hint(task, "force index (primary)", "mysql")
+            .with_hint(task, "force index (primary)", "mariadb")
             .with_for_update()
         ).all()
         if rows:
             database.dialect.stamp(connection, [row.id for row in rows], stamp)
         # Those of rows that are gone meanwhile too.
-        connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
+        database.dialect.remove_offers(connection, ids)
         return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
 
     return database.write(work)

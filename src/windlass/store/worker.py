@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, select, update
+from sqlalchemy.exc import DBAPIError
 
 from windlass.model.status import Status
 from windlass.store import bucket, claim
@@ -117,11 +118,12 @@ def mark_dead(
     """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
 
     Its claims become due at once and lose their batch: nothing it still tries to write matches.
-    Unless it goes `by_lease`, others have told that it is gone, whatever it wrote here last.
+    Unless it goes `by_lease`, others have told that it is gone, whatever it wrote here last. Also
+    None if somebody holds one of the rows for long: who cares for the dead has a life to keep.
     """
 
     def work(connection: Connection) -> int | None:
-        if not database.dialect.lock_worker(connection, number):
+        if not database.dialect.lock_worker(connection, number, patient=False):
             return None
         lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
         if lease_until is None or (by_lease and lease_until >= now):
@@ -139,7 +141,12 @@ def mark_dead(
             claim.let_go(connection, ids)
         return len(ids) + fallen
 
-    return database.write(work)
+    try:
+        return database.write(work, patient=False)
+    except DBAPIError as problem:
+        if database.dialect.is_locked(problem):
+            return None
+        raise
 
 
 def leave(
@@ -160,6 +167,11 @@ def leave(
         return handed_back
 
     return database.write(work)
+
+
+def present(connection: Connection) -> set[int]:
+    """The ids of all that have not left."""
+    return set(connection.scalars(select(worker.c.id).where(worker.c.left_at.is_(None))))
 
 
 def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:

@@ -13,12 +13,24 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, TextClause, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    CursorResult,
+    Engine,
+    Table,
+    TextClause,
+    delete,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from windlass.model.bucket import BUCKETS
 from windlass.model.outcome import Change
+from windlass.model.status import Status
 from windlass.model.task import Claimed, NewTask
+from windlass.store.schema import offer, task
 
 BLOCK = 64
 ENDLESS = 1 << 15
@@ -128,14 +140,17 @@ from lane where priority is not null
 
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 
-PICK = """
-select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
-from windlass_task {hint}
+COLUMNS = "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket"
+
+PICK = f"""
+select {COLUMNS} from windlass_task {{hint}}
 where status = 0 and kind = :kind and priority = :priority
   and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
   and batch is null and lost between :lost_from and :lost_to
-order by due_at limit :limit {lock}
+order by due_at limit :limit {{lock}}
 """
+
+PICK_IDS = PICK.replace(COLUMNS, "id")
 
 # A row as it was taken, with its fence to follow: by whether it was read or claimed. The plus
 # keeps planners from any other index than the primary key.
@@ -291,12 +306,25 @@ class Dialect(ABC):
         """Those of the running rows that nobody else has locked; they are locked now."""
 
     @abstractmethod
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         """As `alive`, but alone: for its funeral or its exit."""
 
     @abstractmethod
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
         """Due rows of `lane` that nobody has claimed, from its `due_at` on: columns as in PICK."""
+
+    @abstractmethod
+    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+        """The ids of what `read` would find."""
+
+    def give_up(self, connection: Connection, ids: Collection[int]) -> None:
+        """Give up those of the rows that nobody has claimed."""
+        free = task.c.status == Status.WAITING, task.c.batch.is_(None)
+        connection.execute(update(task).where(task.c.id.in_(ids), *free).values(batch=0))
+
+    def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
+        """Delete the entries of rows that are offered no more."""
+        connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
 
     @abstractmethod
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
@@ -357,6 +385,7 @@ class PickAndStamp(Dialect):
     def __init__(self) -> None:
         self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
         self._read = text(PICK.format(hint=self.hint, lock=""))
+        self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
 
     @abstractmethod
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
@@ -364,6 +393,9 @@ class PickAndStamp(Dialect):
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
         return list(connection.execute(self._read, wanted(lane, most)).fetchall())
+
+    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+        return list(connection.scalars(self._read_ids, wanted(lane, most)))
 
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         if not self.alive(connection, stamp.worker):
@@ -403,6 +435,17 @@ def wanted(lane: Lane, most: Most) -> dict[str, Any]:
     """What PICK is to find."""
     place = {"kind": lane.kind, "priority": lane.priority, "due_from": lane.due_at}
     return {**place, **most.parameters}
+
+
+def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
+    """All rows as a driver gives them that has them already, without what SQLAlchemy adds to each.
+
+    For a thousand rows that costs more than the rows.
+    """
+    assert result.cursor is not None
+    rows = list(result.cursor.fetchall())
+    result.close()
+    return rows
 
 
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:

@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Table, event, insert, text
+import msgspec
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
 
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
+    AS_TAKEN,
+    COLUMNS,
+    PICK,
     Count,
     Executor,
     Lane,
+    Most,
     NewItems,
     PickAndStamp,
     encode,
     original,
+    tuples,
+    wanted,
 )
+
+HINT = "force index (windlass_task_due)"
+READ = text(PICK.replace(COLUMNS, f"json_array({COLUMNS})").format(hint=HINT, lock=""))
+Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int]
+ROWS = msgspec.json.Decoder(list[Picked])
 
 # One row after the other by its id, in the order of the list: a table that is scanned because it
 # is small is a table that is locked.
@@ -35,6 +47,18 @@ HOLD = {
 }
 FREE = text(f"select t.id from {BY_ID} where t.status in (0, 1) for update skip locked")
 REMOVE = text(f"delete t from {BY_ID}")
+# All of them at once, if all are as they were taken: nothing then has to come back.
+BY_FENCE = """json_table(:fences, '$[*]' columns (
+    id bigint path '$[0]', fence bigint path '$[1]')) as listed
+straight_join windlass_task as t force index (primary) on t.id = listed.id"""
+REMOVE_AS_TAKEN = {
+    way: text(f"delete t from {BY_FENCE} where {AS_TAKEN[way]} listed.fence") for way in AS_TAKEN
+}
+OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
+REMOVE_OFFERS = text("""delete t
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
+straight_join windlass_offer as t force index (primary) on t.task_id = listed.id""")
+GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
 LOCK_SECONDS = 2
 FIRST_LANE = """(
@@ -102,10 +126,10 @@ explain select 1 from windlass_task force index (windlass_task_due)
 where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
-CHANGE = text(f"""
+CHANGE = f"""
 update json_table(:changes, '$[*]' columns (
-    id bigint path '$.id', status smallint path '$.status', due_at bigint path '$.due_at',
-    attempt int path '$.attempt', lost smallint path '$.lost',
+    id bigint path '$.id', fence bigint path '$.fence', status smallint path '$.status',
+    due_at bigint path '$.due_at', attempt int path '$.attempt', lost smallint path '$.lost',
     started_at bigint path '$.started_at',
     finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
     last_status smallint path '$.last_status', result mediumtext path '$.result',
@@ -119,7 +143,9 @@ set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.atte
     t.last_status = coalesce(c.last_status, t.last_status),
     t.result = c.result, t.remark = if(c.finished_at is null, t.remark, c.remark),
     t.payload = coalesce(c.payload, t.payload), t.priority = coalesce(c.priority, t.priority)
-""")
+where {{as_taken}} c.fence
+"""
+CHANGE_AS_TAKEN = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 
 COUNT = text("""
 insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
@@ -140,7 +166,7 @@ class MySQL(PickAndStamp):
     """MySQL and its sister. Rows are locked and changed by primary key."""
 
     name = "mysql"
-    hint = "force index (windlass_task_due)"
+    hint = HINT
     lock = "for update skip locked"
     greatest = "greatest"
     read_now = "lock in share mode"
@@ -250,6 +276,17 @@ class MySQL(PickAndStamp):
         rows = connection.execute(text(" union all ".join(parts)), values)
         return [Lane(*row) for row in rows.fetchall()]
 
+    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
+        # Ten columns of a row, one by one, take the driver longer than everything else together.
+        rows = tuples(connection.execute(READ, wanted(lane, most)))
+        return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
+
+    def give_up(self, connection: Connection, ids: Collection[int]) -> None:
+        connection.execute(OFFER, {"ids": encode(sorted(ids)).decode()})
+
+    def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
+        connection.execute(REMOVE_OFFERS, {"ids": encode(sorted(ids)).decode()})
+
     def is_locked(self, problem: Exception) -> bool:
         return _number_of(problem) == 1205
 
@@ -260,22 +297,31 @@ class MySQL(PickAndStamp):
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(self._alive, {"worker": worker}).first() is not None
 
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(self._lock_worker, {"worker": worker}).first() is not None
 
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
+        statement = CHANGE_AS_TAKEN[is_read]
+        asked = {"changes": encode(changes).decode(), "worker": worker}
+        if _touches(connection, statement, asked, rows=len(changes)):
+            changed: dict[int, int | None] = {each.id: each.prune_at for each in changes}
+            going = connection.scalars(GOING, {"ids": encode(sorted(changed)).decode()})
+            return changed | dict.fromkeys(going, GOES)
         fences = {change.id: change.fence for change in changes}
         held = self._hold(connection, fences, is_read=is_read)
         ours = [change for change in changes if change.id in held]
         if ours:
-            connection.execute(CHANGE, {"changes": encode(ours).decode(), "worker": worker})
+            connection.execute(statement, {"changes": encode(ours).decode(), "worker": worker})
         return held
 
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
+        listed = encode(sorted(fences.items())).decode()
+        if _touches(connection, REMOVE_AS_TAKEN[is_read], {"fences": listed}, rows=len(fences)):
+            return set(fences)
         held = self._hold(connection, fences, is_read=is_read)
         if held:
             connection.execute(REMOVE, {"ids": encode(sorted(held)).decode()})
@@ -312,6 +358,20 @@ def _stretches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
             yield numbers[begin:index]
             begin = index
+
+
+def _touches(
+    connection: Connection, statement: TextClause, asked: dict[str, Any], *, rows: int
+) -> bool:
+    """Run a statement that is to touch so many rows; if it does not, it has touched none."""
+    # Not as a context: after a deadlock the server has forgotten the savepoint, and the complaint
+    # about that would take the place of the one that says so.
+    attempt = connection.begin_nested()
+    if connection.execute(statement, asked).rowcount == rows:
+        attempt.commit()
+        return True
+    attempt.rollback()
+    return False
 
 
 def _number_of(problem: Exception) -> int | None:

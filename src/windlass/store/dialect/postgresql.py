@@ -20,6 +20,7 @@ from windlass.store.dialect.base import (
     FALLEN,
     LANES,
     PICK,
+    PICK_IDS,
     RESCUE,
     STAMP,
     Count,
@@ -33,6 +34,7 @@ from windlass.store.dialect.base import (
     encode,
     original,
     stamped,
+    tuples,
     wanted,
 )
 
@@ -160,11 +162,15 @@ select id from windlass_task where id = any(cast(:ids as bigint[])) and status i
 order by id for update skip locked
 """)
 
+# The ids come back as one text: for the client, hundreds of rows cost more than that.
 REMOVE = f"""
-delete from windlass_task as t
-where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
-  and {{as_taken}} cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
-returning t.id
+with gone as (
+    delete from windlass_task as t
+    where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
+      and {{as_taken}} cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
+    returning t.id
+)
+select string_agg(cast(id as text), ',') from gone
 """
 
 COUNT = text("""
@@ -200,6 +206,7 @@ class PostgreSQL(Dialect):
             )
         )
         self._read = text(PICK.format(hint="", lock=""))
+        self._read_ids = text(PICK_IDS.format(hint="", lock=""))
         self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         by_id = "= " + listed("select unnest(cast(:ids as bigint[]))")
@@ -227,6 +234,7 @@ class PostgreSQL(Dialect):
         }
 
     def prepare(self, engine: Engine) -> None:
+        from psycopg import ClientCursor
         from psycopg.types.string import TextLoader
 
         self._insert_one = str(INSERT_ONE.compile(dialect=engine.dialect))
@@ -235,6 +243,17 @@ class PostgreSQL(Dialect):
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
             raw.adapters.register_loader("json", TextLoader)
+
+        @event.listens_for(engine, "do_executemany")
+        def in_one_message(cursor: Any, statement: str, rows: Any, _context: object) -> bool:
+            if "windlass_" not in statement:
+                # Somebody else's, who may count what it touched.
+                return False
+            # psycopg would end its pipeline with a flush, by which the server forgets to count how
+            # long the transaction is idle: one that stops there would hold its locks for ever.
+            bound = ClientCursor(cursor.connection)
+            cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
+            return True
 
     def is_conflict(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) in CONFLICTS
@@ -339,27 +358,31 @@ class PostgreSQL(Dialect):
         return [Lane(*row) for row in rows.fetchall()]
 
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
-        parameters = self._patience(worker, "0" if patient else LOCK_MILLISECONDS)
-        return connection.execute(ALIVE, parameters).first() is not None
+        return connection.execute(ALIVE, self._patience(worker, patient)).first() is not None
 
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
-        return connection.execute(LOCK_WORKER, self._patience(worker, "0")).first() is not None
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
+        return connection.execute(LOCK_WORKER, self._patience(worker, patient)).first() is not None
 
-    def _patience(self, worker: int, lock: str) -> dict[str, Any]:
+    def _patience(self, worker: int, patient: bool) -> dict[str, Any]:
+        lock = "0" if patient else LOCK_MILLISECONDS
         return {"worker": worker, "idle": str(self.idle_milliseconds), "lock": lock}
 
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
-        return {row[0] for row in connection.execute(FREE, {"ids": sorted(ids)}).fetchall()}
+        return {row[0] for row in connection.execute(FREE, {"ids": _array(sorted(ids))}).fetchall()}
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
+        return tuples(connection.execute(self._read, wanted(lane, most)))
+
+    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+        rows = tuples(connection.execute(self._read_ids, wanted(lane, most)))
+        return [row[0] for row in rows]
 
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(lane, most)})
         return [stamped(row, stamp) for row in rows.fetchall()]
 
     def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
-        connection.execute(self._stamp, {**stamp._asdict(), "ids": list(ids)})
+        connection.execute(self._stamp, {**stamp._asdict(), "ids": _array(ids)})
 
     def fallen(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
@@ -370,12 +393,14 @@ class PostgreSQL(Dialect):
     def rescue(
         self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
     ) -> None:
-        connection.execute(self._rescue, {**stamp._asdict(), "ids": list(ids), "attempt": attempt})
+        connection.execute(
+            self._rescue, {**stamp._asdict(), "ids": _array(ids), "attempt": attempt}
+        )
 
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
-        ids = [change.id for change in changes]
+        ids = _array(change.id for change in changes)
         asked = {"changes": encode(changes).decode(), "ids": ids, "worker": worker}
         rows = connection.execute(self._change[is_read], asked)
         return dict(map(tuple, rows.fetchall()))
@@ -383,9 +408,9 @@ class PostgreSQL(Dialect):
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
-        asked = {"ids": list(fences), "fences": encode(fences).decode()}
-        rows = connection.execute(self._remove[is_read], asked)
-        return {row[0] for row in rows.fetchall()}
+        asked = {"ids": _array(fences), "fences": encode(fences).decode()}
+        gone = connection.execute(self._remove[is_read], asked).scalar_one()
+        return set() if gone is None else set(map(int, gone.split(",")))
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(COUNT, {"counts": encode(counts).decode()})
@@ -418,6 +443,11 @@ def _told(connection: Connection, raw: Any) -> Iterator[None]:
         if raw.closed:
             connection.invalidate(problem)
         raise OperationalError("insert into windlass_task", {}, problem) from problem
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """An array as text, which the driver would make of it too, but number by number."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _escaped(text: str) -> str:

@@ -234,7 +234,7 @@ class SQLite(PickAndStamp):
         # The write transaction has locked the whole database already.
         return connection.execute(self._alive, {"worker": worker}).first() is not None
 
-    def lock_worker(self, connection: Connection, worker: int) -> bool:
+    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return self.alive(connection, worker)
 
     def change(
