@@ -408,7 +408,7 @@ def test_a_release_whose_answer_was_lost_is_done(app, other, meanwhile):
     app.control.start("load")
     meanwhile(lambda: other.control.start("load"))
 
-    assert operate.release(app.database, app.clock, Place("load")).code == 0
+    assert operate.release(app.fleet, Place("load")).code == 0
     assert app.control.get("load").status is RunStatus.RUNNING
 
 

@@ -180,7 +180,7 @@ class Runs(RuleBasedStateMachine):
         may = self.models[place].status is RunStatus.RUNNING
 
         app = self.apps[0]
-        reply = control.release(app.database, app.clock, place, who="ops")
+        reply = control.release(app.fleet, place, who="ops")
 
         assert reply.code == (0 if may else 451)
         if may:
@@ -190,7 +190,7 @@ class Runs(RuleBasedStateMachine):
     def reset(self, place):
         may = self.models[place].status is RunStatus.FAILED
 
-        reply = control.reset(self.apps[0].database, place)
+        reply = control.reset(self.apps[0].fleet, place)
 
         assert reply.code == (0 if may else 451)
         if may:

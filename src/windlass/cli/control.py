@@ -129,7 +129,7 @@ def release(
     if not yes:
         _ask(f"{_holding(run, place, now)}\nRelease it?", f"control {place} was not released")
     asked = None if yes else run.batch
-    reply = operate.release_in(loaded.fleet, place, batch=asked)
+    reply = operate.release(loaded.fleet, place, batch=asked)
     if reply.code != DONE:
         now_runs = _find(loaded, place)
         its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
@@ -163,7 +163,7 @@ def reset(
             "and the next try starts over.\nReset it?",
             f"control {place} was not reset",
         )
-    if operate.reset_in(loaded.fleet, place, batch=run.batch).code != DONE:
+    if operate.reset(loaded.fleet, place, batch=run.batch).code != DONE:
         _refuse(place, "it was started meanwhile")
     if as_json:
         print_json(plain(_find(loaded, place)))

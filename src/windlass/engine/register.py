@@ -26,8 +26,7 @@ from windlass.clock import Clock
 from windlass.engine.enqueue import Guard
 from windlass.engine.fleet import Fleet
 from windlass.engine.identity import this_process
-from windlass.engine.shard import OUTAGES, Shard, first_line
-from windlass.errors import DatabaseUnavailable
+from windlass.engine.shard import OUTAGES, Shard
 from windlass.model import control as rule
 from windlass.model.control import (
     DONE,
@@ -223,7 +222,7 @@ class Register:
                 except OUTAGES as problem:
                     if self._fleet.single is not None:
                         raise
-                    raise _unavailable(place, shard, problem) from problem
+                    raise shard.unavailable(f"control {place} belongs to", problem) from problem
                 if move is not None:
                     return move
             raise AssertionError("a run has a home")
@@ -306,21 +305,6 @@ class Changing:
             return store.change_existing(connection, self._place, once)
 
         return database.write(work)
-
-
-def change(database: Database, place: Place, decide: Callable[[Control | None], Move]) -> Move:
-    """Make of a run what `decide` says, once, although its transaction may be done again."""
-    move = Changing(place).make(database, decide)
-    assert move is not None
-    return move
-
-
-def _unavailable(place: Place, shard: Shard, problem: BaseException) -> DatabaseUnavailable:
-    shard.failed(problem)
-    return DatabaseUnavailable(
-        f"control {place} belongs to {shard.name}, which does not answer: {first_line(problem)}",
-        missing=(shard.name,),
-    )
 
 
 def _is_same_start(one: Control, other: Control) -> bool:

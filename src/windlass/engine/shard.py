@@ -24,7 +24,7 @@ from windlass.engine.wake import Bell
 from windlass.errors import DatabaseUnavailable
 from windlass.store import migrate
 from windlass.store import shard as store
-from windlass.store.database import Database
+from windlass.store.database import Database, first_line
 from windlass.store.number import Numbers
 from windlass.store.shard import ShardRow
 
@@ -110,6 +110,14 @@ class Shard:
         since = self.down_since
         return since is not None and time.monotonic() - since > PATIENCE
 
+    def unavailable(self, what: str, problem: BaseException) -> DatabaseUnavailable:
+        """It did not answer: the error for who needs just this one, `what` is in it."""
+        self.failed(problem)
+        return DatabaseUnavailable(
+            f"{what} {self.name}, which does not answer: {first_line(problem)}",
+            missing=(self.name,),
+        )
+
     def failed(self, problem: BaseException) -> None:
         """It did not answer: nobody tries it until it does."""
         with self._lock:
@@ -192,9 +200,3 @@ def gather(
     answered = [(shard, found[shard]) for shard in asked if shard in found]
     missing = tuple(shard.name for shard in asked if shard not in found)
     return Gathered(answered, missing)
-
-
-def first_line(problem: BaseException) -> str:
-    """What went wrong, in one line."""
-    cause = getattr(problem, "orig", None) or problem
-    return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]

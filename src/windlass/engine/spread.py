@@ -16,12 +16,13 @@ from windlass.declare.task import Call, How
 from windlass.engine.enqueue import Guard, Unanswered, Vanished
 from windlass.engine.fleet import Fleet
 from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
-from windlass.engine.shard import OUTAGES, Shard, first_line
+from windlass.engine.shard import OUTAGES, Shard
 from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
 from windlass.model.shard import Roster
 from windlass.store import shard as store
 from windlass.store import task
 from windlass.store.connection import backend_of, join
+from windlass.store.database import first_line
 
 
 class Spread:
@@ -97,12 +98,8 @@ class Spread:
             hasty = shard.is_down_for_long
             return shard.enqueue.submit(kind, calls, how, guard=guard, hasty=hasty, new=new)
         except OUTAGES as problem:
-            shard.failed(problem)
-            raise DatabaseUnavailable(
-                f"kind {kind.name!r}: key {calls[0].key!r} belongs to {shard.name}, which does not "
-                f"answer: {first_line(problem)}",
-                missing=(shard.name,),
-            ) from problem
+            what = f"kind {kind.name!r}: key {calls[0].key!r} belongs to"
+            raise shard.unavailable(what, problem) from problem
 
     @staticmethod
     def _take_back(written: Mapping[Shard, set[int]], problem: Exception) -> None:
@@ -256,12 +253,8 @@ def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -
         try:
             held = fleet.held(shard, kind, listed, number=roster.number)
         except OUTAGES as problem:
-            shard.failed(problem)
-            raise DatabaseUnavailable(
-                f"kind {kind!r}: key {listed[0]!r} may still be in {shard.name}, which does not "
-                f"answer: {first_line(problem)}",
-                missing=(shard.name,),
-            ) from problem
+            what = f"kind {kind!r}: key {listed[0]!r} may still be in"
+            raise shard.unavailable(what, problem) from problem
         targets |= dict.fromkeys(held.there, Target(shard, is_home=False))
         coming |= held.coming
     _meet_at_home(fleet, roster, kind, targets, coming)

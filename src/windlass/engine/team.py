@@ -16,11 +16,12 @@ from windlass.declare.kind import CRON_KEY, Kind, Registry
 from windlass.engine.cron import Belongs
 from windlass.engine.fleet import Fleet
 from windlass.engine.member import connect
-from windlass.engine.shard import OUTAGES, Shard, first_line
+from windlass.engine.shard import OUTAGES, Shard
 from windlass.engine.slot import Slots
 from windlass.engine.worker import Among, Only, Pulse, Worker, WorkerSettings
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.store import sweep
+from windlass.store.database import first_line
 
 # By what a sweep finds its shard.
 SWEEP_KEY = "windlass:sweep"

@@ -8,8 +8,7 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.fleet import Fleet
 from windlass.engine.identity import whoami
-from windlass.engine.register import Register, change
-from windlass.model import control as rule
+from windlass.engine.register import Register
 from windlass.model.control import DONE, Place, Reply, RunStatus, RunView, view
 from windlass.store import control as store
 from windlass.store.database import Database
@@ -28,12 +27,6 @@ def listing(
     return [view(run, now=now) for run in found if run.status in statuses]
 
 
-def get(database: Database, clock: Clock, place: Place) -> RunView | None:
-    """One run, or None if it was never started."""
-    found = database.read(lambda connection: store.get(connection, place))
-    return None if found is None else view(found, now=clock.now())
-
-
 def history(database: Database, clock: Clock, place: Place, *, limit: int = 20) -> list[RunView]:
     """The tries of a run that ended, newest first."""
     found = database.read(lambda connection: store.history(connection, place, limit=limit))
@@ -42,57 +35,26 @@ def history(database: Database, clock: Clock, place: Place, *, limit: int = 20) 
 
 
 def release(
-    database: Database,
-    clock: Clock,
-    place: Place,
-    *,
-    who: str | None = None,
-    batch: int | None = None,
+    fleet: Fleet, place: Place, *, who: str | None = None, batch: int | None = None
 ) -> Reply:
     """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed.
 
     With a batch, only that try: not one that somebody has started since.
     """
-    name, now = (who or whoami())[:255], clock.now()
-    move = change(
-        database, place, lambda found: rule.release(found, now=now, who=name, batch=batch)
-    )
-    return _released(place, move.reply, who=name)
-
-
-def release_in(
-    fleet: Fleet, place: Place, *, who: str | None = None, batch: int | None = None
-) -> Reply:
-    """`release`, in whichever shard the run is."""
     name = (who or whoami())[:255]
-    return _released(place, Register(fleet).release(place, who=name, batch=batch), who=name)
+    reply = Register(fleet).release(place, who=name, batch=batch)
+    if reply.code == DONE:
+        held_by = reply.data["who"]
+        telemetry.emit("control.released", **place._asdict(), who=name, held_by=held_by)
+    return reply
 
 
-def reset(
-    database: Database, place: Place, *, who: str | None = None, batch: int | None = None
-) -> Reply:
+def reset(fleet: Fleet, place: Place, *, who: str | None = None, batch: int | None = None) -> Reply:
     """Have a run that failed start over: its steps and its data are forgotten, not its history.
 
     With a batch, only if that was its last try.
     """
-    reply = change(database, place, lambda found: rule.reset(found, batch=batch)).reply
-    return _reset(place, reply, who=who)
-
-
-def reset_in(
-    fleet: Fleet, place: Place, *, who: str | None = None, batch: int | None = None
-) -> Reply:
-    """`reset`, in whichever shard the run is."""
-    return _reset(place, Register(fleet).reset(place, batch=batch), who=who)
-
-
-def _released(place: Place, reply: Reply, *, who: str) -> Reply:
-    if reply.code == DONE:
-        telemetry.emit("control.released", **place._asdict(), who=who, held_by=reply.data["who"])
-    return reply
-
-
-def _reset(place: Place, reply: Reply, *, who: str | None) -> Reply:
+    reply = Register(fleet).reset(place, batch=batch)
     if reply.code == DONE:
         telemetry.emit("control.reset", **place._asdict(), who=(who or whoami())[:255])
     return reply

@@ -133,11 +133,9 @@ class Database:
                     pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
                     if failures >= tries or elapsed > LONGEST_WAIT:
                         raise DatabaseUnavailable(
-                            f"{self.name}: {_first_line(problem)} (after {failures} tries)"
+                            f"{self.name}: {first_line(problem)} (after {failures} tries)"
                         ) from problem
-                    telemetry.emit(
-                        "database.failed", database=self.name, error=_first_line(problem)
-                    )
+                    telemetry.emit("database.failed", database=self.name, error=first_line(problem))
             time.sleep(pause * random.uniform(0.5, 1.0))
 
     def can_retry(self, problem: Exception) -> bool:
@@ -189,6 +187,7 @@ def _engine(url: URL, dialect: Dialect, **options: str) -> Engine:
         ) from problem
 
 
-def _first_line(problem: BaseException) -> str:
+def first_line(problem: BaseException) -> str:
+    """What went wrong, in one line."""
     cause = getattr(problem, "orig", None) or problem
     return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]

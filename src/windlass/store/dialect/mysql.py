@@ -35,8 +35,9 @@ ROWS = msgspec.json.Decoder(list[Picked])
 
 # One row after the other by its id, in the order of the list: a table that is scanned because it
 # is small is a table that is locked.
-BY_ID = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
-straight_join windlass_task as t force index (primary) on t.id = listed.id"""
+BY_ID_OF = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
+straight_join {table} as t force index (primary) on t.{id} = listed.id"""
+BY_ID = BY_ID_OF.format(table="windlass_task", id="id")
 # What is found as it was taken, with its fence: by whether it was read or claimed.
 HOLD = {
     True: text(
@@ -55,9 +56,7 @@ REMOVE_AS_TAKEN = {
     way: text(f"delete t from {BY_FENCE} where {AS_TAKEN[way]} listed.fence") for way in AS_TAKEN
 }
 OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
-REMOVE_OFFERS = text("""delete t
-from json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
-straight_join windlass_offer as t force index (primary) on t.task_id = listed.id""")
+REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
 LOCK_SECONDS = 2
