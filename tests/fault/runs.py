@@ -123,20 +123,33 @@ def together(url: str, log: Log) -> None:
     """Three runs of one event loop, one of them in a sync block."""
     app = App(url)
 
-    async def hold_async(partition: str) -> None:
-        async with app.control("load", partition, expires="1h"):
-            log.write("began", partition)
-            await asyncio.Event().wait()
-
-    async def hold_sync(partition: str) -> None:
-        with app.control("load", partition, expires="1h"):
-            log.write("began", partition)
-            await asyncio.Event().wait()
-
     async def all_of_them() -> None:
-        await asyncio.gather(hold_async("a"), hold_async("b"), hold_sync("c"))
+        holders = hold_async(app, log, "a"), hold_async(app, log, "b"), hold_sync(app, log, "c")
+        await asyncio.gather(*holders)
 
     asyncio.run(all_of_them())
+
+
+def in_turn(url: str, log: Log) -> None:
+    """Three runs of one event loop in sync blocks: each has ended before the next one does."""
+    app = App(url)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(hold_sync(app, log, each) for each in "abc"))
+
+    asyncio.run(all_of_them())
+
+
+async def hold_async(app: App, log: Log, partition: str) -> None:
+    async with app.control("load", partition, expires="1h"):
+        log.write("began", partition)
+        await asyncio.Event().wait()
+
+
+async def hold_sync(app: App, log: Log, partition: str) -> None:
+    with app.control("load", partition, expires="1h"):
+        log.write("began", partition)
+        await asyncio.Event().wait()
 
 
 def nested(url: str, log: Log) -> None:
@@ -178,6 +191,6 @@ def start(what: str, *, url: str, log: Log) -> Process:
 
 
 if __name__ == "__main__":
-    parts = (race, small_race, load, linger, hold, fork, together, nested, own)
+    parts = (race, small_race, load, linger, hold, fork, together, in_turn, nested, own)
     part = next(part for part in parts if part.__name__ == sys.argv[1])
     part(sys.argv[2], Log(Path(sys.argv[3])))

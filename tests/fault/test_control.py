@@ -138,8 +138,9 @@ def test_a_child_by_fork_neither_ends_the_run_of_its_parent_nor_minds_its_signal
     assert app.control.get("load").status is RunStatus.SUCCEEDED
 
 
-def test_a_signal_ends_all_runs_of_an_event_loop_as_interrupted(started, log, app):
-    process = started("together")
+@pytest.mark.parametrize("part", ["together", "in_turn"])
+def test_a_signal_ends_all_runs_of_an_event_loop_as_interrupted(started, log, app, part):
+    process = started(part)
     eventually(lambda: len(log.lines()) == 3, 20.0, what="three holders")
 
     process.signal(signal.SIGTERM)

@@ -27,6 +27,7 @@ class Termination:
         self._held = 0
         self._ending = 0
         self._came = False
+        self._is_put_off = False
         self._pid = 0
 
     def mind(self) -> bool:
@@ -36,7 +37,7 @@ class Termination:
         if not self._held:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
                 return False
-            self._came, self._pid = False, os.getpid()
+            self._came, self._is_put_off, self._pid = False, False, os.getpid()
             signal.signal(signal.SIGTERM, self._handle)
         self._held += 1
         return True
@@ -50,8 +51,10 @@ class Termination:
         self._ending -= 1
         self._held -= 1
         if self._held:
-            if self._came and not self._ending:
-                # It was put off for this one, and ends those around it now.
+            if self._is_put_off and not self._ending:
+                # It was put off for this one, and ends those around it now. Once: those of an
+                # event loop end in turn, and another one would break off their ends.
+                self._is_put_off = False
                 raise Terminated(EXIT_CODE)
             return
         if signal.getsignal(signal.SIGTERM) == self._handle:
@@ -65,7 +68,9 @@ class Termination:
         if os.getpid() != self._pid:
             # A child by fork: it has no run, and ends as if we were not there.
             os.kill(os.getpid(), signal.SIGTERM)
-        elif not self._ending:
+        elif self._ending:
+            self._is_put_off = True
+        else:
             raise Terminated(EXIT_CODE)
 
 
