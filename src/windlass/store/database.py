@@ -44,16 +44,17 @@ EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 class Database:
     """A shard: where rows are, and how to reach them."""
 
-    def __init__(self, url: str | URL) -> None:
-        self.url = normalise(url)
+    def __init__(self, url: str | URL | Engine) -> None:
+        given = url if isinstance(url, Engine) else None
+        self.url = normalise(url.url if isinstance(url, Engine) else url)
         self.dialect: Dialect = dialect_of(self.url)
-        self.engine: Engine = _engine(self.url, self.dialect)
+        self.engine: Engine = _engine(self.url, self.dialect, given)
         self.dialect.prepare(self.engine)
         self._patience = threading.local()
         # Connections whose statements stand alone; changing one back and forth costs more.
         self._passing = self.engine
         if self.dialect.commits_alone:
-            self._passing = _engine(self.url, self.dialect, isolation_level="AUTOCOMMIT")
+            self._passing = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
             self.dialect.prepare(self._passing)
 
     @property
@@ -78,6 +79,10 @@ class Database:
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads; each statement stands alone."""
         return self._again(lambda: self._in_passing(work), tries)
+
+    def snapshot(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+        """Run `work`, which only reads; all of it sees the rows of one moment."""
+        return self._again(lambda: self._at_one_moment(work), tries)
 
     def single(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, one statement that is a transaction by itself where the database has that."""
@@ -112,6 +117,14 @@ class Database:
     def _in_passing(self, work: Callable[[Connection], T]) -> T:
         with self._passing.connect() as connection:
             return work(connection)
+
+    def _at_one_moment(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.connect() as connection:
+            # The pool rolls back when it gets the connection back.
+            if self.dialect.is_embedded:
+                connection.exec_driver_sql("begin")
+                return work(connection)
+            return work(connection.execution_options(isolation_level="REPEATABLE READ"))
 
     def _again(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
         tries = min(tries, getattr(self._patience, "tries", tries))
@@ -176,9 +189,14 @@ def normalise(given: str | URL) -> URL:
     return url
 
 
-def _engine(url: URL, dialect: Dialect, **options: str) -> Engine:
+def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: str) -> Engine:
+    """An engine of our own, which connects as the `given` one does."""
     try:
-        return create_engine(dialect.clean(url), **dialect.engine_options(url) | options)
+        cleaned, own = dialect.clean(url), dialect.engine_options(url)
+        if given is not None:
+            own = {name: own[name] for name in own if name == "isolation_level"}
+            return create_engine(cleaned, pool=given.pool.recreate(), **own | options)
+        return create_engine(cleaned, **own | options)
     except (ImportError, NoSuchModuleError) as problem:
         backend = url.drivername.split("+")[0]
         raise BadDatabase(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -106,6 +107,13 @@ class NewItems(NamedTuple):
     priority: int
     created_at: int
     rows: Sequence[NewItem]
+
+
+class Part(NamedTuple):
+    """A statement about rows that travel as one list, in the parameter of its name."""
+
+    statement: str
+    rows: Sequence[Mapping[str, Any]]
 
 
 class Executor(Protocol):
@@ -370,6 +378,33 @@ class Dialect(ABC):
         """Wake idle workers when the transaction commits, where the database `wakes`."""
         raise NotImplementedError
 
+    # How rows that are listed meet a table by its primary key, and are locked in that order.
+    meets = "join"
+    by_primary = ""
+    lock_met = ""
+    # What an insert says to leave a row as it is that is there already.
+    or_leave = "on conflict do nothing"
+    # A text as JSON, and JSON as its text.
+    to_json = "{}"
+    from_json = "{}"
+
+    @abstractmethod
+    def rows(self, name: str, **columns: type) -> str:
+        """The list of objects in the parameter `name`, as a table of that name."""
+
+    def update_met(self, table: str, listed: str, on: str, *, changes: str, where: str) -> str:
+        """A statement that changes the rows of a table, t, that meet those of a list."""
+        return f"update {table} as t set {changes} from {listed} where {on} and {where}"
+
+    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
+        """Execute statements in their order; how many rows each of them touched."""
+        return {
+            name: executor.execute(
+                _text(part.statement), {name: encode(part.rows).decode()}
+            ).rowcount
+            for name, part in parts.items()
+        }
+
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a raw driver connection that gives plain tuples."""
         return raw.cursor()
@@ -429,6 +464,11 @@ class PickAndStamp(Dialect):
             text(RESCUE.format(greatest=self.greatest, ids=listed)),
             {**stamp._asdict(), "attempt": attempt, **parameters},
         )
+
+
+@cache
+def _text(statement: str) -> TextClause:
+    return text(statement)
 
 
 def wanted(lane: Lane, most: Most) -> dict[str, Any]:

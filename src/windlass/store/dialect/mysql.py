@@ -59,6 +59,8 @@ OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is 
 REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
+# What a column of a list is: a key, a number, or a long text.
+TYPES = {str: "varchar(255)", int: "bigint", bytes: "mediumtext"}
 LOCK_SECONDS = 2
 FIRST_LANE = """(
     select kind, priority, due_at from windlass_task force index (windlass_task_due)
@@ -343,6 +345,21 @@ class MySQL(PickAndStamp):
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
         parameters = {f"text_{index}": value for index, value in enumerate(texts)}
         return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
+
+    meets = "straight_join"
+    by_primary = "force index (primary)"
+    lock_met = "for update"
+    or_leave = "on duplicate key update {key} = {table}.{key}"
+
+    def rows(self, name: str, **columns: type) -> str:
+        typed = ", ".join(
+            f"{column} {TYPES[kind]} path '$.{column}'" for column, kind in columns.items()
+        )
+        return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
+
+    def update_met(self, table: str, listed: str, on: str, *, changes: str, where: str) -> str:
+        met = f"straight_join {table} as t force index (primary) on {on}"
+        return f"update {listed} {met} set {changes} where {where}"
 
     def raw_cursor(self, raw: Any) -> Any:
         from pymysql.cursors import Cursor

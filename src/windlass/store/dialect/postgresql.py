@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, event, text
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
@@ -30,6 +31,7 @@ from windlass.store.dialect.base import (
     Most,
     NewItem,
     NewItems,
+    Part,
     Stamp,
     encode,
     original,
@@ -183,6 +185,14 @@ on conflict (minute, kind, worker) do update set
     done = s.done + excluded.done, failed = s.failed + excluded.failed,
     retried = s.retried + excluded.retried, milliseconds = s.milliseconds + excluded.milliseconds
 """)
+
+
+@cache
+def _together(parts: tuple[tuple[str, str], ...]) -> TextClause:
+    """One statement that does what several do, and counts the rows of each."""
+    made = ", ".join(f"of_{name} as ({statement} returning 1)" for name, statement in parts)
+    counts = ", ".join(f"(select count(*) from of_{name})" for name, _ in parts)
+    return text(f"with {made} select {counts}")
 
 
 class PostgreSQL(Dialect):
@@ -417,6 +427,23 @@ class PostgreSQL(Dialect):
 
     def notify(self, executor: Executor) -> None:
         executor.execute(text(f"select pg_notify('{CHANNEL}', '')"), {})
+
+    lock_met = "order by {key} for update of t"
+    to_json = "cast({} as json)"
+    from_json = "cast({} as text)"
+
+    def rows(self, name: str, **columns: type) -> str:
+        typed = ", ".join(
+            f"{column} {'bigint' if kind is int else 'text'}" for column, kind in columns.items()
+        )
+        return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
+
+    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
+        # All of them in one statement, and so in one round trip.
+        named = tuple((name, part.statement) for name, part in parts.items())
+        rows = {name: encode(part.rows).decode() for name, part in parts.items()}
+        (counts,) = executor.execute(_together(named), rows).fetchall()
+        return dict(zip(parts, counts, strict=True))
 
     def raw_cursor(self, raw: Any) -> Any:
         from psycopg.rows import tuple_row

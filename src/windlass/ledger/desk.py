@@ -1,0 +1,75 @@
+"""The desk: carries out requests in one database, in a transaction of its own or of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from windlass.clock import Clock
+from windlass.errors import DatabaseUnavailable
+from windlass.ledger import hold
+from windlass.model.ledger import DeductionStatus, Outcome, Request
+from windlass.store.connection import join
+from windlass.store.database import Database
+from windlass.store.dialect.base import Executor
+from windlass.store.ledger import LedgerRows
+from windlass.store.number import Numbers
+
+# Each time somebody else has used one of the ids, and is done with it.
+DUPLICATE_TRIES = 20
+
+
+class Desk:
+    """Carries out requests; whatever it does can be done again, and has its effect once."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._rows = LedgerRows(database.dialect)
+        self._numbers = Numbers(database)
+
+    def carry_out(self, requests: Sequence[Request]) -> list[Outcome]:
+        """The answers, in order, once the one transaction that carries them all is committed."""
+        first = self._clock.reserve(len(requests))
+
+        def work(connection: Connection) -> list[Outcome]:
+            return self._apply(connection, requests, first)
+
+        for tries_left in reversed(range(DUPLICATE_TRIES)):
+            try:
+                return self._database.write(work)
+            except IntegrityError as problem:
+                if not (tries_left and self._database.dialect.is_duplicate(problem)):
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def join(self, conn: object, request: Request) -> Outcome:
+        """The answer to a request that becomes true if the caller commits."""
+        dialect = self._database.dialect
+        executor = join(conn, self._database.engine, dialect)
+        try:
+            (outcome,) = self._apply(executor, [request], self._clock.now())
+            return outcome
+        except Exception as problem:
+            if dialect.is_duplicate(problem):
+                raise DatabaseUnavailable(
+                    "another transaction used the same id at the same moment; "
+                    "roll yours back and do it again"
+                ) from problem
+            raise
+
+    def _apply(self, executor: Executor, requests: Sequence[Request], first: int) -> list[Outcome]:
+        book = self._rows.load(executor, requests)
+        outcomes = [book.apply(request, now) for now, request in enumerate(requests, start=first)]
+        self._rows.save(executor, book)
+        held = {
+            row.id: row.hold_until
+            for row in book.deductions.values()
+            if row.is_new and row.status is DeductionStatus.HELD and row.hold_until is not None
+        }
+        if held:
+            numbers = self._numbers.take(len(held), inside=executor)
+            self._database.dialect.insert(executor, hold.tasks(held, numbers, now=first))
+        return outcomes

@@ -1,0 +1,426 @@
+"""The ledger's rows: read and locked for some requests, and written as the book has them then.
+
+Locks are taken in one order by everybody: deductions by id, then stock by SKU. An id that two use
+for the first time at the same moment is a duplicate for the second of them, who does all of it
+again and finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+
+from windlass.errors import WindlassError
+from windlass.model.book import Book, DeductionRow, LineRow, ReceiptRow, ReturnRow, StockRow
+from windlass.model.ledger import (
+    Adjust,
+    Confirm,
+    Deduct,
+    DeductionStatus,
+    GiveBack,
+    Movement,
+    Request,
+    Restock,
+    Undo,
+)
+from windlass.store.dialect.base import Dialect, Executor, Part, encode
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """The keys of the rows that requests are about."""
+
+    deductions: set[str] = field(default_factory=set)
+    undone: set[str] = field(default_factory=set)
+    lines: set[tuple[str, str]] = field(default_factory=set)
+    returns: set[tuple[str, str]] = field(default_factory=set)
+    receipts: set[tuple[str, str]] = field(default_factory=set)
+    skus: set[str] = field(default_factory=set)
+    restocked: set[str] = field(default_factory=set)
+
+    def add(self, request: Request) -> None:
+        """Want what this request is about, too."""
+        match request:
+            case Restock() | Adjust():
+                self.receipts.add((request.movement.value, request.id))
+                self.skus.update(request.lines)
+                if isinstance(request, Restock):
+                    self.restocked.update(request.lines)
+            case Deduct():
+                self.deductions.add(request.id)
+                self.skus.update(request.lines)
+            case GiveBack():
+                self.deductions.add(request.deduction)
+                self.returns.add((request.deduction, request.id))
+                self.lines.update((request.deduction, sku) for sku in request.lines)
+                self.skus.update(request.lines)
+            case Undo():
+                self.deductions.add(request.deduction)
+                self.returns.add((request.deduction, request.id))
+                self.undone.add(request.deduction)
+            case Confirm():
+                self.deductions.add(request.deduction)
+
+
+class LedgerRows:
+    """Reads and writes the rows of one database."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._build_reads()
+        self._build_writes()
+
+    def load(self, executor: Executor, requests: Iterable[Request]) -> Book:
+        """The rows that the requests are about, locked until the end of the transaction."""
+        wanted, book = Wanted(), Book()
+        for request in requests:
+            wanted.add(request)
+        if wanted.receipts:
+            self._load_receipts(executor, wanted, book)
+        if wanted.deductions:
+            self._load_deductions(executor, wanted, book)
+        if book.deductions and (wanted.lines or wanted.undone):
+            self._load_lines(executor, wanted, book)
+        if wanted.returns:
+            self._load_returns(executor, wanted, book)
+        self._load_stock(executor, wanted, book)
+        return book
+
+    def save(self, executor: Executor, book: Book) -> None:
+        """Write what the requests have made of the rows."""
+        parts = {name: Part(self._writes[name], rows) for name, rows in _changes(book) if rows}
+        if not parts:
+            return
+        counts = self._dialect.execute_all(executor, parts)
+        for name, part in parts.items():
+            if counts[name] != len(part.rows):
+                raise WindlassError(
+                    f"the ledger wrote {counts[name]} of {len(part.rows)} rows ({name}) and took "
+                    "all back: its rows are not as they should be; run: windlass ledger audit"
+                )
+
+    def _load_receipts(self, executor: Executor, wanted: Wanted, book: Book) -> None:
+        asked = [{"movement": movement, "id": of} for movement, of in sorted(wanted.receipts)]
+        for movement, *rest in self._read(executor, "receipts", asked):
+            row = ReceiptRow(Movement(movement), *rest)
+            book.receipts[row.movement, row.id] = row
+
+    def _load_deductions(self, executor: Executor, wanted: Wanted, book: Book) -> None:
+        asked = [{"id": of} for of in _ordered(wanted.deductions)]
+        for of, status, *rest in self._read(executor, "deductions", asked):
+            book.deductions[of] = DeductionRow(of, DeductionStatus(status), *rest)
+
+    def _load_lines(self, executor: Executor, wanted: Wanted, book: Book) -> None:
+        found: list[Sequence[Any]] = []
+        if wanted.undone:
+            found += self._read(
+                executor, "all_lines", [{"deduction_id": of} for of in _ordered(wanted.undone)]
+            )
+        if asked := [pair for pair in sorted(wanted.lines) if pair[0] not in wanted.undone]:
+            pairs = [{"deduction_id": of, "sku": sku} for of, sku in asked]
+            found += self._read(executor, "lines", pairs)
+        for row in found:
+            line = LineRow(*row)
+            book.lines.setdefault(line.deduction, {})[line.sku] = line
+            wanted.skus.add(line.sku)
+
+    def _load_returns(self, executor: Executor, wanted: Wanted, book: Book) -> None:
+        asked = [{"deduction_id": of, "return_id": id_} for of, id_ in sorted(wanted.returns)]
+        for row in self._read(executor, "returns", asked):
+            found = ReturnRow(*row)
+            book.returns[found.deduction, found.id] = found
+
+    def _load_stock(self, executor: Executor, wanted: Wanted, book: Book) -> None:
+        if not wanted.skus:
+            return
+        self._lock_stock(executor, wanted.skus, book)
+        if new := wanted.restocked - book.stock.keys():
+            rows = encode([{"sku": sku} for sku in _ordered(new)]).decode()
+            executor.execute(self._ensure_stock, {"skus": rows})
+            self._lock_stock(executor, new, book)
+
+    def _lock_stock(self, executor: Executor, skus: Iterable[str], book: Book) -> None:
+        asked = [{"sku": sku} for sku in _ordered(skus)]
+        for sku, available in self._read(executor, "stock", asked):
+            book.stock[sku] = StockRow(sku, available)
+
+    def _read(self, executor: Executor, name: str, asked: Sequence[Row]) -> Sequence[Sequence[Any]]:
+        found = executor.execute(self._reads[name], {"wanted": encode(asked).decode()})
+        rows: Sequence[Sequence[Any]] = found.fetchall()
+        return rows
+
+    def _build_reads(self) -> None:
+        json = self._dialect.from_json
+        body, refusal = json.format("t.body"), json.format("t.refusal")
+        answer = f"{body}, {refusal}"
+        now = self._dialect.read_now
+        self._reads = {
+            name: text(self._met(table, columns, *keys, end=end))
+            for name, table, columns, keys, end in (
+                (
+                    "receipts",
+                    "stock_receipt",
+                    f"t.movement, t.id, {answer}, t.created_at",
+                    ("movement", "id"),
+                    now,
+                ),
+                (
+                    "deductions",
+                    "deduction",
+                    f"t.id, t.status, {answer}, t.hold_until, t.confirmed_at, t.created_at",
+                    ("id",),
+                    self._dialect.lock_met.format(key="t.id"),
+                ),
+                (
+                    "lines",
+                    "deduction_line",
+                    "t.deduction_id, t.sku, t.quantity, t.returned",
+                    ("deduction_id", "sku"),
+                    now,
+                ),
+                (
+                    "all_lines",
+                    "deduction_line",
+                    "t.deduction_id, t.sku, t.quantity, t.returned",
+                    ("deduction_id",),
+                    now,
+                ),
+                (
+                    "returns",
+                    "stock_return",
+                    f"t.deduction_id, t.return_id, {answer}, t.created_at",
+                    ("deduction_id", "return_id"),
+                    now,
+                ),
+                (
+                    "stock",
+                    "stock",
+                    "t.sku, t.available",
+                    ("sku",),
+                    self._dialect.lock_met.format(key="t.sku"),
+                ),
+            )
+        }
+
+    def _met(self, table: str, columns: str, *keys: str, end: str) -> str:
+        listed = self._dialect.rows("wanted", **dict.fromkeys(keys, str))
+        on = " and ".join(f"t.{key} = wanted.{key}" for key in keys)
+        meets, by_primary = self._dialect.meets, self._dialect.by_primary
+        return (
+            f"select {columns} from {listed} {meets} windlass_{table} as t {by_primary} "
+            f"on {on} {end}"
+        )
+
+    def _build_writes(self) -> None:
+        skus = self._dialect.rows("skus", sku=str)
+        leave = self._dialect.or_leave.format(table="windlass_stock", key="sku")
+        self._ensure_stock = text(
+            f"insert into windlass_stock (sku) select sku from {skus} where true {leave}"
+        )
+        self._writes = {
+            "new_deductions": self._insert(
+                "new_deductions",
+                "deduction",
+                id=str,
+                status=int,
+                body=bytes,
+                refusal=bytes,
+                hold_until=int,
+                confirmed_at=int,
+                created_at=int,
+            ),
+            "new_lines": self._insert(
+                "new_lines",
+                "deduction_line",
+                deduction_id=str,
+                sku=str,
+                quantity=int,
+                returned=int,
+            ),
+            "new_returns": self._insert(
+                "new_returns",
+                "stock_return",
+                deduction_id=str,
+                return_id=str,
+                body=bytes,
+                refusal=bytes,
+                created_at=int,
+            ),
+            "new_return_lines": self._insert(
+                "new_return_lines",
+                "return_line",
+                deduction_id=str,
+                return_id=str,
+                sku=str,
+                quantity=int,
+            ),
+            "new_receipts": self._insert(
+                "new_receipts",
+                "stock_receipt",
+                movement=str,
+                id=str,
+                body=bytes,
+                refusal=bytes,
+                created_at=int,
+            ),
+            "new_entries": self._insert(
+                "new_entries",
+                "stock_entry",
+                sku=str,
+                quantity=int,
+                movement=str,
+                reference=str,
+                return_id=str,
+                created_at=int,
+            ),
+            **self._updates(),
+        }
+
+    def _updates(self) -> dict[str, str]:
+        rows, update = self._dialect.rows, self._dialect.update_met
+        return {
+            "ends": update(
+                "windlass_deduction",
+                rows("ends", id=str, new_status=int, confirmed=int),
+                "t.id = ends.id",
+                changes="status = ends.new_status, confirmed_at = ends.confirmed",
+                where="true",
+            ),
+            "line_changes": update(
+                "windlass_deduction_line",
+                rows("line_changes", deduction_id=str, sku=str, plus=int),
+                "t.deduction_id = line_changes.deduction_id and t.sku = line_changes.sku",
+                changes="returned = t.returned + line_changes.plus",
+                where="t.returned + line_changes.plus <= t.quantity",
+            ),
+            "changes": update(
+                "windlass_stock",
+                rows("changes", sku=str, plus=int, more=int, out_=int, back=int),
+                "t.sku = changes.sku",
+                changes="available = t.available + changes.plus, "
+                "received = t.received + changes.more, "
+                "deducted = t.deducted + changes.out_, "
+                "returned = t.returned + changes.back",
+                where="t.available + changes.plus >= 0",
+            ),
+        }
+
+    def _insert(self, name: str, table: str, **columns: type) -> str:
+        values = ", ".join(
+            self._dialect.to_json.format(column) if kind is bytes else column
+            for column, kind in columns.items()
+        )
+        listed = self._dialect.rows(name, **columns)
+        return f"insert into windlass_{table} ({', '.join(columns)}) select {values} from {listed}"
+
+
+def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
+    """What is to be written, by the name of the statement."""
+    deductions = book.deductions.values()
+    yield "new_deductions", [_deduction(row) for row in deductions if row.is_new]
+    lines = [line for own in book.lines.values() for line in own.values()]
+    yield "new_lines", [_line(line) for line in lines if line.is_new]
+    yield "new_returns", [_return(row) for row in book.returns.values() if row.is_new]
+    yield (
+        "new_return_lines",
+        [
+            {"deduction_id": deduction, "return_id": of, "sku": sku, "quantity": quantity}
+            for deduction, of, sku, quantity in book.return_lines
+        ],
+    )
+    yield "new_receipts", [_receipt(row) for row in book.receipts.values() if row.is_new]
+    yield (
+        "ends",
+        [
+            {"id": row.id, "new_status": row.status, "confirmed": row.confirmed_at}
+            for row in deductions
+            if row.is_changed and not row.is_new
+        ],
+    )
+    yield (
+        "line_changes",
+        [
+            {"deduction_id": line.deduction, "sku": line.sku, "plus": line.change}
+            for line in lines
+            if line.change and not line.is_new
+        ],
+    )
+    touched = (book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched)
+    yield (
+        "changes",
+        [
+            {
+                "sku": row.sku,
+                "plus": row.change,
+                "more": row.received,
+                "out_": row.deducted,
+                "back": row.returned,
+            }
+            for row in touched
+        ],
+    )
+    yield (
+        "new_entries",
+        [
+            {
+                "sku": entry.sku,
+                "quantity": entry.quantity,
+                "movement": entry.movement,
+                "reference": entry.reference,
+                "return_id": entry.return_id,
+                "created_at": entry.created_at,
+            }
+            for entry in book.entries
+        ],
+    )
+
+
+def _deduction(row: DeductionRow) -> Row:
+    return {
+        "id": row.id,
+        "status": row.status,
+        "body": row.body,
+        "refusal": row.refusal,
+        "hold_until": row.hold_until,
+        "confirmed_at": row.confirmed_at,
+        "created_at": row.created_at,
+    }
+
+
+def _line(line: LineRow) -> Row:
+    return {
+        "deduction_id": line.deduction,
+        "sku": line.sku,
+        "quantity": line.quantity,
+        "returned": line.returned,
+    }
+
+
+def _return(row: ReturnRow) -> Row:
+    return {
+        "deduction_id": row.deduction,
+        "return_id": row.id,
+        "body": row.body,
+        "refusal": row.refusal,
+        "created_at": row.created_at,
+    }
+
+
+def _receipt(row: ReceiptRow) -> Row:
+    return {
+        "movement": row.movement,
+        "id": row.id,
+        "body": row.body,
+        "refusal": row.refusal,
+        "created_at": row.created_at,
+    }
+
+
+def _ordered(keys: Iterable[str]) -> list[str]:
+    """As the databases order them: byte by byte."""
+    return sorted(keys, key=str.encode)
