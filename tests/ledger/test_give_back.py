@@ -209,3 +209,12 @@ def test_stocks_are_listed_by_sku_in_pages_or_by_name(ledger):
     assert [stock.sku for stock in ledger.stocks(["ä", "a", "none"])] == ["a", "ä"]
     with pytest.raises(UnknownSku):
         ledger.stock("none")
+
+
+def test_a_restock_that_conflicts_makes_no_sku_known(ledger):
+    ledger.restock("delivery-1", {"bolt": 10})
+
+    with pytest.raises(IdConflict):
+        ledger.restock("delivery-1", {"bolt": 10, "nut": 5})
+
+    assert [stock.sku for stock in ledger.stocks()] == ["bolt"]

@@ -110,6 +110,7 @@ class StockRow:
     deducted: int = 0
     returned: int = 0
     change: int = 0
+    is_new: bool = False
 
     @property
     def is_touched(self) -> bool:
@@ -174,7 +175,8 @@ class Book:
         if refusal is not None:
             return refusal
         for sku, quantity in request.lines.items():
-            stock = self.stock[sku]
+            # Only a restock gets here with a SKU that is new.
+            stock = self.stock.setdefault(sku, StockRow(sku, 0, is_new=True))
             stock.received += quantity
             self._move(stock, quantity, row.movement, row.id, None, now)
         return _receipt(row)

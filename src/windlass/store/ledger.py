@@ -41,7 +41,6 @@ class Wanted:
     returns: set[tuple[str, str]] = field(default_factory=set)
     receipts: set[tuple[str, str]] = field(default_factory=set)
     skus: set[str] = field(default_factory=set)
-    restocked: set[str] = field(default_factory=set)
 
     def add(self, request: Request) -> None:
         """Want what this request is about, too."""
@@ -49,8 +48,6 @@ class Wanted:
             case Restock() | Adjust():
                 self.receipts.add((request.movement.value, request.id))
                 self.skus.update(request.lines)
-                if isinstance(request, Restock):
-                    self.restocked.update(request.lines)
             case Deduct():
                 self.deductions.add(request.id)
                 self.skus.update(request.lines)
@@ -138,14 +135,7 @@ class LedgerRows:
     def _load_stock(self, executor: Executor, wanted: Wanted, book: Book) -> None:
         if not wanted.skus:
             return
-        self._lock_stock(executor, wanted.skus, book)
-        if new := wanted.restocked - book.stock.keys():
-            rows = encode([{"sku": sku} for sku in _ordered(new)]).decode()
-            executor.execute(self._ensure_stock, {"skus": rows})
-            self._lock_stock(executor, new, book)
-
-    def _lock_stock(self, executor: Executor, skus: Iterable[str], book: Book) -> None:
-        asked = [{"sku": sku} for sku in _ordered(skus)]
+        asked = [{"sku": sku} for sku in _ordered(wanted.skus)]
         for sku, available in self._read(executor, "stock", asked):
             book.stock[sku] = StockRow(sku, available)
 
@@ -217,12 +207,16 @@ class LedgerRows:
         )
 
     def _build_writes(self) -> None:
-        skus = self._dialect.rows("skus", sku=str)
-        leave = self._dialect.or_leave.format(table="windlass_stock", key="sku")
-        self._ensure_stock = text(
-            f"insert into windlass_stock (sku) select sku from {skus} where true {leave}"
-        )
         self._writes = {
+            "new_stock": self._insert(
+                "new_stock",
+                "stock",
+                sku=str,
+                available=int,
+                received=int,
+                deducted=int,
+                returned=int,
+            ),
             "new_deductions": self._insert(
                 "new_deductions",
                 "deduction",
@@ -350,7 +344,8 @@ def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
             if line.change and not line.is_new
         ],
     )
-    touched = (book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched)
+    touched = [book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched]
+    yield "new_stock", [_stock(row) for row in touched if row.is_new]
     yield (
         "changes",
         [
@@ -362,6 +357,7 @@ def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
                 "back": row.returned,
             }
             for row in touched
+            if not row.is_new
         ],
     )
     yield (
@@ -389,6 +385,16 @@ def _deduction(row: DeductionRow) -> Row:
         "hold_until": row.hold_until,
         "confirmed_at": row.confirmed_at,
         "created_at": row.created_at,
+    }
+
+
+def _stock(row: StockRow) -> Row:
+    return {
+        "sku": row.sku,
+        "available": row.available,
+        "received": row.received,
+        "deducted": row.deducted,
+        "returned": row.returned,
     }
 
 

@@ -382,8 +382,6 @@ class Dialect(ABC):
     meets = "join"
     by_primary = ""
     lock_met = ""
-    # What an insert says to leave a row as it is that is there already.
-    or_leave = "on conflict do nothing"
     # A text as JSON, and JSON as its text.
     to_json = "{}"
     from_json = "{}"

@@ -349,7 +349,6 @@ class MySQL(PickAndStamp):
     meets = "straight_join"
     by_primary = "force index (primary)"
     lock_met = "for update"
-    or_leave = "on duplicate key update {key} = {table}.{key}"
 
     def rows(self, name: str, **columns: type) -> str:
         typed = ", ".join(
