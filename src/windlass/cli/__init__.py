@@ -12,6 +12,7 @@ from windlass import __version__
 from windlass.cli import (
     control,
     demo,
+    ledger,
     migrate,
     ring,
     rolling,
@@ -45,6 +46,7 @@ cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
+cli.add_typer(ledger.cli, name="ledger", no_args_is_help=True)
 cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
 
 
