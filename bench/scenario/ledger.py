@@ -1,7 +1,7 @@
 """Deductions and returns per second, beside the same bare SQL transaction.
 
-Spread over 10,000 SKUs and on one, with 1, 8 and 64 callers. Ours are coroutines of one process; one
-caller alone makes plain calls. The bare transaction is what anybody would write: insert the
+Spread over 10,000 SKUs and on one, with 1, 8 and 64 callers. Ours are coroutines of one process;
+one caller alone makes plain calls. The bare transaction is what anybody would write: insert the
 movement, its line and its entry, and change the guarded rows. It is sent by pgbench with prepared
 statements, and to MariaDB by its own mariadb-slap, which needs one more statement to roll its dice.
 `ratio` is ours to bare, measured one after the other.
@@ -30,26 +30,26 @@ PLENTY = 10**11
 
 # Of what differs between the two databases: how a text is joined, and how the dice are named.
 MOVES = {
-    "deduct": (
-        "insert into windlass_deduction (id, status, body, created_at)"
-        " values ({id}, 1, '{{\"lines\":{{}}}}', 1)",
-        "update windlass_stock set available = available - 1, deducted = deducted + 1"
-        " where sku = {sku} and available >= 1",
-        "insert into windlass_deduction_line values ({id}, {sku}, 1, 0)",
-        "insert into windlass_stock_entry (sku, quantity, movement, reference, created_at)"
-        " values ({sku}, -1, 'deduct', {id}, 1)",
-    ),
-    "give_back": (
-        "insert into windlass_stock_return values ({sku}, {id}, '{{\"lines\":{{}}}}', null, 1)",
-        "update windlass_deduction_line set returned = returned + 1"
-        " where deduction_id = {sku} and sku = {sku} and returned + 1 <= quantity",
-        "update windlass_stock set available = available + 1, returned = returned + 1"
-        " where sku = {sku}",
-        "insert into windlass_return_line values ({sku}, {id}, {sku}, 1)",
-        "insert into windlass_stock_entry"
-        " (sku, quantity, movement, reference, return_id, created_at)"
-        " values ({sku}, 1, 'return', {sku}, {id}, 1)",
-    ),
+    "deduct": """
+        insert into windlass_deduction (id, status, body, created_at)
+            values ({id}, 1, '{{"lines":{{}}}}', 1);
+        update windlass_stock set available = available - 1, deducted = deducted + 1
+            where sku = {sku} and available >= 1;
+        insert into windlass_deduction_line values ({id}, {sku}, 1, 0);
+        insert into windlass_stock_entry (sku, quantity, movement, reference, created_at)
+            values ({sku}, -1, 'deduct', {id}, 1)
+    """,
+    "give_back": """
+        insert into windlass_stock_return values ({sku}, {id}, '{{"lines":{{}}}}', null, 1);
+        update windlass_deduction_line set returned = returned + 1
+            where deduction_id = {sku} and sku = {sku} and returned + 1 <= quantity;
+        update windlass_stock set available = available + 1, returned = returned + 1
+            where sku = {sku};
+        insert into windlass_return_line values ({sku}, {id}, {sku}, 1);
+        insert into windlass_stock_entry
+            (sku, quantity, movement, reference, return_id, created_at)
+            values ({sku}, 1, 'return', {sku}, {id}, 1)
+    """,
 }
 NUMBERS = count(1)
 
@@ -124,16 +124,23 @@ def arguments(verb: str, spread: int) -> tuple[object, ...]:
     return (f"o{number}", lines) if verb == "deduct" else (sku, f"r{number}", lines)
 
 
+def statements(verb: str, **of: str) -> list[str]:
+    """The bare transaction, each statement on one line."""
+    return [" ".join(part.split()) for part in MOVES[verb].format(**of).split(";")]
+
+
 def by_pgbench(address: str, verb: str, spread: int, callers: int, seconds: float) -> float:
     of = {"id": "'b' || :dice", "sku": "'sku-' || :sku"}
     script = [f"\\set sku random(1, {spread})", "\\set dice random(1, 9000000000000000000)"]
-    script += ["begin;", *(f"{part.format(**of)};" for part in MOVES[verb]), "commit;"]
+    script += ["begin;", *(f"{part};" for part in statements(verb, **of)), "commit;"]
     with tempfile.TemporaryDirectory(prefix="windlass-bare-") as folder:
         path = Path(folder) / "bare.sql"
         path.write_text("\n".join(script) + "\n")
         told = subprocess.run(
-            ["pgbench", "-n", "-M", "prepared", "-f", str(path), "-c", str(callers), "-j", "2"]
-            + ["-T", str(max(1, round(seconds))), address],
+            [
+                *("pgbench", "-n", "-M", "prepared", "-f", str(path), "-c", str(callers)),
+                *("-j", "2", "-T", str(max(1, round(seconds))), address),
+            ],
             capture_output=True,
             check=True,
             text=True,
@@ -146,7 +153,7 @@ def by_slap(address: str, verb: str, spread: int, callers: int, seconds: float) 
     place = urlparse(address)
     of = {"id": "@dice", "sku": "@sku"}
     dice = f"set @dice = uuid(), @sku = concat('sku-', floor(1 + rand() * {spread}))"
-    parts = [dice, "begin", *(part.format(**of) for part in MOVES[verb]), "commit"]
+    parts = [dice, "begin", *statements(verb, **of), "commit"]
     # It cannot be told how long to go on: a short run says how many would take so long.
     rounds = 200
     taken = _slap(place.port or 0, place.username or "", place.path[1:], parts, callers, rounds)

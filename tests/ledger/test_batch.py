@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError
 
+from windlass.errors import WindlassError
 from windlass.ledger import IdConflict, Ledger, OutOfStock
 from windlass.ledger.batch import Batch
 from windlass.model.ledger import Conflict, Deduct
@@ -111,7 +113,7 @@ def test_a_row_that_a_database_refuses_fails_alone(ledger):
                 ledger.give_back("order", "return-1", {"nut": 5})
             else:
                 ledger.deduct(f"order-{number}", {"bolt": 1})
-        except Exception as problem:
+        except (WindlassError, DBAPIError) as problem:
             return type(problem).__name__
         return "done"
 

@@ -296,10 +296,9 @@ class Book:
 
     def _end(self, deduction: DeductionRow, row: ReturnRow, request: Undo) -> None:
         """Give back all that is left of a deduction, and end it."""
+        own = self.lines.get(deduction.id, {})
         left = {
-            line.sku: line.returnable
-            for line in self.lines.get(deduction.id, {}).values()
-            if line.returnable
+            sku: own[sku].returnable for sku in sorted(own, key=str.encode) if own[sku].returnable
         }
         row.body = GiveBack(deduction.id, row.id, left).body
         self._take_back(row, left, request.movement)

@@ -198,13 +198,7 @@ class LedgerRows:
         }
 
     def _met(self, table: str, columns: str, *keys: str, end: str) -> str:
-        listed = self._dialect.rows("wanted", **dict.fromkeys(keys, str))
-        on = " and ".join(f"t.{key} = wanted.{key}" for key in keys)
-        meets, by_primary = self._dialect.meets, self._dialect.by_primary
-        return (
-            f"select {columns} from {listed} {meets} windlass_{table} as t {by_primary} "
-            f"on {on} {end}"
-        )
+        return f"{self._dialect.find_met(f'windlass_{table}', columns, 'wanted', keys)} {end}"
 
     def _build_writes(self) -> None:
         self._writes = {
@@ -276,31 +270,38 @@ class LedgerRows:
         }
 
     def _updates(self) -> dict[str, str]:
-        rows, update = self._dialect.rows, self._dialect.update_met
+        update = self._dialect.update_met
         return {
             "ends": update(
                 "windlass_deduction",
-                rows("ends", id=str, new_status=int, confirmed=int),
-                "t.id = ends.id",
+                "ends",
+                ("id",),
                 changes="status = ends.new_status, confirmed_at = ends.confirmed",
                 where="true",
+                new_status=int,
+                confirmed=int,
             ),
             "line_changes": update(
                 "windlass_deduction_line",
-                rows("line_changes", deduction_id=str, sku=str, plus=int),
-                "t.deduction_id = line_changes.deduction_id and t.sku = line_changes.sku",
+                "line_changes",
+                ("deduction_id", "sku"),
                 changes="returned = t.returned + line_changes.plus",
                 where="t.returned + line_changes.plus <= t.quantity",
+                plus=int,
             ),
             "changes": update(
                 "windlass_stock",
-                rows("changes", sku=str, plus=int, more=int, out_=int, back=int),
-                "t.sku = changes.sku",
+                "changes",
+                ("sku",),
                 changes="available = t.available + changes.plus, "
                 "received = t.received + changes.more, "
                 "deducted = t.deducted + changes.out_, "
                 "returned = t.returned + changes.back",
                 where="t.available + changes.plus >= 0",
+                plus=int,
+                more=int,
+                out_=int,
+                back=int,
             ),
         }
 

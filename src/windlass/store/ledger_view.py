@@ -48,11 +48,7 @@ def stocks(executor: Executor, *, after: str = "", limit: int | None = None) -> 
 
 def stocks_of(executor: Executor, dialect: Dialect, skus: Collection[str]) -> list[Stock]:
     """What there is of these SKUs, by SKU; those that are unknown are left out."""
-    listed = dialect.rows("wanted", sku=str)
-    query = text(
-        f"select {STOCK} from {listed} {dialect.meets} windlass_stock as t {dialect.by_primary} "
-        "on t.sku = wanted.sku"
-    )
+    query = text(dialect.find_met("windlass_stock", STOCK, "wanted", ["sku"]))
     rows = executor.execute(query, {"wanted": encode([{"sku": sku} for sku in skus]).decode()})
     return sorted((Stock(*row) for row in rows.fetchall()), key=lambda row: row.sku.encode())
 

@@ -378,7 +378,7 @@ class Dialect(ABC):
         """Wake idle workers when the transaction commits, where the database `wakes`."""
         raise NotImplementedError
 
-    # How rows that are listed meet a table by its primary key, and are locked in that order.
+    # How a list meets a table by its primary key, and how the rows are locked in that order.
     meets = "join"
     by_primary = ""
     lock_met = ""
@@ -390,8 +390,21 @@ class Dialect(ABC):
     def rows(self, name: str, **columns: type) -> str:
         """The list of objects in the parameter `name`, as a table of that name."""
 
-    def update_met(self, table: str, listed: str, on: str, *, changes: str, where: str) -> str:
-        """A statement that changes the rows of a table, t, that meet those of a list."""
+    def find_met(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
+        """A query for those rows of a table, t, whose keys are in the list `name`."""
+        listed = self.rows(name, **dict.fromkeys(keys, str))
+        on = _are_equal(name, keys)
+        return f"select {columns} from {listed} {self.meets} {table} as t {self.by_primary} on {on}"
+
+    def update_met(
+        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
+    ) -> str:
+        """A statement that changes those rows of a table, t, whose keys are in the list `name`.
+
+        The list has `more` columns, from which the changes come.
+        """
+        listed = self.rows(name, **dict.fromkeys(keys, str), **more)
+        on = _are_equal(name, keys)
         return f"update {table} as t set {changes} from {listed} where {on} and {where}"
 
     def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
@@ -462,6 +475,10 @@ class PickAndStamp(Dialect):
             text(RESCUE.format(greatest=self.greatest, ids=listed)),
             {**stamp._asdict(), "attempt": attempt, **parameters},
         )
+
+
+def _are_equal(name: str, keys: Sequence[str]) -> str:
+    return " and ".join(f"t.{key} = {name}.{key}" for key in keys)
 
 
 @cache

@@ -356,7 +356,11 @@ class MySQL(PickAndStamp):
         )
         return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
 
-    def update_met(self, table: str, listed: str, on: str, *, changes: str, where: str) -> str:
+    def update_met(
+        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
+    ) -> str:
+        listed = self.rows(name, **dict.fromkeys(keys, str), **more)
+        on = " and ".join(f"t.{key} = {name}.{key}" for key in keys)
         met = f"straight_join {table} as t force index (primary) on {on}"
         return f"update {listed} {met} set {changes} where {where}"
 

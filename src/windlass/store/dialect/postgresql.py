@@ -438,6 +438,24 @@ class PostgreSQL(Dialect):
         )
         return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
 
+    def find_met(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
+        return f"select {columns} from {table} as t where {self._is_listed(name, keys)}"
+
+    def update_met(
+        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
+    ) -> str:
+        plain = super().update_met(table, name, keys, changes=changes, where=where, **more)
+        return f"{plain} and {self._is_listed(name, keys)}"
+
+    def _is_listed(self, name: str, keys: Sequence[str]) -> str:
+        rows = self.rows(name, **dict.fromkeys(keys, str))
+        each = [f"t.{key} = {listed(f'select {name}.{key} from {rows}')}" for key in keys]
+        if len(keys) > 1:
+            # Each key is in the list; so must they be together.
+            mine, theirs = (", ".join(f"{of}.{key}" for key in keys) for of in ("t", name))
+            each.append(f"({mine}) in (select {theirs} from {rows})")
+        return " and ".join(each)
+
     def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
         # All of them in one statement, and so in one round trip.
         named = tuple((name, part.statement) for name, part in parts.items())
