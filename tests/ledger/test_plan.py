@@ -23,7 +23,7 @@ FILL = (
     "insert into windlass_stock_return select {id}, {id}, {body}, null, 1 from {series} as s",
     "insert into windlass_return_line select {id}, {id}, {sku}, 1 from {series} as s",
     "insert into windlass_stock_receipt select 'restock', {id}, {body}, null, 1 from {series} as s",
-    "insert into windlass_stock_entry select i + 999, {sku}, 1, 'restock', {id}, null, 1 from {series} s",
+    "insert into windlass_stock_entry select {entry}, null, 1 from {series} as s",
 )
 
 ACTS: dict[str, Callable[[Ledger], object]] = {
@@ -62,7 +62,14 @@ def fill(ledger: Ledger, engine: str) -> None:
     glue = "concat('{}', i)" if engine == "mariadb" else "'{}' || i"
     body = "cast('{\"lines\":{}}' as json)" if engine == "postgresql" else "'{\"lines\":{}}'"
     series = SERIES[engine].format(count=MANY)
-    of = {"sku": glue.format("sku-"), "id": glue.format("id-"), "body": body, "series": series}
+    entry = f"i + 9999999, {glue.format('sku-')}, 1, 'restock', {glue.format('id-')}"
+    of = {
+        "entry": entry,
+        "sku": glue.format("sku-"),
+        "id": glue.format("id-"),
+        "body": body,
+        "series": series,
+    }
 
     def work(connection) -> None:
         for statement in FILL:

@@ -7,7 +7,7 @@ as fields. It asks nobody who they are: put it behind what does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, unquote
@@ -366,13 +366,13 @@ def _entry(row: Entry) -> EntryView:
 async def _on_error(_request: Request, problem: Exception) -> JSONResponse:
     match problem:
         case UnknownDeduction() | UnknownSku():
-            return _problem(404, problem, **problem.facts)
+            return _problem(404, problem, problem.facts)
         case Refused():
-            return _problem(422, problem, **problem.facts)
+            return _problem(422, problem, problem.facts)
         case IdConflict():
-            return _problem(409, problem, id=problem.id, difference=problem.difference)
+            return _problem(409, problem, {"id": problem.id, "difference": problem.difference})
         case InvalidQuantity():
-            return _problem(422, problem, sku=problem.sku, quantity=problem.quantity)
+            return _problem(422, problem, {"sku": problem.sku, "quantity": problem.quantity})
         case BadInput():
             return _problem(422, problem)
         case DatabaseUnavailable():
@@ -387,7 +387,7 @@ async def _on_malformed(_request: Request, problem: Exception) -> JSONResponse:
         for error in problem.errors()
     ]
     said = "; ".join(f"{error['where']}: {error['what']}" for error in found[:3])
-    return _problem_of("Malformed", 422, said, errors=found)
+    return _problem_of("Malformed", 422, said, {"errors": found})
 
 
 async def _on_http(_request: Request, problem: Exception) -> JSONResponse:
@@ -397,14 +397,18 @@ async def _on_http(_request: Request, problem: Exception) -> JSONResponse:
     return answer
 
 
-def _problem(status: int, problem: Exception, **facts: Any) -> JSONResponse:
-    return _problem_of(type(problem).__name__, status, str(problem), **facts)
+def _problem(
+    status: int, problem: Exception, facts: Mapping[str, Any] | None = None
+) -> JSONResponse:
+    return _problem_of(type(problem).__name__, status, str(problem), facts)
 
 
-def _problem_of(title: str, status: int, detail: str, **facts: Any) -> JSONResponse:
+def _problem_of(
+    title: str, status: int, detail: str, facts: Mapping[str, Any] | None = None
+) -> JSONResponse:
     # A fact called `status` gives way to the status of the answer.
     about = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return JSONResponse({**facts, **about}, status, media_type=PROBLEM)
+    return JSONResponse({**(facts or {}), **about}, status, media_type=PROBLEM)
 
 
 def _decoded(raw: str) -> str:

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text
 
 from windlass.errors import WindlassError
-from windlass.model.book import Book, DeductionRow, LineRow, ReceiptRow, ReturnRow, StockRow
+from windlass.model.book import (
+    Book,
+    DeductionRow,
+    EntryRow,
+    LineRow,
+    ReceiptRow,
+    ReturnRow,
+    StockRow,
+)
 from windlass.model.ledger import (
     Adjust,
     Confirm,
@@ -29,6 +37,71 @@ from windlass.model.ledger import (
 from windlass.store.dialect.base import Dialect, Executor, Part, encode
 
 Row = Mapping[str, Any]
+
+
+class Read(NamedTuple):
+    """A query for rows by their keys, which locks them or not."""
+
+    table: str
+    columns: str
+    keys: tuple[str, ...]
+    locks: bool = False
+
+
+LINE = "t.deduction_id, t.sku, t.quantity, t.returned"
+READS = {
+    "receipts": Read(
+        "stock_receipt", "t.movement, t.id, {answer}, t.created_at", ("movement", "id")
+    ),
+    "deductions": Read(
+        "deduction",
+        "t.id, t.status, {answer}, t.hold_until, t.confirmed_at, t.created_at",
+        ("id",),
+        locks=True,
+    ),
+    "lines": Read("deduction_line", LINE, ("deduction_id", "sku")),
+    "all_lines": Read("deduction_line", LINE, ("deduction_id",)),
+    "returns": Read(
+        "stock_return",
+        "t.deduction_id, t.return_id, {answer}, t.created_at",
+        ("deduction_id", "return_id"),
+    ),
+    "stock": Read("stock", "t.sku, t.available", ("sku",), locks=True),
+}
+
+# What new rows are made of; bytes stand for long texts in JSON.
+ANSWER: dict[str, type] = {"body": bytes, "refusal": bytes, "created_at": int}
+INSERTS: dict[str, tuple[str, dict[str, type]]] = {
+    "new_stock": (
+        "stock",
+        {"sku": str, "available": int, "received": int, "deducted": int, "returned": int},
+    ),
+    "new_deductions": (
+        "deduction",
+        {"id": str, "status": int, "hold_until": int, "confirmed_at": int, **ANSWER},
+    ),
+    "new_lines": (
+        "deduction_line",
+        {"deduction_id": str, "sku": str, "quantity": int, "returned": int},
+    ),
+    "new_returns": ("stock_return", {"deduction_id": str, "return_id": str, **ANSWER}),
+    "new_return_lines": (
+        "return_line",
+        {"deduction_id": str, "return_id": str, "sku": str, "quantity": int},
+    ),
+    "new_receipts": ("stock_receipt", {"movement": str, "id": str, **ANSWER}),
+    "new_entries": (
+        "stock_entry",
+        {
+            "sku": str,
+            "quantity": int,
+            "movement": str,
+            "reference": str,
+            "return_id": str,
+            "created_at": int,
+        },
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -145,129 +218,28 @@ class LedgerRows:
         return rows
 
     def _build_reads(self) -> None:
-        json = self._dialect.from_json
-        body, refusal = json.format("t.body"), json.format("t.refusal")
-        answer = f"{body}, {refusal}"
-        now = self._dialect.read_now
+        dialect = self._dialect
+        answer = ", ".join(dialect.from_json.format(f"t.{part}") for part in ("body", "refusal"))
+        now = dialect.read_now
         self._reads = {
-            name: text(self._met(table, columns, *keys, end=end))
-            for name, table, columns, keys, end in (
-                (
-                    "receipts",
-                    "stock_receipt",
-                    f"t.movement, t.id, {answer}, t.created_at",
-                    ("movement", "id"),
-                    now,
-                ),
-                (
-                    "deductions",
-                    "deduction",
-                    f"t.id, t.status, {answer}, t.hold_until, t.confirmed_at, t.created_at",
-                    ("id",),
-                    self._dialect.lock_met.format(key="t.id"),
-                ),
-                (
-                    "lines",
-                    "deduction_line",
-                    "t.deduction_id, t.sku, t.quantity, t.returned",
-                    ("deduction_id", "sku"),
-                    now,
-                ),
-                (
-                    "all_lines",
-                    "deduction_line",
-                    "t.deduction_id, t.sku, t.quantity, t.returned",
-                    ("deduction_id",),
-                    now,
-                ),
-                (
-                    "returns",
-                    "stock_return",
-                    f"t.deduction_id, t.return_id, {answer}, t.created_at",
-                    ("deduction_id", "return_id"),
-                    now,
-                ),
-                (
-                    "stock",
-                    "stock",
-                    "t.sku, t.available",
-                    ("sku",),
-                    self._dialect.lock_met.format(key="t.sku"),
-                ),
+            name: text(
+                dialect.find_met(
+                    f"windlass_{read.table}",
+                    read.columns.format(answer=answer),
+                    "wanted",
+                    read.keys,
+                )
+                + " "
+                + (dialect.lock_met.format(key=f"t.{read.keys[0]}") if read.locks else now)
             )
+            for name, read in READS.items()
         }
-
-    def _met(self, table: str, columns: str, *keys: str, end: str) -> str:
-        return f"{self._dialect.find_met(f'windlass_{table}', columns, 'wanted', keys)} {end}"
 
     def _build_writes(self) -> None:
-        self._writes = {
-            "new_stock": self._insert(
-                "new_stock",
-                "stock",
-                sku=str,
-                available=int,
-                received=int,
-                deducted=int,
-                returned=int,
-            ),
-            "new_deductions": self._insert(
-                "new_deductions",
-                "deduction",
-                id=str,
-                status=int,
-                body=bytes,
-                refusal=bytes,
-                hold_until=int,
-                confirmed_at=int,
-                created_at=int,
-            ),
-            "new_lines": self._insert(
-                "new_lines",
-                "deduction_line",
-                deduction_id=str,
-                sku=str,
-                quantity=int,
-                returned=int,
-            ),
-            "new_returns": self._insert(
-                "new_returns",
-                "stock_return",
-                deduction_id=str,
-                return_id=str,
-                body=bytes,
-                refusal=bytes,
-                created_at=int,
-            ),
-            "new_return_lines": self._insert(
-                "new_return_lines",
-                "return_line",
-                deduction_id=str,
-                return_id=str,
-                sku=str,
-                quantity=int,
-            ),
-            "new_receipts": self._insert(
-                "new_receipts",
-                "stock_receipt",
-                movement=str,
-                id=str,
-                body=bytes,
-                refusal=bytes,
-                created_at=int,
-            ),
-            "new_entries": self._insert(
-                "new_entries",
-                "stock_entry",
-                sku=str,
-                quantity=int,
-                movement=str,
-                reference=str,
-                return_id=str,
-                created_at=int,
-            ),
-            **self._updates(),
+        inserts = {
+            name: self._insert(name, table, **columns) for name, (table, columns) in INSERTS.items()
         }
+        self._writes = inserts | self._updates()
 
     def _updates(self) -> dict[str, str]:
         update = self._dialect.update_met
@@ -317,64 +289,58 @@ class LedgerRows:
 def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
     """What is to be written, by the name of the statement."""
     deductions = book.deductions.values()
-    yield "new_deductions", [_deduction(row) for row in deductions if row.is_new]
     lines = [line for own in book.lines.values() for line in own.values()]
+    touched = [book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched]
+    yield "new_deductions", [_deduction(row) for row in deductions if row.is_new]
     yield "new_lines", [_line(line) for line in lines if line.is_new]
     yield "new_returns", [_return(row) for row in book.returns.values() if row.is_new]
-    yield (
-        "new_return_lines",
-        [
-            {"deduction_id": deduction, "return_id": of, "sku": sku, "quantity": quantity}
-            for deduction, of, sku, quantity in book.return_lines
-        ],
-    )
+    yield "new_return_lines", [_return_line(*part) for part in book.return_lines]
     yield "new_receipts", [_receipt(row) for row in book.receipts.values() if row.is_new]
-    yield (
-        "ends",
-        [
-            {"id": row.id, "new_status": row.status, "confirmed": row.confirmed_at}
-            for row in deductions
-            if row.is_changed and not row.is_new
-        ],
-    )
-    yield (
-        "line_changes",
-        [
-            {"deduction_id": line.deduction, "sku": line.sku, "plus": line.change}
-            for line in lines
-            if line.change and not line.is_new
-        ],
-    )
-    touched = [book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched]
+    ended = (row for row in deductions if row.is_changed and not row.is_new)
+    yield "ends", [_end(row) for row in ended]
+    returned = (line for line in lines if line.change and not line.is_new)
+    yield "line_changes", [_line_change(line) for line in returned]
     yield "new_stock", [_stock(row) for row in touched if row.is_new]
-    yield (
-        "changes",
-        [
-            {
-                "sku": row.sku,
-                "plus": row.change,
-                "more": row.received,
-                "out_": row.deducted,
-                "back": row.returned,
-            }
-            for row in touched
-            if not row.is_new
-        ],
-    )
-    yield (
-        "new_entries",
-        [
-            {
-                "sku": entry.sku,
-                "quantity": entry.quantity,
-                "movement": entry.movement,
-                "reference": entry.reference,
-                "return_id": entry.return_id,
-                "created_at": entry.created_at,
-            }
-            for entry in book.entries
-        ],
-    )
+    yield "changes", [_stock_change(row) for row in touched if not row.is_new]
+    yield "new_entries", [_entry(entry) for entry in book.entries]
+
+
+def _end(row: DeductionRow) -> Row:
+    return {"id": row.id, "new_status": row.status, "confirmed": row.confirmed_at}
+
+
+def _line_change(line: LineRow) -> Row:
+    return {"deduction_id": line.deduction, "sku": line.sku, "plus": line.change}
+
+
+def _return_line(deduction: str, return_id: str, sku: str, quantity: int) -> Row:
+    return {
+        "deduction_id": deduction,
+        "return_id": return_id,
+        "sku": sku,
+        "quantity": quantity,
+    }
+
+
+def _stock_change(row: StockRow) -> Row:
+    return {
+        "sku": row.sku,
+        "plus": row.change,
+        "more": row.received,
+        "out_": row.deducted,
+        "back": row.returned,
+    }
+
+
+def _entry(entry: EntryRow) -> Row:
+    return {
+        "sku": entry.sku,
+        "quantity": entry.quantity,
+        "movement": entry.movement,
+        "reference": entry.reference,
+        "return_id": entry.return_id,
+        "created_at": entry.created_at,
+    }
 
 
 def _deduction(row: DeductionRow) -> Row:
