@@ -1,7 +1,8 @@
 """Fixtures that give every test a clean database of each kind.
 
 `database_url` runs its test once per engine; `pytest --database sqlite,postgresql`
-restricts the engines. Servers start on first use and end with the run.
+restricts the engines, and the marker `mostly` leaves some to the slow tests. Servers
+start on first use and end with the run.
 """
 
 import os
@@ -34,8 +35,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "database_engine" in metafunc.fixturenames:
-        metafunc.parametrize("database_engine", chosen_engines(metafunc.config))
+    if "database_engine" not in metafunc.fixturenames:
+        return
+    mostly = metafunc.definition.get_closest_marker("mostly")
+    chosen = [
+        engine
+        if mostly is None or engine in mostly.args
+        else pytest.param(engine, marks=pytest.mark.slow)
+        for engine in chosen_engines(metafunc.config)
+    ]
+    metafunc.parametrize("database_engine", chosen)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -75,6 +75,8 @@ WORDS: dict[str, tuple[int, str]] = {
     "range.rescued": (logging.WARNING, "range of a dead worker was taken over"),
     "range.poison": (logging.ERROR, "item set aside: its workers died while it ran"),
     "range.stolen": (logging.INFO, "range was split so that an idle worker has work"),
+    "range.straggles": (logging.WARNING, "range will end long after the others"),
+    "range.set_aside": (logging.WARNING, "items of a range failed and were set aside"),
     "range.done": (logging.DEBUG, "range of a sweep is done"),
     "shard.joined": (logging.INFO, "a database joined the shards of the app"),
     "shard.down": (logging.WARNING, "a shard does not answer; the others go on without it"),

@@ -5,6 +5,9 @@ import pytest
 from tests.cli.conftest import open_module
 from tests.cli.terminal import Terminal
 
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+
 YARD = """
 from datetime import UTC, datetime
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from tests.database import ENGINES
 from tests.engine.stock import serving
 from tests.engine.walk import Articles, declare
 from tests.wait import eventually
@@ -26,6 +27,10 @@ from windlass import (
     telemetry,
 )
 from windlass.store.schema import stat, sweep
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+everywhere = pytest.mark.mostly(*ENGINES)
 
 
 @pytest.fixture
@@ -52,6 +57,7 @@ def events():
     stop()
 
 
+@everywhere
 def test_every_item_is_handled_once_and_the_round_ends(app, offer, seen):
     app.drain()
 
@@ -63,6 +69,7 @@ def test_every_item_is_handled_once_and_the_round_ends(app, offer, seen):
     assert [each.status for each in offer.ranges()] == [Status.SUCCEEDED] * 4
 
 
+@everywhere
 def test_a_round_is_kept_as_history(app, offer, clock):
     app.drain()
 
@@ -139,6 +146,7 @@ def test_an_empty_source_makes_a_round_that_ends_at_once_and_no_busy_loop(databa
     assert offer.audit().ok
 
 
+@everywhere
 def test_rows_of_a_table_come_as_mappings(app, articles, seen):
     declare(app, seen, source=Table(articles.engine.url, "article", key="id"), batch=7)
 
@@ -250,6 +258,7 @@ def test_a_row_inserted_into_a_range_that_is_not_yet_passed_is_seen(app, databas
     assert seen == sorted([*range(10, 1_000, 10), 985])
 
 
+@everywhere
 def test_ranges_hold_equal_rows_although_the_keys_are_clustered(app, database_url, seen):
     with closing(Articles(database_url)) as articles:
         articles.insert(*range(1, 31), *range(10**6, 10**6 + 30), *range(10**12, 10**12 + 30))
@@ -310,6 +319,7 @@ def test_ranges_are_begun_from_the_end_if_that_is_asked_for(app, seen):
     assert sorted(seen) == list(range(1, 101))
 
 
+@everywhere
 def test_a_worker_finds_what_is_declared_and_says_what_is_not_any_more(
     app, offer, other, clock, events
 ):
@@ -352,6 +362,7 @@ def test_a_sweep_of_another_living_worker_is_left_alone(app, offer, other, clock
         assert offer.progress().why != "no longer declared"
 
 
+@everywhere
 def test_what_a_sweep_did_is_counted(app, offer):
     app.drain()
 

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import update
 
+from tests.database import ENGINES
 from tests.engine.stock import serving
 from tests.engine.sweeper import SweepHand
 from tests.engine.walk import Articles, declare
@@ -18,6 +19,10 @@ from windlass.clock import SECOND
 from windlass.engine import sweep as sweep_engine
 from windlass.store import worker as worker_store
 from windlass.store.schema import worker as worker_table
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+everywhere = pytest.mark.mostly(*ENGINES)
 
 
 @pytest.fixture
@@ -37,6 +42,7 @@ def failing(app, seen, bad, **options):
     return offer
 
 
+@everywhere
 def test_an_item_that_fails_is_set_aside_and_the_scan_goes_on(app, seen):
     offer = failing(app, seen, {7, 33})
 
@@ -52,6 +58,7 @@ def test_an_item_that_fails_is_set_aside_and_the_scan_goes_on(app, seen):
     assert (progress.done, progress.failed, progress.is_running) == (38, 2, False)
 
 
+@everywhere
 def test_what_was_set_aside_runs_again_when_that_is_asked_for(app, seen):
     bad = {7, 33}
     offer = failing(app, seen, bad)
@@ -253,6 +260,7 @@ def test_a_thread_that_never_returns_is_timed_out_and_set_aside(app):
     assert [each.key for each in offer.failures()] == [4]
 
 
+@everywhere
 def test_too_many_errors_in_a_row_open_the_breaker_and_a_probe_closes_it(app, clock, seen):
     bad = set(range(1, 41))
     offer = failing(app, seen, bad, breaker="5 in a row, 5m", concurrency=1)
@@ -295,6 +303,7 @@ def test_a_closed_window_keeps_a_sweep_from_beginning(app, clock, seen):
     assert sorted(seen) == list(range(1, 101))
 
 
+@everywhere
 def test_a_window_that_closes_stops_a_range_in_the_middle_and_it_resumes_there(app, clock):
     seen, gate = [], threading.Semaphore(0)
 
@@ -397,6 +406,7 @@ def test_an_heir_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database
     assert (progress.done, progress.percent) == (200, 100.0)
 
 
+@everywhere
 def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(app, clock):
     """Three lives end in the same place; the fourth goes past what was in flight."""
     offer = declare(app, [], source=Keys(1, 20), ranges=1)

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from windlass.declare.kind import Options, make_kind
-from windlass.engine.hold import Hold, State
+from windlass.engine.hold import Hold
+from windlass.engine.shelf import State
 from windlass.model.outcome import Failed, Succeeded
 from windlass.model.task import Claimed
 

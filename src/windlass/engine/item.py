@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from windlass.engine.hold import Keeper, Run
 from windlass.engine.load import KindLoad
+from windlass.engine.shelf import Keeper, Run
 from windlass.model.key import Key, shown
 from windlass.model.outcome import Cancelled, Failed, Outcome, Succeeded
 from windlass.model.task import Claimed

@@ -16,9 +16,9 @@ from copy import copy
 from msgspec.structs import replace
 
 from windlass.clock import Clock
-from windlass.engine.hold import Run, State
 from windlass.engine.item import ItemRun, Row, claimed, is_over
 from windlass.engine.load import KindLoad
+from windlass.engine.shelf import Run, State
 from windlass.model.key import Key, decoded, encode_key
 from windlass.model.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.model.sweep import Range, SweepTerms
@@ -166,6 +166,9 @@ class Part:
         self.is_exhausted = False
         self.is_reading = False
         self.is_lost = False
+        # Whether it straggled when that was looked at last, and whether people know.
+        self.straggles = False
+        self.is_told = False
         self.read_again_at = 0.0
         self._read_at = 0.0
         self._goal = 0
@@ -214,7 +217,7 @@ class Part:
         if self.terms.many:
             pages = int(self.per_second * AHEAD_SECONDS / batch)
             return batch * min(MOST_PAGES, max(2, pages))
-        fewest = min(batch, max(FEWEST_ROWS, 2 * self.load.limit, self._goal))
+        fewest = max(min(batch, max(FEWEST_ROWS, 2 * self.load.limit)), self._goal)
         return min(MOST_PAGES * batch, max(fewest, int(self.per_second * AHEAD_SECONDS)))
 
     @property
@@ -224,10 +227,10 @@ class Part:
         return max(self.load.limit, int(self.per_second * AHEAD_SECONDS / 4))
 
     def begin_reading(self) -> None:
-        """Rows are asked for. If the last ones lasted no time, more of them are, up to a page."""
+        """Rows are asked for. If the last ones lasted no time, more of them are."""
         now = time.monotonic()
         is_fast = now - self._read_at < AHEAD_SECONDS / 8
-        self._goal = min(self.terms.batch, 2 * self.rows_wanted) if is_fast else 0
+        self._goal = 2 * self.rows_wanted if is_fast else 0
         self._read_at = now
         self.is_reading = True
 

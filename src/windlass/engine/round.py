@@ -14,7 +14,7 @@ from windlass.declare.kind import Kind
 from windlass.engine.reserve import name_of
 from windlass.model.key import encode_key
 from windlass.model.source import SweepSource
-from windlass.model.sweep import Tile, tiles
+from windlass.model.sweep import Range, Round, Tile, tiles
 from windlass.store import sweep as store
 from windlass.store import worker
 from windlass.store.database import Database
@@ -141,3 +141,32 @@ def note_trouble(
 
     if database.write(work):
         telemetry.emit("sweep.failed", sweep=name, error=text)
+
+
+def alert_of_failures(
+    connection: Connection, numbers: Numbers, name: str, over: Round, *, now: int
+) -> None:
+    """Tell people that a round set items aside, in the transaction that ends it."""
+    if over.failed:
+        text = (
+            f"round {over.round} of sweep {name!r} ended with {over.failed} items set aside, "
+            f"{over.done} were done; see: windlass sweep failures {name}"
+        )
+        number = numbers.take(inside=connection)[0]
+        write_alert(connection, number, what="failures", kind=name, text=text, now=now)
+
+
+def tell_straggler(database: Database, numbers: Numbers, clock: Clock, found: Range) -> None:
+    """Tell people that a range will end long after the others."""
+    text = (
+        f"range {found.id} of sweep {found.sweep!r} will end long after the others; idle workers "
+        f"take half of it; see: windlass sweep show {found.sweep}"
+    )
+
+    def work(connection: Connection) -> None:
+        number = numbers.take(inside=connection)[0]
+        now = clock.now()
+        write_alert(connection, number, what="straggler", kind=found.sweep, text=text, now=now)
+
+    database.write(work)
+    telemetry.emit("range.straggles", sweep=found.sweep, range=found.id)

@@ -45,6 +45,7 @@ IDLE_PAUSE = 0.1
 LOOK_SECONDS = 0.5
 SOON_SECONDS = 0.1
 HAND_BACK_SECONDS = 10.0
+MIND_SECONDS = 10.0
 WAY_SECONDS = (2.0, 6.0)
 
 
@@ -93,7 +94,7 @@ class Sweeper(Loop):
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
-        self._handed_back_at = time.monotonic()
+        self._handed_back_at = self._minded_at = time.monotonic()
         self._suspects: list[Walk] = []
         self._way_at: float | None = None
         self.done = 0
@@ -120,6 +121,7 @@ class Sweeper(Loop):
             self.release_all()
             self._way_at = None
         self._hand_back_unknown(me)
+        self._mind_stragglers()
         self.is_idle = all(walk.is_idle() for walk in self.walks)
         if self._once:
             self.trouble = next((walk.problem for walk in self.walks if walk.problem), None)
@@ -264,7 +266,7 @@ class Sweeper(Loop):
             if (walk, part) in lost:
                 walk.drop(part)
             else:
-                part.saved(save)
+                walk.saved(part, save)
 
     def _note(
         self, connection: Connection, tallies: list[tuple[Kind, Tally]], now: int
@@ -292,14 +294,21 @@ class Sweeper(Loop):
         for walk in self.walks:
             walk.load.is_tripped = any(part.tally.opens_breaker for part in walk.parts)
 
+    def _mind_stragglers(self) -> None:
+        if time.monotonic() - self._minded_at >= MIND_SECONDS:
+            self._minded_at = time.monotonic()
+            for walk in self.walks:
+                walk.mind_stragglers()
+
     def _hand_back_unknown(self, me: int) -> None:
         """A claim whose answer was lost is nobody's concern here: let others have it."""
         if time.monotonic() - self._handed_back_at < HAND_BACK_SECONDS:
             return
         self._handed_back_at = time.monotonic()
         known = {part.batch for walk in self.walks for part in walk.parts}
+        known |= {walk.again.batch for walk in self.walks if walk.again.batch is not None}
         held = self._database.read(lambda connection: ranges.held(connection, me), tries=2)
-        if set(held.values()) <= known:
+        if held <= known:
             return
 
         def work(connection: Connection) -> None:

@@ -23,9 +23,9 @@ from windlass.engine.hold import Hold
 from windlass.engine.item import ItemRun
 from windlass.engine.part import Part
 from windlass.engine.reserve import Reading, read_more
-from windlass.engine.round import note_trouble, open_round
+from windlass.engine.round import alert_of_failures, note_trouble, open_round, tell_straggler
 from windlass.engine.split import cut
-from windlass.model.sweep import may_begin_at, next_to_split
+from windlass.model.sweep import may_begin_at, next_to_split, stragglers
 from windlass.store import range as ranges
 from windlass.store import sweep as store
 from windlass.store.database import Database
@@ -186,9 +186,7 @@ class Walk:
         part.is_lost = True
         if part in self.parts:
             self.parts.remove(part)
-        hold = self._tools.hold
-        numbers = [number for number, run in list(hold.running.items()) if run.keeper is part]
-        hold.drop(numbers)
+        self._tools.hold.drop_kept(part)
 
     def drop_all(self) -> None:
         """That life is over: nothing is ours."""
@@ -378,7 +376,10 @@ class Walk:
         def work(connection: Connection) -> Completed:
             if not tools.database.dialect.alive(connection, part.worker):
                 return Completed(False)
-            return ranges.complete(connection, save, sweep=self.name, end=part.end, now=now)
+            ended = ranges.complete(connection, save, sweep=self.name, end=part.end, now=now)
+            if ended.over is not None:
+                alert_of_failures(connection, tools.numbers, self.name, ended.over, now=now)
+            return ended
 
         completed = tools.database.write(work)
         if completed.is_done:
@@ -388,11 +389,24 @@ class Walk:
         if found is None or found.batch != part.batch:
             self.drop(part)
         else:
-            part.saved(save)
+            self.saved(part, save)
             part.end, part.is_exhausted = found.end, False
 
-    def _completed(self, part: Part, save: Save, completed: Completed) -> None:
+    def saved(self, part: Part, save: Save) -> None:
+        """What was saved is so; tell what was set aside with it."""
         part.saved(save)
+        if save.failures:
+            telemetry.emit(
+                "range.set_aside",
+                sweep=self.name,
+                range=save.id,
+                items=len(save.failures),
+                key=save.failures[0].key,
+                error=save.failures[0].error,
+            )
+
+    def _completed(self, part: Part, save: Save, completed: Completed) -> None:
+        self.saved(part, save)
         self.parts.remove(part)
         self.again.tallies.append(part.tally)
         self._claim_at = 0.0
@@ -412,7 +426,21 @@ class Walk:
                 lambda connection: store.get(connection, self.name)
             )
 
-    # Stealing
+    # Stragglers
+
+    def mind_stragglers(self) -> None:
+        """Tell which ranges here straggle, each once, if they did when it was looked last, too."""
+        if not self.parts:
+            return
+        tools = self._tools
+        found = tools.database.read(lambda connection: ranges.listing(connection, self.name))
+        straggling = stragglers(found, tools.clock.now())
+        for part in self.parts:
+            is_straggler = part.range.id in straggling
+            if is_straggler and part.straggles and not part.is_told:
+                part.is_told = True
+                tell_straggler(tools.database, tools.numbers, tools.clock, part.range)
+            part.straggles = is_straggler
 
     def _steal(self) -> None:
         """Cut the range that will take longest in two, if there is nothing else to do here."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from statistics import median
+from statistics import median_low
 from typing import NamedTuple
 
 from windlass.clock import SECOND, to_datetime
@@ -339,7 +339,7 @@ def stragglers(ranges: Iterable[Range], now: int) -> set[int]:
     }
     if len(needs) < 2:
         return set()
-    usual = median(needs.values())
+    usual = median_low(needs.values())
     return {
         number
         for number, seconds in needs.items()

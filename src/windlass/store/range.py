@@ -384,9 +384,12 @@ def fall(connection: Connection, worker: int) -> int:
 def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> int:
     """The ranges of a worker wait again, but those whose batch it knows; how many.
 
-    Nothing is known of what ran beyond their breakpoints: that is run again.
+    So do the items that it had taken to try them again. Nothing is known of what ran beyond the
+    breakpoints: that is run again.
     """
-    if not unless:
+    if unless:
+        aside.let_go(connection, worker, unless=unless)
+    else:
         _let_go(connection, worker)
     handed_back = connection.execute(
         update(range_)
@@ -434,16 +437,16 @@ def free(connection: Connection) -> Free:
     )
 
 
-def held(connection: Connection, worker: int) -> dict[int, int]:
-    """The batches of the ranges that a worker holds, by id."""
-    rows = connection.execute(
-        select(range_.c.id, range_.c.batch).where(
+def held(connection: Connection, worker: int) -> set[int]:
+    """The batches under which a worker holds ranges, or items to be tried again."""
+    found = connection.scalars(
+        select(range_.c.batch).where(
             range_.c.worker == worker,
             range_.c.status == Status.RUNNING,
             range_.c.batch.is_not(None),
         )
     )
-    return {row.id: row.batch for row in rows}
+    return {*found, *aside.held(connection, worker)}
 
 
 def _is_same(one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[bool]:

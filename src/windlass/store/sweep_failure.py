@@ -191,13 +191,21 @@ def settle(
     return forgotten
 
 
-def let_go(connection: Connection, worker: int) -> None:
-    """What a worker had taken to try again waits for another one."""
+def let_go(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> None:
+    """What a worker had taken to try again waits for another one, but for these batches."""
     connection.execute(
         update(sweep_failure)
-        .where(sweep_failure.c.worker == worker)
+        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
         .values(batch=None, worker=None)
     )
+
+
+def held(connection: Connection, worker: int) -> set[int]:
+    """The batches under which a worker has taken items to try them again."""
+    query = select(sweep_failure.c.batch).where(
+        sweep_failure.c.worker == worker, sweep_failure.c.batch.is_not(None)
+    )
+    return set(connection.scalars(query.distinct()))
 
 
 def visited(connection: Connection, sweep: str, key: str) -> Visited | None:
