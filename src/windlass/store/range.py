@@ -88,7 +88,8 @@ def claim(
     """
     if not dialect.alive(connection, worker):
         return None
-    mine = connection.execute(select(range_).where(range_.c.batch == batch)).mappings().first()
+    own = select(range_).where(range_.c.worker == worker, range_.c.batch == batch)
+    mine = connection.execute(own).mappings().first()
     if mine is not None:
         return Claim(_range(mine))
     states = (Status.RUNNING,) if wish.only_fallen else OPEN
@@ -426,10 +427,12 @@ class Free(NamedTuple):
 
 def free(connection: Connection) -> Free:
     """Which sweeps have ranges that somebody must take, also one who has enough."""
+    # Written as the index has it, so that of ranges that just wait, however many, none is read.
+    fallen = and_(range_.c.status == Status.RUNNING, range_.c.careful.in_((0, 1)))
+    careful = and_(range_.c.status == Status.WAITING, range_.c.careful == 1)
     rows = connection.execute(
         select(range_.c.sweep, range_.c.careful)
-        .where(range_.c.status.in_(OPEN), range_.c.batch.is_(None))
-        .where(or_(range_.c.status == Status.RUNNING, range_.c.careful == 1))
+        .where(or_(*(and_(each, range_.c.batch.is_(None)) for each in (fallen, careful))))
         .distinct()
     ).all()
     return Free(

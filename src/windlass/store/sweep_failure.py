@@ -139,7 +139,8 @@ def claim(
     """Take items that are to be tried again; done again, it finds its own work."""
     if not dialect.alive(connection, worker):
         return []
-    mine = connection.execute(_failures().where(sweep_failure.c.batch == batch)).all()
+    own = _failures().where(sweep_failure.c.worker == worker, sweep_failure.c.batch == batch)
+    mine = connection.execute(own).all()
     if mine:
         return [Failure(*row) for row in mine]
     rows = connection.execute(
