@@ -119,6 +119,14 @@ def test_what_was_set_aside_is_listed_and_tried_again(windlass, yard):
     assert windlass("sweep", "failures", "offer", "--json").json == []
 
 
+def test_what_a_round_set_aside_is_among_the_alerts(windlass, yard):
+    yard.app.drain()
+
+    answer = windlass("alerts")
+
+    assert "ended with 1 items set aside" in " ".join(answer.out.split())
+
+
 def test_an_audit_is_told(windlass, yard):
     yard.app.drain()
 

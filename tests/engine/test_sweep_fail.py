@@ -8,15 +8,17 @@ from contextlib import closing
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 
 from tests.database import ENGINES
 from tests.engine.stock import serving
 from tests.engine.sweeper import SweepHand
-from tests.engine.walk import Articles, declare
+from tests.engine.walk import Articles, declare, failing
 from tests.wait import eventually
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.clock import SECOND
 from windlass.engine import sweep as sweep_engine
+from windlass.store import sweep_failure as aside
 from windlass.store import worker as worker_store
 from windlass.store.schema import worker as worker_table
 
@@ -28,18 +30,6 @@ everywhere = pytest.mark.mostly(*ENGINES)
 @pytest.fixture
 def seen():
     return []
-
-
-def failing(app, seen, bad, **options):
-    """A sweep that fails for some keys, as long as they are in `bad`."""
-
-    @app.sweep(Keys(1, 40), **{"ranges": 2, **options})
-    def offer(number: int) -> None:
-        seen.append(number)
-        if number in bad:
-            raise ValueError(f"no offer for {number}")
-
-    return offer
 
 
 @everywhere
@@ -515,3 +505,24 @@ def test_a_sweep_says_that_it_waits_for_a_worker(app, seen):
     assert offer.progress().why == "waiting for a worker"
     assert [each.status for each in offer.ranges()] == [Status.WAITING] * 4
     assert SECOND == 1_000_000
+
+
+def test_a_retry_whose_end_could_not_be_written_is_written_later(app, seen, monkeypatch):
+    """The database is away for the moment in which the outcomes of retries are written."""
+    bad = {3}
+    offer = failing(app, seen, bad)
+    app.drain()
+    bad.clear()
+    settle, times = aside.settle, []
+
+    def settle_late(connection, **values):
+        times.append(1)
+        if len(times) == 1:
+            raise OperationalError("update", {}, Exception("the connection is gone"))
+        return settle(connection, **values)
+
+    monkeypatch.setattr(aside, "settle", settle_late)
+    offer.retry_failures()
+
+    assert len(times) == 2
+    assert (offer.failures(), seen.count(3)) == ([], 2)

@@ -159,6 +159,7 @@ def test_a_straggler_needs_much_longer_than_the_others():
     slow = running(rows=1_000, done=0, per_second=10.0)
 
     assert stragglers([*quick, slow], NOW) == {slow.id}
+    assert stragglers([quick[0], slow], NOW) == {slow.id}
     assert stragglers([slow], NOW) == set()
     assert stragglers([*quick, slow._replace(saved_at=NOW - 60 * SECOND)], NOW) == set()
 
