@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from tests.database import ENGINES
 from tests.engine.stock import serving
@@ -26,6 +27,7 @@ from windlass import (
     context,
     telemetry,
 )
+from windlass.store import range as ranges
 from windlass.store.schema import stat, sweep
 
 # What differs between the databases is proven by the protocol's tests, on all three.
@@ -489,6 +491,28 @@ def test_a_source_that_fails_in_the_middle_goes_on_where_it_was(database_url):
         eventually(offer.rounds, 20.0, what="a round")
 
     assert sorted(seen) == list(range(1, 101))
+
+
+def test_trouble_of_our_own_database_is_not_told_as_trouble_of_the_source(
+    database_url, seen, monkeypatch
+):
+    app = App(database_url)
+    offer = declare(app, seen)
+    reserve, times = ranges.reserve, []
+
+    def reserve_late(*given, **values):
+        times.append(1)
+        if len(times) == 1:
+            raise OperationalError("update", {}, Exception("the connection is gone"))
+        return reserve(*given, **values)
+
+    monkeypatch.setattr(ranges, "reserve", reserve_late)
+    with closing(app), serving(app):
+        eventually(offer.rounds, 15.0, what="the end of the round")
+        assert app.alerts() == []
+        assert offer.progress().error is None
+
+    assert Counter(seen) == dict.fromkeys(range(1, 101), 1)
 
 
 def test_a_worker_that_stops_hands_its_ranges_on_and_nothing_runs_twice(database_url):

@@ -2,13 +2,16 @@
 
 import itertools
 import random
+import textwrap
 from collections import Counter
 from contextlib import closing
 
 import pytest
 
 from examples.search_index import SearchIndex
+from tests.story.page import blocks_of
 from tests.story.search import Index, serving
+from tests.tidy.source import ROOT
 from windlass import App, BadSource, SweepSource
 
 # Half of the numbers lie close together, the others far apart.
@@ -137,3 +140,15 @@ def test_an_index_that_is_not_there_is_named(source):
 def test_the_server_refuses_what_the_example_does_not_use(source, body):
     with pytest.raises(BadSource, match="answered 400"):
         source._search(body)
+
+
+def test_the_guide_shows_the_example_as_it_is():
+    (block,) = [
+        block
+        for block in blocks_of(ROOT / "docs" / "guide" / "sweep.md")
+        if "search_after" in block.code
+    ]
+
+    example = (ROOT / "examples" / "search_index.py").read_text()
+
+    assert textwrap.indent(block.code, "    ") in example

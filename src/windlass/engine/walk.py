@@ -18,6 +18,7 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
 from windlass.engine.again import Again
+from windlass.engine.ask import Asked, SourceFailed
 from windlass.engine.gate import Gate
 from windlass.engine.hold import Hold
 from windlass.engine.item import ItemRun
@@ -25,6 +26,7 @@ from windlass.engine.part import Part
 from windlass.engine.reserve import Reading, read_more
 from windlass.engine.round import alert_of_failures, note_trouble, open_round, tell_straggler
 from windlass.engine.split import cut
+from windlass.errors import BadKey
 from windlass.model.sweep import may_begin_at, next_to_split, stragglers
 from windlass.store import range as ranges
 from windlass.store import sweep as store
@@ -71,7 +73,7 @@ class Walk:
         assert kind.source is not None
         self.kind = kind
         self.terms = kind.sweep
-        self.source = kind.source
+        self.source = Asked(kind.source)
         self._tools = tools
         self.load = tools.hold.loads[kind.name]
         self.parts: list[Part] = []
@@ -307,16 +309,21 @@ class Walk:
                     lambda connection: store.get(connection, self.name)
                 )
         if self._stealing is not None and self._stealing.done():
-            stolen, self._stealing = self._result(self._stealing), None
-            if stolen:
+            stolen, self._stealing = self._stealing, None
+            if self._result(stolen):
                 self._claim_at = 0.0
                 self._found_none = False
 
     def _result(self, future: Future[Any]) -> Any:
-        """What a thread brought; trouble with the source is told, and waited out."""
+        """What a thread brought; trouble with the source is told, and waited out.
+
+        Any other trouble is that of our own database: the loop tells it, and tries again.
+        """
         try:
             found = future.result()
-        except Exception as problem:
+        except (SourceFailed, BadKey) as failed:
+            problem = failed.__cause__ if isinstance(failed, SourceFailed) else failed
+            assert isinstance(problem, Exception)
             tools = self._tools
             note_trouble(tools.database, tools.numbers, tools.clock, self.name, problem)
             self._start_at = time.monotonic() + self._pause
