@@ -109,6 +109,7 @@ class Sweeper(Loop):
             for walk in self.walks:
                 walk.drop_all()
             self._me = me
+        if self._hold.is_halted:
             return IDLE_PAUSE
         self._look()
         careful = [walk for walk in self.walks if walk.is_careful]
