@@ -26,7 +26,7 @@ from windlass.store.range import Save
 from windlass.store.sweep_failure import NewFailure
 
 SAVE_EVERY = 1.0
-SAVE_APART = 0.1
+SAVE_APART = 0.25
 # How much work is reserved ahead, in seconds and in pages.
 AHEAD_SECONDS = 2.0
 MOST_PAGES = 8
