@@ -35,7 +35,6 @@ from windlass.store import sweep_failure as aside
 from windlass.store.dialect.base import Dialect
 from windlass.store.history import write_alert
 from windlass.store.schema import range_
-from windlass.store.schema import sweep as sweep_table
 from windlass.store.sweep import is_
 from windlass.store.sweep_failure import NewFailure
 
@@ -373,12 +372,13 @@ def complete(
 
 def fall(connection: Connection, worker: int) -> int:
     """A worker died: its ranges are nobody's, and nothing it still writes matches; how many."""
-    _let_go(connection, worker)
+    rounds.give_up_starts(connection, worker=worker)
     fallen = connection.execute(
         update(range_)
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
         .values(batch=None)
     )
+    aside.let_go(connection, worker)
     return fallen.rowcount
 
 
@@ -388,10 +388,8 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
     So do the items that it had taken to try them again. Nothing is known of what ran beyond the
     breakpoints: that is run again.
     """
-    if unless:
-        aside.let_go(connection, worker, unless=unless)
-    else:
-        _let_go(connection, worker)
+    if not unless:
+        rounds.give_up_starts(connection, worker=worker)
     handed_back = connection.execute(
         update(range_)
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
@@ -408,14 +406,8 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
             per_second=0.0,
         )
     )
+    aside.let_go(connection, worker, unless=unless)
     return handed_back.rowcount
-
-
-def _let_go(connection: Connection, worker: int) -> None:
-    connection.execute(
-        update(sweep_table).where(sweep_table.c.starter == worker).values(starter=None)
-    )
-    aside.let_go(connection, worker)
 
 
 class Free(NamedTuple):

@@ -157,6 +157,11 @@ def give_up_start(connection: Connection, name: str, *, worker: int) -> None:
     )
 
 
+def give_up_starts(connection: Connection, *, worker: int) -> None:
+    """Let others begin all rounds that a worker was about to."""
+    connection.execute(update(sweep).where(sweep.c.starter == worker).values(starter=None))
+
+
 def open_round(
     connection: Connection,
     before: SweepRow,
