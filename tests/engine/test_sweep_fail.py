@@ -497,6 +497,28 @@ def test_items_near_a_crash_run_one_by_one_until_all_of_them_are_passed(app, clo
     assert offer.failures() == []
 
 
+class Fading(Keys):
+    """Numbers of which one is gone by the time that it is read."""
+
+    def read(self, after, upto, limit):
+        return [row for row in super().read(after, upto, limit) if row[0] != 3]
+
+
+def test_a_row_that_is_gone_before_it_is_read_holds_nothing_up(app, seen):
+    """Also where items run one by one: what flies must have been saved before the next one does."""
+    offer = declare(app, seen, source=Fading(1, 20), ranges=1)
+    offer.start()
+    for _ in range(2):
+        hand = SweepHand(app, 20)
+        hand.reserve(hand.claim(), 5)
+        hand.die()
+
+    app.drain()
+
+    assert sorted(seen) == [number for number in range(1, 21) if number != 3]
+    assert offer.progress().percent == 100.0
+
+
 def test_a_sweep_says_that_it_waits_for_a_worker(app, seen):
     offer = declare(app, seen)
     assert offer.progress().why == "no worker has found it yet"

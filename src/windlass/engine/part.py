@@ -399,10 +399,10 @@ class Part:
         self._has_moved = self._page_ended = False
         self.stored_careful, self.stored_again_to = what.is_careful, what.again_to
 
-    def reach(self, place: str | None) -> None:
+    def pass_to(self, place: str | None) -> None:
         """All up to `place` was reserved and nothing of it is left: be there."""
         self.breakpoint, self._last_key = place, decoded(place)
-        self._has_moved = False
+        self._has_moved = place is not None
 
     def _measure(self) -> None:
         now, ended = time.monotonic(), self.done + self.failed

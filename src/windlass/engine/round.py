@@ -17,7 +17,7 @@ from windlass.model.source import SweepSource
 from windlass.model.sweep import Range, Round, Tile, tiles
 from windlass.store import sweep as store
 from windlass.store import worker
-from windlass.store.database import Database
+from windlass.store.database import Database, first_line
 from windlass.store.history import write_alert
 from windlass.store.number import Numbers
 from windlass.store.sweep import SweepRow
@@ -129,7 +129,7 @@ def note_trouble(
     database: Database, numbers: Numbers, clock: Clock, name: str, problem: BaseException
 ) -> None:
     """Say in the row of a sweep what keeps it from going on, and tell people once."""
-    text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:1_000]
+    text = first_line(problem)
 
     def work(connection: Connection) -> bool:
         if not store.note_error(connection, name, text):

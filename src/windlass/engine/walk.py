@@ -351,6 +351,9 @@ class Walk:
         part.is_exhausted = reading.is_exhausted
         for page in reading.pages:
             part.extend(page, is_again=part.again_to is not None)
+        if reading.has_reserved and not part.in_flight:
+            # The rows that were there when it was asked how far they go are gone.
+            part.pass_to(reading.read_to)
 
     def _feed(self) -> None:
         """Have as many items begin as may."""
@@ -375,7 +378,7 @@ class Walk:
         part.advance()
         if not part.is_finished:
             return
-        part.reach(part.read_to)
+        part.pass_to(part.read_to)
         numbers = tools.numbers.take(part.failed_rows) if part.failures else []
         save = part.save(iter(numbers))
         now = tools.clock.now()
