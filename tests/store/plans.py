@@ -15,7 +15,7 @@ MOST_ROWS = 5_000
 
 
 @contextmanager
-def statements(app: App, about: str) -> Iterator[list[Statement]]:
+def statements(app: App, about: str = "task|worker") -> Iterator[list[Statement]]:
     """The statements about some tables that are executed meanwhile, each text once."""
     caught: dict[str, Any] = {}
 
