@@ -81,6 +81,7 @@ def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(walkers_of):
     walkers.check()
 
 
+@pytest.mark.slow
 def test_splits_and_theft_handle_every_key_exactly_once(walkers_of):
     walkers = walkers_of(last=6_000, seconds=0.004, ranges=3)
     walkers.start_many(3)
