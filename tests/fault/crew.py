@@ -232,14 +232,19 @@ class Crew:
         return sum(row.status is Status.SUCCEEDED for row in self.rows().values())
 
     def are_done(self, ids: Iterable[int]) -> bool:
+        """Whether all have succeeded; fails when one never will."""
+        ends = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+        query = select(task.c.id, task.c.status).where(task.c.status.in_(ends))
+        found = self.jobs.app.database.read(lambda connection: connection.execute(query).all())
         wanted = set(ids)
-        return all(
-            row.status is Status.SUCCEEDED for row in self.rows(wanted).values()
-        ) and wanted <= set(self.rows(wanted))
+        ended = {row.id: Status(row.status) for row in found if row.id in wanted}
+        failed = {key: status for key, status in ended.items() if status is not Status.SUCCEEDED}
+        assert not failed, f"{len(failed)} tasks did not succeed, as {next(iter(failed.items()))}"
+        return len(ended) == len(wanted)
 
     def wait_done(self, ids: Iterable[int], timeout: float = 30.0) -> dict[int, Row]:
         """Wait until all have succeeded; their rows."""
-        wanted = list(ids)
+        wanted = set(ids)
         try:
             eventually(lambda: self.are_done(wanted), timeout, what=f"{len(wanted)} tasks done")
         except AssertionError as error:
