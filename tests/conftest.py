@@ -9,12 +9,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.coordinator import KINDS, Coordinators
 from tests.database import ENGINES, Pool, Pools
 from tests.server import Etcd, ServerMissing, ZooKeeper
 
 POOLS = pytest.StashKey[Pools]()
+
+# How long an example takes is the machine's affair.
+settings.register_profile("windlass", deadline=None)
+settings.load_profile("windlass")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

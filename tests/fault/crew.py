@@ -165,14 +165,14 @@ class Crew:
         process = Process(command, folder=self.folder, name=f"worker-{number}", url=url or self.url)
         self.processes.append(process)
         if joined:
-            eventually(process.has_joined, 20.0, what="a worker that has joined")
+            eventually(process.has_joined, 60.0, what="a worker that has joined")
         return process
 
     def start_many(self, count: int, *options: str) -> list[Process]:
         """Start that many workers at once, and wait until all have joined."""
         started = [self.start(*options, joined=False) for _ in range(count)]
         for process in started:
-            eventually(process.has_joined, 20.0, what="a worker that has joined")
+            eventually(process.has_joined, 60.0, what="a worker that has joined")
         return started
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class Crew:
         def are_busy() -> bool:
             return pids <= {effect.pid for effect in self.effects.all() if effect.what == "end"}
 
-        eventually(are_busy, 20.0, what="workers that are all busy")
+        eventually(are_busy, 60.0, what="workers that are all busy")
 
     def wait_busy_with(self, ids: Iterable[int], process: Process) -> None:
         """Wait until this process has ended one of these tasks."""
