@@ -84,11 +84,12 @@ def test_a_supervisor_that_is_asked_to_stop_takes_its_children_along(postgresql_
 
 def test_workers_come_and_go_under_load_and_nothing_runs_twice(sqlite_crew):
     crew = sqlite_crew
-    ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.02}] * 2_000))
+    ids = []
     stayer = crew.start("--concurrency", "5")
 
     for _ in range(3):
         goer = crew.start("--concurrency", "5")
+        ids += ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.02}] * 700))
         crew.wait_busy(goer)
         assert goer.terminate() == 0
     stayer.signal(signal.SIGTERM)
