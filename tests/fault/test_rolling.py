@@ -47,6 +47,7 @@ def test_a_killed_worker_loses_no_item_and_the_living_visit_none_twice_at_once(c
     eventually(lambda: crew.visits.count("end") - before == dict.fromkeys(codes, 1), 20.0)
 
 
+@pytest.mark.mostly("sqlite")
 def test_an_item_that_is_removed_while_it_runs_goes_and_does_not_come_back(crew):
     worker = crew.start("--concurrency", "5")
     crew.stock.add(["slow", "other"])
@@ -92,6 +93,7 @@ def check_removal_and_kill(crew):
     assert crew.stock.item("slow-stays").status is Status.SUCCEEDED
 
 
+@pytest.mark.mostly("postgresql")
 def test_an_item_that_is_added_again_while_it_runs_is_not_visited_beside_that(crew):
     crew.start_many(2, "--concurrency", "5")
     crew.stock.add(["slow"])
@@ -111,6 +113,7 @@ def test_an_item_that_is_added_again_while_it_runs_is_not_visited_beside_that(cr
     assert crew.stock.freshness().total == 51
 
 
+@pytest.mark.mostly("mariadb")
 def test_a_worker_stops_cleanly_with_removed_items_in_its_queue(crew):
     codes = [f"code-{number}" for number in range(2_000)]
     worker = crew.start("--concurrency", "3")
