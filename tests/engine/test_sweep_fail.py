@@ -335,7 +335,8 @@ def test_a_pause_stops_within_a_second_and_resume_goes_on_from_there(database_ur
         time.sleep(0.4)
         assert len(seen) == paused < 2_000
         assert offer.progress().why.startswith("paused by ada")
-        assert offer.split(6) == 6
+        # What is reserved already is not cut.
+        assert 2 <= offer.split(6) <= 6
         offer.resume()
         eventually(offer.rounds, 20.0)
 

@@ -9,6 +9,7 @@ from tests.wait import eventually
 from windlass import Status
 
 ITEMS = 300
+SLOW_ITEMS = 20
 
 
 @pytest.fixture
@@ -26,12 +27,20 @@ def postgresql_crew(site_of, tmp_path):
 
 
 def test_a_killed_worker_loses_no_item_and_the_living_visit_none_twice_at_once(crew):
-    codes = [f"code-{number}" for number in range(ITEMS)]
+    slow = [f"slow-{number}" for number in range(SLOW_ITEMS)]
+    codes = slow + [f"code-{number}" for number in range(ITEMS - SLOW_ITEMS)]
     victim, heir = crew.start_many(2, "--concurrency", "10")
     crew.stock.add(codes)
-    eventually(lambda: {note.pid for note in crew.visits.all()} >= {victim.pid, heir.pid})
+    eventually(
+        lambda: (
+            {note.pid for note in crew.visits.all() if note.code in slow} >= {victim.pid, heir.pid}
+        ),
+        20.0,
+        what="two workers in the middle of a visit",
+    )
 
     victim.kill()
+    crew.visits.open_gate()
     eventually(lambda: crew.visited() == ITEMS, 40.0, what="every item visited")
 
     cut_short = crew.visits.count("begin") - crew.visits.count("end")
