@@ -10,6 +10,8 @@ from tests.table import count
 from windlass import __version__
 from windlass.store import migrate
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 BAD_OPTION = """
 from windlass import App
 
