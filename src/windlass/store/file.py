@@ -10,7 +10,7 @@ import codecs
 import csv
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -202,6 +202,29 @@ class Csv(_File):
         if self.key not in (self._header or []):
             columns = ", ".join(self._header or []) or "none"
             raise BadSource(f"{self.name} has no column {self.key!r}; its columns: {columns}")
+
+    def find(self, key: int | str) -> dict[str, str] | None:
+        """The row that ends at that place; given text, the first that has it as its key."""
+        found = self.locate(key)
+        return None if found is None else found[1]
+
+    def locate(self, key: int | str) -> tuple[int, dict[str, str]] | None:
+        """That row, and the place where it ends. For text all rows up to it are read."""
+        if not isinstance(key, str):
+            row = super().find(key)
+            return None if row is None else (key, row)
+        with self._open() as file:
+            place = self._begin(file)
+            for raw in self._rows(file, place):
+                row = self._row(raw, place)
+                place += len(raw)
+                if row is not None and row[self.key] == key:
+                    return place, row
+        return None
+
+    def key_of(self, row: Mapping[str, str]) -> str:
+        """The key by which people know a row."""
+        return row[self.key]
 
     def __repr__(self) -> str:
         return f"Csv({str(self.path)!r}, key={self.key!r})"
