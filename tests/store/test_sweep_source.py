@@ -301,6 +301,14 @@ def test_a_key_without_an_index_has_a_plan_that_sorts(engine):
     assert "article" in plan or "TEMP B-TREE" in plan
 
 
+def test_a_plan_is_told_whatever_signs_where_has(engine):
+    numbers(engine, range(1, 100), "id bigint not null, title varchar(50)")
+    where = "title like 't%' and id % 2 = 1 and title <> ':a'"
+
+    with closing(Table(engine.url, "article", key="id", where=where)) as table:
+        assert table.plan() is not None
+
+
 def test_only_a_table_with_one_key_and_all_rows_is_mirrored(engine):
     numbers(engine, [1])
 
