@@ -113,6 +113,15 @@ def test_there_is_no_row_in_the_middle_of_a_line(path):
     assert [place for place in range(30) if rows.find(place)] == [17, 22]
 
 
+def test_a_long_row_is_found_by_its_end(path):
+    long = "y\n" * 60_000
+    path.write_text(f'code,note\nA1,x\nA2,"{long}"\nA3,z\n')
+    source = Csv(path, key="code")
+
+    assert all(source.find(place) == row for place, row in walk(source))
+    assert len(walk(source)) == 3
+
+
 @pytest.mark.parametrize("encoding", ["nope", "utf-16", "hex", 7])
 def test_an_encoding_that_cannot_be_read_is_refused_when_it_is_declared(path, encoding):
     with pytest.raises(BadSource, match="encoding="):

@@ -18,6 +18,7 @@ from typing import IO, Any
 from windlass.errors import BadSource
 
 CHUNK = 1 << 20
+USUAL_ROW = 1 << 16
 LONGEST_ROW = 16 << 20
 # What some programs begin a file in UTF-8 with; it is no part of its first row.
 MARK = codecs.BOM_UTF8
@@ -98,12 +99,16 @@ class _File(ABC):
             begin = self._begin(file)
             if not isinstance(key, int) or isinstance(key, bool) or not begin < key:
                 return None
-            back = max(begin, key - LONGEST_ROW)
-            file.seek(back)
-            raw = file.read(key - back)
-            is_end = len(raw) == key - back and (raw.endswith(b"\n") or not file.read(1))
-            cut = self._last_row(raw, is_whole=back == begin) if is_end else None
-            return None if cut is None else self._row(cut, key - len(cut))
+            for length in (USUAL_ROW, LONGEST_ROW):
+                back = max(begin, key - length)
+                file.seek(back)
+                raw = file.read(key - back)
+                if len(raw) < key - back or not (raw.endswith(b"\n") or not file.read(1)):
+                    return None
+                cut = self._last_row(raw, is_whole=back == begin)
+                if cut is not None:
+                    return self._row(cut, key - len(cut))
+        return None
 
     def _open(self) -> IO[bytes]:
         try:
