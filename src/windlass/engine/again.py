@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
 from windlass.engine.context import current
-from windlass.engine.item import ItemRun, claimed
+from windlass.engine.item import ItemRun, Row, claimed
 from windlass.engine.load import KindLoad
 from windlass.engine.part import Later, Tally
 from windlass.engine.reserve import name_of
@@ -151,12 +151,12 @@ class Again:
         for each in taken.failures:
             key = decode_key(each.key)
             try:
-                found, row = find(self._kind, source, key)
+                found = find(self._kind, source, key)
             except Exception as problem:
                 taken.failed[each.id] = f"the row could not be read: {problem}"[:1_000]
                 continue
-            if found:
-                taken.rows.append((each, key, row))
+            if found is not None:
+                taken.rows.append((each, key, found[1]))
             else:
                 taken.gone.append(each.id)
         return taken
@@ -196,20 +196,23 @@ class Again:
         self.is_asked = len(taken.failures) == AT_ONCE
 
 
-def find(kind: Kind, source: SweepSource, key: Key) -> tuple[bool, Any]:
-    """Whether there is a row of that key, and the row."""
+def find(kind: Kind, source: SweepSource, key: Key) -> Row | None:
+    """The row of that key, with the key as the source itself has it."""
     terms = kind.sweep
     assert terms is not None
+    locate: Callable[[Key], Row | None] | None = getattr(source, "locate", None)
+    if locate is not None:
+        return locate(key)
     look: Any = getattr(source, "find", None)
     if look is None:
         if terms.key_only:
-            return True, None
+            return key, None
         raise BadSource(
             f"{name_of(source)} has no find(key), so single rows cannot be had; give it one, or "
             f"declare {kind.name!r} with key_only=True"
         )
     row = look(key)
-    return row is not None, row
+    return None if row is None else (key, row)
 
 
 async def call_once(run: ItemRun) -> Outcome:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from windlass.declare.kind import Kind
 from windlass.engine.load import KindLoad
 from windlass.engine.shelf import Keeper, Run
 from windlass.model.key import Key, shown
@@ -43,11 +44,22 @@ class ItemRun(Run):
     @property
     def key(self) -> str | None:
         """The key of its row, for people."""
-        return shown(self.rows[0][0])
+        return shown(known_by(self.kind, self.rows[0]))
 
     def call(self) -> Any:
         """Call the handler with what it takes."""
-        return self.kind.function(self.value)
+        terms = self.kind.sweep
+        if terms is None or not terms.key_only:
+            return self.kind.function(self.value)
+        keys = [known_by(self.kind, row) for row in self.rows]
+        return self.kind.function(keys if terms.many else keys[0])
+
+
+def known_by(kind: Kind, row: Row) -> Key:
+    """The key by which people know a row: its own, unless the source says otherwise."""
+    key, what = row
+    key_of: Callable[[Any], Key] | None = getattr(kind.source, "key_of", None)
+    return key if key_of is None or what is None else key_of(what)
 
 
 def is_over(outcome: Outcome | None) -> bool:
