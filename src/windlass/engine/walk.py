@@ -7,7 +7,7 @@ is done by a few threads, and what it brought is taken in when it is there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -56,13 +56,14 @@ class Tools:
     numbers: Numbers
     hold: Hold
     gate: Gate
-    threads: ThreadPoolExecutor
     wake: Callable[[], None]
     # Whether nothing new may begin, as a row is to run alone.
     is_quiet: Callable[[], bool]
     # Whether it ends when nothing is due, and then begins each round once at most.
     once: bool
     only_retries: bool
+    # How many threads ask one source. Each has its own: one that hangs must not hold up others.
+    threads: int
 
 
 class Walk:
@@ -75,6 +76,7 @@ class Walk:
         self.terms = kind.sweep
         self.source = Asked(kind.source)
         self._tools = tools
+        self._threads = ThreadPoolExecutor(tools.threads, thread_name_prefix="windlass-source")
         self.load = tools.hold.loads[kind.name]
         self.parts: list[Part] = []
         self.again = Again(kind, self.load, tools.clock, tools.wake)
@@ -148,6 +150,9 @@ class Walk:
             self._claim_at = 0.0
             self._found_none = False
         self.row = row
+        if row is not None and row.is_running:
+            # One that ends when nothing is due takes part in one round only.
+            self._begun = True
         self.again.is_asked = is_asked
         self._has_fallen = has_fallen
 
@@ -158,7 +163,7 @@ class Walk:
         self._take_in()
         if makes_way:
             return
-        self.again.step(self._tools, worker, self.source)
+        self.again.step(self._tools, worker, self.source, self._threads)
         if self.row is None or self._tools.only_retries:
             self._feed()
             return
@@ -173,7 +178,7 @@ class Walk:
         self._feed()
         if self._tools.once:
             self._wait_for_nothing()
-        for part in [part for part in self.parts if part.is_finished]:
+        for part in [part for part in self.parts if part.is_finished and part.problem is None]:
             self._complete(part)
 
     def _wait_for_nothing(self) -> None:
@@ -197,11 +202,15 @@ class Walk:
         self.again.drop()
         self._claim_at = 0.0
 
+    def close(self) -> None:
+        """Let the threads go that ask the source; one that hangs is left behind."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     # Rounds
 
     def _begin(self, worker: int) -> None:
         if self._starting is None and time.monotonic() >= self._start_at:
-            self._starting = self._tools.threads.submit(self._open_round, worker)
+            self._starting = self._threads.submit(self._open_round, worker)
 
     def _open_round(self, worker: int) -> int | None:
         tools = self._tools
@@ -283,9 +292,7 @@ class Walk:
         for part in self.parts:
             if part.wants_rows:
                 part.begin_reading()
-                future = self._tools.threads.submit(
-                    read_more, self._tools.database, self.source, part
-                )
+                future = self._threads.submit(read_more, self._tools.database, self.source, part)
                 self._readings[future] = part
                 future.add_done_callback(lambda _future: self._tools.wake())
 
@@ -326,16 +333,22 @@ class Walk:
             assert isinstance(problem, Exception)
             tools = self._tools
             note_trouble(tools.database, tools.numbers, tools.clock, self.name, problem)
-            self._start_at = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self.problem = problem
+            self._wait_out()
             return None
-        if self.problem is not None:
+        if self.problem is not None and not any(part.problem for part in self.parts):
             self.problem, self._pause = None, FIRST_PAUSE
             self._tools.database.write(
                 lambda connection: store.note_error(connection, self.name, None)
             )
         return found
+
+    def _wait_out(self) -> None:
+        """Ask the source again after a pause, which grows with each try, not with each range."""
+        now = time.monotonic()
+        if now >= self._start_at:
+            self._start_at = now + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _have(self, part: Part, reading: Reading) -> None:
         if reading.is_lost:
@@ -380,7 +393,9 @@ class Walk:
             return
         part.pass_to(part.read_to)
         numbers = tools.numbers.take(part.failed_rows) if part.failures else []
-        save = part.save(iter(numbers))
+        save = self.made(part, iter(numbers))
+        if save is None:
+            return
         now = tools.clock.now()
 
         def work(connection: Connection) -> Completed:
@@ -401,6 +416,25 @@ class Walk:
         else:
             self.saved(part, save)
             part.end, part.is_exhausted = found.end, False
+
+    def made(self, part: Part, numbers: Iterator[int]) -> Save | None:
+        """How a range is now, to be written down; what keeps it from that is told.
+
+        That is the trouble of this range alone: the others, and other sweeps, go on.
+        """
+        tools = self._tools
+        try:
+            save = part.save(numbers)
+        except Exception as problem:
+            is_new = part.problem is None
+            part.not_saved(problem)
+            self.problem = problem
+            if is_new:
+                telemetry.log.exception("range %s cannot be saved", part.range.id)
+                note_trouble(tools.database, tools.numbers, tools.clock, self.name, problem)
+            return None
+        part.problem = None
+        return save
 
     def saved(self, part: Part, save: Save) -> None:
         """What was saved is so; tell what was set aside with it."""
@@ -458,7 +492,7 @@ class Walk:
         if not (self.terms.steal and is_idle) or time.monotonic() < self._steal_at:
             return
         self._steal_at = time.monotonic() + STEAL_AGAIN_AFTER
-        self._stealing = self._tools.threads.submit(self._cut_longest)
+        self._stealing = self._threads.submit(self._cut_longest)
 
     def _cut_longest(self) -> bool:
         tools = self._tools

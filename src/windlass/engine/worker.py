@@ -375,10 +375,12 @@ class Worker:
         if self.sweeper is not None:
             self.sweeper.stop()
         deadline = time.monotonic() + self._settings.grace / SECOND
-        while not await asyncio.to_thread(self.feed.join, 0.2):
-            # A claim that hangs is not waited for; what it brings is handed back with the rest.
-            if self._stop_asked > 1 or time.monotonic() > deadline:
-                break
+        for loop in (self.feed, self.sweeper):
+            # A tick that still runs could add to what is dropped here.
+            while loop is not None and not await asyncio.to_thread(loop.join, 0.2):
+                # A claim that hangs is not waited for; what it brings is handed back with the rest.
+                if self._stop_asked > 1 or time.monotonic() > deadline:
+                    break
         self.hold.drop_queued()
         await self._let_finish(deadline)
         self.threads.stop()

@@ -92,9 +92,10 @@ class Range(NamedTuple):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of it was ever reserved."""
-        is_new = self.begin == self.breakpoint == self.read_to
-        return self.status is Status.WAITING and self.batch is None and is_new
+        """Whether nothing of it was ever reserved, also by one who did not get past its begin."""
+        is_new = self.begin == self.breakpoint == self.read_to and self.again_to is None
+        is_free = self.status is Status.WAITING and self.batch is None
+        return is_free and is_new and not self.is_careful
 
     @property
     def floor(self) -> str | None:

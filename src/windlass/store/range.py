@@ -378,7 +378,7 @@ def fall(connection: Connection, worker: int) -> int:
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
         .values(batch=None)
     )
-    aside.let_go(connection, worker)
+    aside.fall(connection, worker)
     return fallen.rowcount
 
 
