@@ -90,7 +90,9 @@ class Cut:
         if check is not None:
             check()
         counted: Any = getattr(source, "count", None)
-        self.rows = int(counted() or 0) if counted is not None else 0
+        found = counted() if counted is not None else None
+        # None is not known, which is not the same as none.
+        self.rows = None if found is None else max(0, int(found))
         bounds = source.bounds(count) if count > 1 else []
         texts = [encode_key(key, what=name_of(source)) for key in bounds]
         self.tiles: list[Tile] = tiles(texts[: count - 1], self.rows)

@@ -6,6 +6,7 @@ is done by a few threads, and what it brought is taken in when it is there.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -502,9 +503,11 @@ class Walk:
             each
             for each in found
             if each.batch is not None and not each.is_careful
-            if each.left > each.speed(now) * NOT_WORTH_SECONDS
+            if not each.is_counted or each.left > each.speed(now) * NOT_WORTH_SECONDS
         ]
-        longest = next_to_split(worth)
+        # Of those whose rows nobody has counted, any may be the longest.
+        uncounted = [each for each in worth if not each.is_counted]
+        longest = random.choice(uncounted) if uncounted else next_to_split(worth)
         if longest is None or not cut(tools.database, tools.numbers, self.source, longest):
             return False
         telemetry.emit("range.stolen", sweep=self.name, range=longest.id)

@@ -222,7 +222,7 @@ def progress(
         sweep=kind.name,
         round=0 if row is None else row.round,
         is_running=is_running,
-        percent=round(estimate.percent, 1),
+        percent=None if estimate.percent is None else round(estimate.percent, 1),
         done=sum(each.done for each in found),
         failed=sum(each.failed for each in found),
         repeated=sum(each.repeated for each in found),

@@ -168,7 +168,7 @@ def open_round(
     tiles: Sequence[Tile],
     numbers: Sequence[int],
     *,
-    rows: int,
+    rows: int | None,
     now: int,
 ) -> int:
     """Begin the round after `before`, unless somebody has; the number of the round that runs."""
