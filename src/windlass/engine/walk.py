@@ -24,11 +24,23 @@ from windlass.engine.gate import Gate
 from windlass.engine.hold import Hold
 from windlass.engine.item import ItemRun
 from windlass.engine.part import Part
-from windlass.engine.reserve import Reading, read_more
-from windlass.engine.round import alert_of_failures, note_trouble, open_round, tell_straggler
+from windlass.engine.reserve import Reading, name_of, read_more
+from windlass.engine.round import (
+    alert_of_failures,
+    note_trouble,
+    open_round,
+    take_over,
+    tell_straggler,
+)
 from windlass.engine.split import cut
 from windlass.errors import BadKey
-from windlass.model.sweep import may_begin_at, next_to_split, stragglers
+from windlass.model.sweep import (
+    described,
+    has_same_keys,
+    may_begin_at,
+    next_to_split,
+    stragglers,
+)
 from windlass.store import range as ranges
 from windlass.store import sweep as store
 from windlass.store.database import Database
@@ -46,6 +58,8 @@ STEAL_AGAIN_AFTER = 0.5
 NOT_WORTH_SECONDS = 2.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+# When a sweep is taken over whose source was declared otherwise, and that nobody walks.
+OTHERS_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,8 @@ class Walk:
         self.parts: list[Part] = []
         self.again = Again(kind, self.load, tools.clock, tools.wake)
         self.row: SweepRow | None = None
+        self._described = described(kind.source, name_of(kind.source))
+        self._others_since: float | None = None
         self._readings: dict[Future[Reading], Part] = {}
         self._starting: Future[int | None] | None = None
         self._stealing: Future[bool] | None = None
@@ -102,8 +118,13 @@ class Walk:
     def may_claim(self) -> bool:
         """Whether a round runs, and nothing keeps it from going on."""
         row = self.row
-        is_on = row is not None and row.is_running and row.stopped_at is None
+        is_on = row is not None and row.is_running and row.stopped_at is None and self._is_ours
         return is_on and self.load.is_open and not self._tools.only_retries
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the sweep walks the source that is declared here, and not one with other keys."""
+        return self.row is None or has_same_keys(self.row.source, self._described)
 
     @property
     def is_careful(self) -> bool:
@@ -120,7 +141,7 @@ class Walk:
         """Whether nothing is to be done now that could be."""
         if self.again.is_busy or self.again.is_asked:
             return self._is_held_back
-        if self._tools.only_retries or self._is_held_back:
+        if self._tools.only_retries or self._is_held_back or not self._is_ours:
             return True
         if self.is_busy or self.row is None:
             return False
@@ -136,7 +157,7 @@ class Walk:
         row = self.row
         if row is None or row.is_running or row.due_at is None or row.stopped_at is not None:
             return False
-        if self._tools.once and self._begun:
+        if (self._tools.once and self._begun) or not self._is_ours:
             return False
         now = self._tools.clock.now()
         if row.due_at > now:
@@ -169,6 +190,7 @@ class Walk:
             self._feed()
             return
         is_open = self.load.is_open and self.row.stopped_at is None
+        self._mind_others()
         if is_open and self._is_due:
             self._begin(worker)
         if self.may_claim and may_claim:
@@ -209,6 +231,24 @@ class Walk:
 
     # Rounds
 
+    def _mind_others(self) -> None:
+        """Take a sweep over that walks a source with other keys, once nobody does that any more.
+
+        While workers with two declarations live beside each other they must not take it from each
+        other all the time.
+        """
+        now = time.monotonic()
+        if self._is_ours:
+            self._others_since = None
+        elif self._others_since is None:
+            self._others_since = now
+        elif now - self._others_since >= OTHERS_SECONDS:
+            self._others_since = now
+            tools = self._tools
+            found = tools.database.read(lambda connection: ranges.listing(connection, self.name))
+            if all(each.batch is None for each in found):
+                take_over(tools.database, tools.numbers, tools.clock, self.kind)
+
     def _begin(self, worker: int) -> None:
         if self._starting is None and time.monotonic() >= self._start_at:
             self._starting = self._threads.submit(self._open_round, worker)
@@ -227,7 +267,13 @@ class Walk:
             return None
         try:
             return open_round(
-                tools.database, tools.numbers, tools.clock, before, self.source, worker=worker
+                tools.database,
+                tools.numbers,
+                tools.clock,
+                before,
+                self.source,
+                source_text=self._described,
+                worker=worker,
             )
         except Exception:
             tools.database.write(

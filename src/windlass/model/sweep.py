@@ -223,6 +223,26 @@ class SweepVisit:
     is_new: bool
 
 
+# Between what people know a source by and what its keys are.
+BESIDE = " | "
+
+
+def described(source: object, name: str) -> str:
+    """What a row says of a source: its name, and what the keys of its rows are.
+
+    Ranges that were cut by keys of one kind mean nothing to a source with keys of another.
+    """
+    parts = [getattr(source, part, None) for part in ("schema", "table", "key", "key_columns")]
+    told = [str(part) for part in parts if isinstance(part, str | tuple | list)]
+    return name + BESIDE + " ".join([type(source).__name__, *told])
+
+
+def has_same_keys(one: str | None, other: str | None) -> bool:
+    """Whether two descriptions tell of the same keys, as far as they tell of any."""
+    texts = [text for text in (one, other) if text is not None and BESIDE in text]
+    return len({text.rpartition(BESIDE)[2] for text in texts}) < 2
+
+
 def check_ranges(sweep: str, count: object) -> int:
     """`count`, if a sweep can be cut into so many ranges."""
     if not _is_ranges(count):

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from windlass.clock import to_datetime
 from windlass.declare.kind import Kind
 from windlass.engine.fleet import Fleet
+from windlass.engine.reserve import name_of
 from windlass.engine.round import declare, open_round
 from windlass.engine.shard import Shard
 from windlass.engine.split import cut
@@ -61,7 +62,15 @@ class Sweeps:
         row = self._row(shard, kind)
         if row.is_running:
             return row.round
-        number = open_round(shard.database, shard.numbers, shard.clock, row, _source(kind))
+        source = _source(kind)
+        number = open_round(
+            shard.database,
+            shard.numbers,
+            shard.clock,
+            row,
+            source,
+            source_text=rule.described(source, name_of(source)),
+        )
         shard.bell.ring_here()
         assert number is not None
         return number
