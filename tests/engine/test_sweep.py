@@ -544,7 +544,7 @@ def test_the_row_of_a_sweep_names_its_source(app, offer):
     app.drain()
 
     named = app.database.read(lambda connection: connection.scalar(select(sweep.c.source)))
-    assert named == "the numbers from 1 to 100"
+    assert named == "the numbers from 1 to 100 | Keys"
 
 
 async def test_every_call_has_a_twin(app, seen):
