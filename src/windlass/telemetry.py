@@ -71,6 +71,10 @@ WORDS: dict[str, tuple[int, str]] = {
     "sweep.stopped": (logging.WARNING, "sweep is no longer declared and was stopped"),
     "sweep.started": (logging.INFO, "round of a sweep started"),
     "sweep.ended": (logging.INFO, "round of a sweep ended"),
+    "sweep.abandoned": (
+        logging.WARNING,
+        "round of a sweep was given up: its source is another one",
+    ),
     "sweep.failed": (logging.ERROR, "source of a sweep cannot be read; it is tried again"),
     "range.rescued": (logging.WARNING, "range of a dead worker was taken over"),
     "range.poison": (logging.ERROR, "item set aside: its workers died while it ran"),

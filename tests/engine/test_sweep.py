@@ -427,8 +427,8 @@ def test_what_items_enqueue_is_run_by_the_same_drain(app):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ranges": 0}, "cannot split into 0 ranges"),
-        ({"ranges": 5_000}, "give a number from 1 to 4096"),
+        ({"ranges": 0}, "sweep: ranges=0 is not a number from 1 to 4096"),
+        ({"ranges": 5_000}, "sweep: ranges=5000 is not a number from 1 to 4096"),
         ({"batch": 0}, "batch=0"),
         ({"redo": "often"}, "redo"),
         ({"order": "newest"}, "order='newest'"),
@@ -544,7 +544,7 @@ def test_the_row_of_a_sweep_names_its_source(app, offer):
     app.drain()
 
     named = app.database.read(lambda connection: connection.scalar(select(sweep.c.source)))
-    assert named == "the numbers from 1 to 100"
+    assert named == "the numbers from 1 to 100 | Keys"
 
 
 async def test_every_call_has_a_twin(app, seen):

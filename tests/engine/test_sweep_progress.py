@@ -1,12 +1,16 @@
 """How far a sweep is, as its rows tell: position, speed, owner and what is left."""
 
+import asyncio
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
+from tests.engine.stock import serving
 from tests.engine.sweeper import SweepHand
 from tests.engine.walk import declare
-from windlass import Keys, Status
+from tests.wait import eventually
+from windlass import App, BadInput, Keys, Status
 from windlass.clock import to_datetime
 from windlass.store import range as ranges
 
@@ -64,3 +68,56 @@ def test_a_range_that_needs_much_longer_than_the_others_is_marked(app, offer):
     save(app, slow, 0.1)
 
     assert [each.is_straggler for each in offer.ranges()] == [False, True]
+
+
+class Uncounted:
+    """Numbers that nobody has counted."""
+
+    def __init__(self, begin, end):
+        keys = Keys(begin, end)
+        self.bounds, self.middle, self.read = keys.bounds, keys.middle, keys.read
+
+
+@pytest.mark.mostly("sqlite")
+def test_how_far_a_source_is_that_does_not_count_its_rows_is_not_known(app):
+    offer = declare(app, [], source=Uncounted(1, 20), ranges=2)
+    offer.start()
+
+    assert offer.split(3) == 3
+
+    progress = offer.progress()
+    assert (progress.total, progress.percent, progress.eta) == (None, None, None)
+    assert {(each.rows_estimate, each.percent) for each in progress.ranges} == {(None, None)}
+    app.drain()
+    assert (offer.progress().total, offer.progress().percent) == (20, 100.0)
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_range_that_nobody_has_counted_is_cut_for_an_idle_worker(database_url):
+    app, heir = App(database_url), App(database_url)
+    seen = []
+
+    def declared(to):
+        @to.sweep(Uncounted(1, 2_000), ranges=1, concurrency=2)
+        async def offer(number: int) -> None:
+            seen.append(number)
+            await asyncio.sleep(0.01)
+
+        return offer
+
+    offer, _ = declared(app), declared(heir)
+    with closing(app), closing(heir), serving(app):
+        eventually(lambda: len(seen) > 10, 10.0)
+        with serving(heir):
+            eventually(lambda: len(offer.ranges()) > 1, 10.0, what="a range of its own")
+
+    assert all(each.rows_estimate is None for each in offer.ranges())
+
+
+@pytest.mark.mostly("sqlite")
+@pytest.mark.parametrize("limit", ["x", -1, 0, True, 1.5, None])
+def test_a_limit_that_makes_no_sense_is_refused(offer, limit):
+    with pytest.raises(BadInput, match="is not a number from 1 on"):
+        offer.failures(limit=limit)
+    with pytest.raises(BadInput, match="is not a number from 1 on"):
+        offer.rounds(limit=limit)

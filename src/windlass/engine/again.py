@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -75,7 +75,9 @@ class Again:
         """Whether something could begin."""
         return bool(self._ready or len(self.later))
 
-    def step(self, tools: Tools, worker: int, source: SweepSource) -> None:
+    def step(
+        self, tools: Tools, worker: int, source: SweepSource, threads: ThreadPoolExecutor
+    ) -> None:
         """Take a batch if some wait, and settle the one that is done."""
         if self._taking is not None and self._taking.done():
             future, self._taking = self._taking, None
@@ -88,7 +90,7 @@ class Again:
             self._settle(tools)
         if self.is_asked and not self.is_busy and self._load.is_open:
             self.batch = batch = tools.numbers.take()[0]
-            self._taking = tools.threads.submit(self._take, tools, batch, worker, source)
+            self._taking = threads.submit(self._take, tools, batch, worker, source)
 
     def issue(self, most: int) -> list[ItemRun]:
         """Up to so many runs that may begin now."""

@@ -166,6 +166,8 @@ class Part:
         self.is_exhausted = False
         self.is_reading = False
         self.is_lost = False
+        # What keeps it from being saved; nothing more is read until it can be.
+        self.problem: Exception | None = None
         # Whether it straggled when that was looked at last, and whether people know.
         self.straggles = False
         self.is_told = False
@@ -194,7 +196,7 @@ class Part:
     @property
     def wants_rows(self) -> bool:
         """Whether it is time to reserve and read more."""
-        if self.is_reading or self.is_exhausted or self.is_lost:
+        if self.is_reading or self.is_exhausted or self.is_lost or self.problem is not None:
             return False
         if not self._is_stored or time.monotonic() < self.read_again_at:
             return False
@@ -324,8 +326,10 @@ class Part:
 
     @property
     def is_still(self) -> bool:
-        """Whether nothing of it runs or is queued."""
-        return not self.is_reading and all(run.state is State.ENDED for run in self._window)
+        """Whether nothing of it runs or is queued; items may wait for their next try."""
+        waiting = len(self.later) + len(self._ready)
+        open_ = sum(run.state is not State.ENDED for run in self._window)
+        return not self.is_reading and open_ == waiting
 
     @property
     def has_begun_beyond(self) -> bool:
@@ -352,6 +356,8 @@ class Part:
     def wants_save(self, now: float) -> bool:
         """Whether it is time: every second, at the end of a page, and when a breaker must hear."""
         since = now - self._saved_at
+        if self.problem is not None:
+            return since >= SAVE_EVERY
         if since >= SAVE_EVERY or not self._is_stored:
             return True
         if (self.is_careful and self._has_moved) or self.load.is_tripped:
@@ -398,6 +404,11 @@ class Part:
         self._saved_at = time.monotonic()
         self._has_moved = self._page_ended = False
         self.stored_careful, self.stored_again_to = what.is_careful, what.again_to
+
+    def not_saved(self, problem: Exception) -> None:
+        """It cannot be written down; that is tried again, but not at once."""
+        self.problem = problem
+        self._saved_at = time.monotonic()
 
     def pass_to(self, place: str | None) -> None:
         """All up to `place` was reserved and nothing of it is left: be there."""

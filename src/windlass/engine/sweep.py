@@ -18,7 +18,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Connection
 
@@ -39,7 +38,9 @@ from windlass.store.history import MINUTE
 from windlass.store.number import Numbers
 from windlass.store.sweep import SweepRow
 
+# How many threads ask the source of the only sweep, and of each one of several.
 THREADS = 4
+FEWEST_THREADS = 2
 BUSY_PAUSE = 0.01
 IDLE_PAUSE = 0.1
 LOOK_SECONDS = 0.5
@@ -77,20 +78,20 @@ class Sweeper(Loop):
         self._breakers = breakers
         self._worker = worker
         self._once = once
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="windlass-source")
+        swept = [kind for kind in kinds.values() if kind.sweep is not None]
         tools = Tools(
             database=database,
             clock=clock,
             numbers=numbers,
             hold=hold,
             gate=gate,
-            threads=self._threads,
             wake=self.wake,
             is_quiet=is_quiet,
             once=once,
             only_retries=only_retries,
+            threads=THREADS if len(swept) == 1 else FEWEST_THREADS,
         )
-        self.walks = [Walk(kind, tools) for kind in kinds.values() if kind.sweep is not None]
+        self.walks = [Walk(kind, tools) for kind in swept]
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
@@ -164,7 +165,9 @@ class Sweeper(Loop):
                 part.set_waiting_aside()
         self.save(all_of_it=True)
         now, me = self._clock.now(), self._me
-        parts = [(walk, part) for walk in self.walks for part in walk.parts]
+        every = [(walk, part) for walk in self.walks for part in walk.parts]
+        # One that cannot be saved is handed back as it was.
+        parts = [(walk, part) for walk, part in every if part.problem is None]
 
         def work(connection: Connection) -> None:
             if not self._database.dialect.alive(connection, me):
@@ -183,7 +186,8 @@ class Sweeper(Loop):
 
     def close(self) -> None:
         """Let the threads go that ask sources; one that hangs is left behind."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for walk in self.walks:
+            walk.close()
 
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
@@ -237,7 +241,8 @@ class Sweeper(Loop):
     def _write(self, due: list[tuple[Walk, Part]], tallies: list[tuple[Kind, Tally]]) -> None:
         failed = sum(part.failed_rows for _, part in due)
         numbers = iter(self._numbers.take(failed) if failed else ())
-        saves = [(walk, part, part.save(numbers)) for walk, part in due]
+        made = [(walk, part, walk.made(part, numbers)) for walk, part in due]
+        saves = [(walk, part, save) for walk, part, save in made if save is not None]
         now, me = self._clock.now(), self._me
         lost: list[tuple[Walk, Part]] = []
         moves: list[Move] = []

@@ -286,13 +286,14 @@ def split(connection: Connection, seen: Range, *, middle: str, number: int) -> b
     """
     if middle in (seen.begin, seen.end):
         return False
-    half = max(1, seen.left // 2)
+    half = max(1, seen.left // 2) if seen.is_counted else 0
+    rest = max(1, seen.rows - half) if seen.is_counted else 0
     cut = connection.execute(
         update(range_)
         .where(range_.c.id == seen.id, range_.c.status.in_(OPEN))
         .where(is_(range_.c.range_end, seen.end), is_(range_.c.read_to, seen.read_to))
         .where(is_(range_.c.again_to, seen.again_to))
-        .values(range_end=middle, rows_estimate=seen.rows - half)
+        .values(range_end=middle, rows_estimate=rest)
     )
     if not cut.rowcount:
         return False
@@ -378,7 +379,7 @@ def fall(connection: Connection, worker: int) -> int:
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
         .values(batch=None)
     )
-    aside.let_go(connection, worker)
+    aside.fall(connection, worker)
     return fallen.rowcount
 
 

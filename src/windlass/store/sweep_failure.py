@@ -18,6 +18,7 @@ from windlass.store.schema import sweep_failure, visit
 
 AT_ONCE = 500
 KEEP_VISITS = 7 * 86_400 * 1_000_000
+DIED = "its worker died while it was tried again; it waits until it is asked for once more"
 
 
 class NewFailure(NamedTuple):
@@ -198,6 +199,24 @@ def let_go(connection: Connection, worker: int, *, unless: Collection[int] = ())
         update(sweep_failure)
         .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
         .values(batch=None, worker=None)
+    )
+
+
+def fall(connection: Connection, worker: int) -> None:
+    """A worker died: what it was trying again waits until somebody asks for it once more.
+
+    One of these items may have killed it, and must not kill the next one by itself.
+    """
+    connection.execute(
+        update(sweep_failure)
+        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.is_not(None))
+        .values(
+            error=DIED,
+            tries=sweep_failure.c.tries + 1,
+            retry_at=None,
+            batch=None,
+            worker=None,
+        )
     )
 
 
