@@ -24,7 +24,7 @@ def test_a_task_that_kills_its_workers_ends_as_poison_on_every_database(crew):
 @pytest.mark.parametrize(
     ("means", "seconds"),
     [
-        ("zookeeper", LONG_SECONDS),
+        pytest.param("zookeeper", LONG_SECONDS, marks=SLOW),
         pytest.param("zookeeper", 0.0, marks=SLOW),
         pytest.param("etcd", LONG_SECONDS, marks=SLOW),
         pytest.param("etcd", 0.0, marks=SLOW),
