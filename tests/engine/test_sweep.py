@@ -25,7 +25,6 @@ from windlass import (
     Status,
     Table,
     context,
-    telemetry,
 )
 from windlass.store import range as ranges
 from windlass.store.schema import stat, sweep
@@ -49,14 +48,6 @@ def offer(app, seen):
 def articles(database_url):
     with closing(Articles(database_url, 50)) as articles:
         yield articles
-
-
-@pytest.fixture
-def events():
-    seen = []
-    stop = telemetry.subscribe(lambda event: seen.append((event.name, event.fields)))
-    yield seen
-    stop()
 
 
 @everywhere

@@ -10,7 +10,7 @@ from tests.engine.stock import serving
 from tests.engine.sweeper import SweepHand
 from tests.engine.walk import failing
 from tests.wait import eventually
-from windlass import App, Keys, telemetry
+from windlass import App, Keys
 from windlass.engine import sweep as engine
 from windlass.store import range as ranges
 
@@ -21,14 +21,6 @@ pytestmark = pytest.mark.mostly("sqlite")
 @pytest.fixture
 def seen():
     return []
-
-
-@pytest.fixture
-def events():
-    seen = []
-    stop = telemetry.subscribe(lambda event: seen.append((event.name, event.fields)))
-    yield seen
-    stop()
 
 
 def test_what_is_set_aside_is_told_at_once_and_when_the_round_ends(app, seen, events):

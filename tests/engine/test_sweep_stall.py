@@ -127,12 +127,9 @@ def test_a_drain_says_that_a_range_cannot_be_saved(app, monkeypatch):
         app.drain()
 
 
-@everywhere
-def test_a_retry_that_kills_its_worker_is_not_made_again_by_itself(app, seen):
-    offer = failing(app, seen, {7})
-    app.drain()
-    hand = Hand(app)
-    now = app.clock.now()
+def hand_that_retries(app):
+    """A worker that has taken the one item of `offer` that is to be tried again."""
+    hand, now = Hand(app), app.clock.now()
     app.database.write(lambda connection: aside.ask_retry(connection, "offer", now=now))
 
     def take(connection):
@@ -140,9 +137,23 @@ def test_a_retry_that_kills_its_worker_is_not_made_again_by_itself(app, seen):
         return aside.claim(connection, dialect, "offer", batch=1, worker=hand.id, now=now, limit=9)
 
     assert len(app.database.write(take)) == 1
+    return hand
+
+
+def is_asked(app):
+    now = app.clock.now()
+    return app.database.read(lambda connection: aside.is_asked(connection, "offer", now=now))
+
+
+@everywhere
+def test_a_retry_that_kills_its_worker_is_not_made_again_by_itself(app, seen):
+    offer = failing(app, seen, {7})
+    app.drain()
+    hand = hand_that_retries(app)
+
     app.database.write(lambda connection: ranges.fall(connection, hand.id))
 
-    assert not app.database.read(lambda connection: aside.is_asked(connection, "offer", now=now))
+    assert not is_asked(app)
     (failure,) = offer.failures()
     assert (failure.key, failure.tries) == (7, 2)
     assert "its worker died while it was tried again" in failure.error
@@ -152,18 +163,11 @@ def test_a_retry_that_kills_its_worker_is_not_made_again_by_itself(app, seen):
 def test_a_retry_that_was_handed_back_is_made_by_another_worker(app, seen):
     failing(app, seen, {7})
     app.drain()
-    hand = Hand(app)
-    now = app.clock.now()
-    app.database.write(lambda connection: aside.ask_retry(connection, "offer", now=now))
+    hand = hand_that_retries(app)
 
-    def take(connection):
-        dialect = app.database.dialect
-        return aside.claim(connection, dialect, "offer", batch=1, worker=hand.id, now=now, limit=9)
-
-    app.database.write(take)
     app.database.write(lambda connection: ranges.hand_back(connection, hand.id))
 
-    assert app.database.read(lambda connection: aside.is_asked(connection, "offer", now=now))
+    assert is_asked(app)
     tries = app.database.read(lambda connection: connection.scalar(select(sweep_failure.c.tries)))
     assert tries == 1
 

@@ -168,15 +168,12 @@ class Again:
         if not taken.failures:
             return
         self._taken = taken
-        terms = self._kind.sweep
-        assert terms is not None
         now = self._clock.now()
         for each, key, row in taken.rows:
             task = claimed(
                 self._kind.name, each.id, batch=taken.batch, worker=taken.worker, now=now
             )
-            value = key if terms.key_only else row
-            run = ItemRun(task, self._load, self, [(key, row)], [value] if terms.many else value)
+            run = ItemRun(task, self._load, self, [(key, row)])
             self._numbers[run.number] = each.id
             self._ready.append(run)
         self._open = len(taken.rows)

@@ -22,18 +22,15 @@ Row = tuple[Key, Any]
 class ItemRun(Run):
     """One call of the handler of a sweep: with a row, or with several."""
 
-    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows", "value")
+    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
 
-    def __init__(
-        self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row], value: Any
-    ) -> None:
+    def __init__(self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row]) -> None:
         super().__init__(task, load)
         self.number = next(NUMBERS)
         self.keeper = keeper
         self.rows = rows
         # The key up to which all is done when it has ended.
         self.last: Key = rows[-1][0]
-        self.value = value
         # Whether it may have been run before, by a worker that died.
         self.is_again = False
         # Whether its last row is the last of a page.
@@ -49,10 +46,12 @@ class ItemRun(Run):
     def call(self) -> Any:
         """Call the handler with what it takes."""
         terms = self.kind.sweep
-        if terms is None or not terms.key_only:
-            return self.kind.function(self.value)
-        keys = [known_by(self.kind, row) for row in self.rows]
-        return self.kind.function(keys if terms.many else keys[0])
+        assert terms is not None
+        if terms.key_only:
+            given = [known_by(self.kind, row) for row in self.rows]
+        else:
+            given = [row for _, row in self.rows]
+        return self.kind.function(given if terms.many else given[0])
 
 
 def known_by(kind: Kind, row: Row) -> Key:

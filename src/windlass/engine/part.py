@@ -256,17 +256,11 @@ class Part:
         while self._entries and len(runs) < most:
             rows, is_again, is_last = self._entries.popleft()
             self.rows_waiting -= len(rows)
-            run = ItemRun(self._task, self.load, self, rows, self._value(rows))
+            run = ItemRun(self._task, self.load, self, rows)
             run.is_again, run.is_last = is_again, is_last
             self._window.append(run)
             runs.append(run)
         return runs
-
-    def _value(self, rows: Sequence[Row]) -> object:
-        place = 0 if self.terms.key_only else 1
-        if self.terms.many:
-            return [row[place] for row in rows]
-        return rows[0][place]
 
     @property
     def only_waits(self) -> bool:

@@ -122,7 +122,8 @@ def _read(source: SweepSource, after: Key | None, upto: Key | None, limit: int) 
     """The next rows. A key that cannot be kept is found here, not when it is to be written down."""
     rows = source.read(after, upto, limit)
     try:
-        keys = [key for key, _ in rows]
+        # Whole numbers can always be kept, and are most keys.
+        keys = [key for key, _ in rows if type(key) is not int]
     except (TypeError, ValueError):
         reason = "read() is to return a list of (key, row)"
         raise SourceFailed(reason) from _bad(source, reason)
@@ -138,6 +139,4 @@ def _bad(source: SweepSource, reason: str) -> BadSource:
 
 def _is_plain(key: Key) -> bool:
     """Whether one glance shows that it can be kept."""
-    if type(key) is str:
-        return len(key) <= SHORT and key.isascii() and key.isprintable()
-    return type(key) is int
+    return type(key) is str and len(key) <= SHORT and key.isascii() and key.isprintable()

@@ -132,12 +132,8 @@ class Visitor:
         return last if last is not None and last.visited_at >= now - fresh else None
 
     def _run(self, row: Row, now: int) -> ItemRun:
-        terms = self._kind.sweep
-        assert terms is not None
-        value = row[0] if terms.key_only else row[1]
         task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
-        load = KindLoad(self._kind, 1)
-        return ItemRun(task, load, _Keeper(), [row], [value] if terms.many else value)
+        return ItemRun(task, KindLoad(self._kind, 1), _Keeper(), [row])
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
         per_second = setting_of(self._kind, held).rate
