@@ -49,7 +49,7 @@ from windlass.model.audit import Audit
 from windlass.model.control import Reply, RunStatus, RunView
 from windlass.model.keys import Keys
 from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.source import Source, SweepSource
+from windlass.model.source import MirrorSource, Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.step import StepView
 from windlass.model.sweep import Progress, RangeView, RoundView, SetAside, SweepVisit
@@ -92,6 +92,7 @@ __all__ = [
     "Lines",
     "MembersUnavailable",
     "Mirror",
+    "MirrorSource",
     "NoContext",
     "NotSerializable",
     "Pages",

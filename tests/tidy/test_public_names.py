@@ -37,6 +37,7 @@ PUBLIC = {
     "Lines",
     "MembersUnavailable",
     "Mirror",
+    "MirrorSource",
     "NoContext",
     "NotSerializable",
     "Pages",

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from windlass.clock import to_datetime
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 from windlass.errors import NoContext
 from windlass.model.cron import read_turn
 

@@ -11,9 +11,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.breaker import Breakers, Move
-from windlass.engine.hold import Hold, Run
+from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
+from windlass.engine.shelf import Run
 from windlass.model.outcome import (
     SUCCESS,
     Cancelled,
