@@ -1,16 +1,18 @@
 """Callers at the same moment share a transaction, and each gets its own answer."""
 
 import asyncio
+import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
-from windlass.errors import WindlassError
+from tests.wait import eventually
+from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.ledger import IdConflict, Ledger, OutOfStock
-from windlass.ledger.batch import Batch
+from windlass.ledger.batch import Batch, Pending
 from windlass.model.ledger import Conflict, Deduct
 
 CALLERS = 60
@@ -159,3 +161,103 @@ async def test_a_caller_that_is_cancelled_does_not_hurt_the_others(ledger):
     with pytest.raises(asyncio.CancelledError):
         await impatient
     assert ledger.audit().ok
+
+
+class Gate:
+    """Answers requests when it is opened; the first time, or always, it does something else."""
+
+    def __init__(self, problem: BaseException | None = None) -> None:
+        self.problem = problem
+        self.entered, self.opened = threading.Event(), threading.Event()
+        self.carried: list[list[str]] = []
+
+    def carry_out(self, requests):
+        self.carried.append([request.id for request in requests])
+        self.entered.set()
+        self.opened.wait(10)
+        if self.problem is not None:
+            problem, self.problem = self.problem, None
+            raise problem
+        return [Conflict(request.id, "") for request in requests]
+
+
+def told(batch: Batch, name: str) -> str:
+    try:
+        return batch.submit(Deduct(name, {"bolt": 1})).id
+    except (KeyboardInterrupt, WindlassError) as problem:
+        return type(problem).__name__
+
+
+def crowded(batch: Batch, gate: Gate, threads: ThreadPoolExecutor):
+    """One who leads, and three who wait meanwhile."""
+    first = threads.submit(told, batch, "first")
+    assert gate.entered.wait(10)
+    others = [threads.submit(told, batch, name) for name in ("a", "b", "c")]
+    eventually(lambda: len(batch._waiting) == 3)
+    gate.opened.set()
+    return first, others
+
+
+def test_a_caller_that_is_interrupted_leaves_the_others_their_answers():
+    gate = Gate(KeyboardInterrupt())
+    batch = Batch(gate.carry_out)
+
+    with ThreadPoolExecutor(4) as threads:
+        first, others = crowded(batch, gate, threads)
+
+        assert first.result(10) == "KeyboardInterrupt"
+        assert [other.result(10) for other in others] == ["a", "b", "c"]
+    assert told(batch, "next") == "next"
+    batch.close()
+
+
+def test_those_who_shared_the_transaction_of_one_that_is_interrupted_go_with_the_next():
+    gate = Gate(KeyboardInterrupt())
+    gate.opened.set()
+    batch = Batch(gate.carry_out)
+    crowd = [Pending(Deduct(name, {"bolt": 1}), Future()) for name in ("first", "second")]
+
+    with pytest.raises(KeyboardInterrupt):
+        batch._carry(crowd)
+    batch._is_led = True
+    batch._pass_on()
+
+    assert crowd[1].answer.result(10).id == "second"
+    assert gate.carried == [["first", "second"], ["second"]]
+    batch.close()
+
+
+def test_an_outage_is_told_to_all_at_once_and_not_tried_for_each():
+    gate = Gate(DatabaseUnavailable("it is away"))
+    gate.opened.set()
+    batch = Batch(gate.carry_out)
+    crowd = [Pending(Deduct(name, {"bolt": 1}), Future()) for name in ("a", "b", "c")]
+
+    batch._carry(crowd)
+
+    assert {type(pending.answer.exception(10)) for pending in crowd} == {DatabaseUnavailable}
+    assert gate.carried == [["a", "b", "c"]]
+
+
+async def test_a_loop_that_is_closed_leaves_the_others_their_answers(ledger):
+    ledger.restock("delivery-1", {"bolt": 10})
+    gate = threading.Event()
+    carry_out = ledger._batch._carry_out
+
+    def slowly(requests):
+        gate.wait(10)
+        return carry_out(requests)
+
+    ledger._batch._carry_out = slowly
+
+    async def leave() -> None:
+        left = asyncio.ensure_future(ledger.adeduct("order-1", {"bolt": 1}))
+        await asyncio.sleep(0)
+        assert not left.done()
+
+    await asyncio.to_thread(asyncio.run, leave())
+    patient = asyncio.ensure_future(ledger.adeduct("order-2", {"bolt": 1}))
+    await asyncio.sleep(0)
+    gate.set()
+
+    assert (await patient).id == "order-2"

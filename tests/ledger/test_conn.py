@@ -2,11 +2,12 @@
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.engine.test_conn import WAYS, opened
-from windlass import BadConnection
-from windlass.ledger import DeductionStatus, Ledger, OutOfStock, UnknownDeduction
+from windlass import BadConnection, DatabaseUnavailable
+from windlass.ledger import DeductionStatus, Ledger, OutOfStock, Refused, UnknownDeduction
 from windlass.store.database import normalise
 
 ASYNC_DRIVERS = {
@@ -74,6 +75,103 @@ def test_the_callers_own_rows_and_the_movement_are_one(stocked, engine):
     assert stocked.stock("bolt").available == 6
 
 
+@pytest.mark.parametrize("verb", ["confirm", "deduct", "give_back"])
+def test_what_another_writes_meanwhile_is_not_overlooked(stocked, engine, database_url, verb):
+    """The reader of a transaction that was begun long ago knows what is true now, or is told."""
+    stocked.deduct("held", {"bolt": 6}, hold="15m")
+    calls = {
+        "confirm": lambda conn: stocked.confirm("held", conn=conn),
+        "deduct": lambda conn: stocked.deduct("order-7", {"bolt": 5}, conn=conn),
+        "give_back": lambda conn: stocked.give_back("held", "return-1", {"bolt": 1}, conn=conn),
+    }
+    with engine.connect() as conn:
+        conn.execute(text("select * from windlass_stock")).fetchall()
+        stocked.void("held")
+        stocked.deduct("other", {"bolt": 6})
+
+        with pytest.raises((Refused, DBAPIError)):
+            calls[verb](conn)
+        conn.rollback()
+
+    assert stocked.stock("bolt").available == 4
+    assert stocked.audit().ok
+
+
+def test_nobody_writes_between_what_a_joined_call_reads_and_what_it_writes(stocked, engine):
+    """SQLite lets readers in together; a call that has read must be the next to write."""
+    with engine.connect() as conn, engine.connect() as other:
+        if stocked.database.dialect.is_embedded:
+            other.exec_driver_sql("pragma busy_timeout = 0")
+            stocked._desk._rows.save = lambda *_: write(other)
+
+            with pytest.raises(DBAPIError, match="locked"):
+                stocked.deduct("order-7", {"bolt": 1}, conn=conn)
+
+
+def write(connection) -> None:
+    connection.execute(text("update windlass_stock set sku = sku"))
+
+
+def test_two_who_join_at_the_same_moment_with_new_ids_do_not_block_each_other(stocked, engine):
+    with engine.connect() as one, engine.connect() as two:
+        if stocked.database.dialect.is_embedded:
+            pytest.skip("SQLite lets one in at a time")
+        stocked.deduct("order-7", {"bolt": 1}, conn=one)
+        stocked.deduct("order-8", {"nut": 1}, conn=two)
+        stocked.give_back("order-7", "return-1", {"bolt": 1}, conn=one)
+        stocked.give_back("order-8", "return-1", {"nut": 1}, conn=two)
+        stocked.void("order-9", conn=one)
+        stocked.void("order-10", conn=two)
+        one.commit()
+        two.commit()
+
+    assert [row.available for row in stocked.stocks()] == [10, 10]
+    assert stocked.audit().ok
+
+
+def test_two_who_join_with_the_same_new_id_are_told_to_do_it_again(stocked, engine):
+    if stocked.database.dialect.is_embedded:
+        pytest.skip("SQLite lets one in at a time")
+    with engine.connect() as conn:
+        conn.execute(text("select * from windlass_deduction")).fetchall()
+        if engine.dialect.name == "postgresql":
+            conn.rollback()
+            conn.execution_options(isolation_level="REPEATABLE READ")
+            conn.execute(text("select * from windlass_deduction")).fetchall()
+        stocked.deduct("order-7", {"bolt": 1})
+
+        with pytest.raises(DatabaseUnavailable, match="do it again"):
+            stocked.deduct("order-7", {"nut": 1}, conn=conn)
+        conn.rollback()
+
+    assert stocked.audit().ok
+
+
+@pytest.mark.parametrize("way", ["Connection", "raw"])
+def test_a_connection_without_a_transaction_is_refused(stocked, engine, database_url, way):
+    alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with opened(way, alone, database_url) as conn:
+        if way == "raw":
+            commit_alone(conn)
+
+        with pytest.raises(BadConnection, match="commits each statement by itself"):
+            stocked.deduct("order-7", {"bolt": 1}, conn=conn)
+
+    assert stocked.stock("bolt").available == 10
+    with pytest.raises(UnknownDeduction):
+        stocked.deduction("order-7")
+
+
+def commit_alone(raw) -> None:
+    match type(raw).__module__.split(".")[0]:
+        case "sqlite3":
+            raw.isolation_level = None
+        case "psycopg":
+            raw.autocommit = True
+        case _:
+            raw.autocommit(True)
+
+
 def test_what_is_no_connection_is_refused(stocked):
     with pytest.raises(BadConnection):
         stocked.deduct("order-7", {"bolt": 1}, conn=object())
@@ -118,3 +216,19 @@ def test_a_ledger_can_connect_as_an_engine_of_its_users_does(database_url, engin
     assert ledger.stock("bolt").available == 6
     assert ledger.audit().ok
     ledger.close()
+
+
+def test_an_engine_that_commits_each_statement_by_itself_is_told_otherwise(stocked, engine):
+    alone = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    ledger = Ledger(alone)
+
+    with pytest.raises(ZeroDivisionError):
+        ledger.database.write(lambda connection: (write_one(connection), 1 / 0))
+
+    assert stocked.stock("bolt").available == 10
+    ledger.close()
+    alone.dispose()
+
+
+def write_one(connection) -> None:
+    connection.execute(text("update windlass_stock set available = 9, deducted = 1"))

@@ -13,9 +13,12 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
+from windlass.errors import DatabaseUnavailable
 from windlass.model.ledger import Confirm, Outcome, Request, Undo
+from windlass.store.fork import watch_forks
 
 # How long a crowd that was there a moment ago is waited for.
 WINDOW_SECONDS = 0.002
@@ -46,6 +49,10 @@ class Batch:
 
     def __init__(self, carry_out: CarryOut) -> None:
         self._carry_out = carry_out
+        self._begin()
+        watch_forks(self)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._crowd = threading.Condition(self._lock)
         self._waiting: list[Pending] = []
@@ -57,8 +64,10 @@ class Batch:
         """The answer to a request."""
         answer: Future[Outcome] = Future()
         if self._join(Pending(request, answer)):
-            self._carry(self._next())
-            self._pass_on()
+            try:
+                self._carry(self._next())
+            finally:
+                self._pass_on()
         return answer.result()
 
     async def asubmit(self, request: Request) -> Outcome:
@@ -75,6 +84,10 @@ class Batch:
             thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown()
+
+    def after_fork(self) -> None:
+        """Forget the thread and the callers of the parent: they are not in this process."""
+        self._begin()
 
     def _join(self, pending: Pending) -> bool:
         """Wait with the others; whether nobody leads them, so that it is up to the caller."""
@@ -128,15 +141,23 @@ class Batch:
     def _carry(self, batch: Sequence[Pending]) -> None:
         try:
             outcomes = self._carry_out([pending.request for pending in batch])
-        except BaseException as problem:
+        except DatabaseUnavailable as problem:
+            for pending in batch:
+                _fail(pending, problem)
+        except Exception as problem:
             if len(batch) == 1:
                 _fail(batch[0], problem)
-            else:
-                # One of them may be the cause: none of the others is to suffer for it.
-                for pending in batch:
-                    self._carry([pending])
-            return
-        _answer(batch, outcomes)
+                return
+            # One of them may be the cause: none of the others is to suffer for it.
+            for pending in batch:
+                self._carry([pending])
+        except BaseException:
+            # The caller that leads, the first, is interrupted; the others go with the next.
+            with self._lock:
+                self._waiting[:0] = batch[1:]
+            raise
+        else:
+            _answer(batch, outcomes)
 
 
 def _answer(batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
@@ -149,8 +170,7 @@ def _answer(batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
         elif pending.loop is not None:
             by_loop[pending.loop].append((pending.answer, outcome))
     for loop, answers in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, answers)
+        _tell(loop, _settle, answers)
 
 
 def _settle(answers: Sequence[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
@@ -163,8 +183,14 @@ def _fail(pending: Pending, problem: BaseException) -> None:
     answer = pending.answer
     if isinstance(answer, Future):
         answer.set_exception(problem)
-    elif pending.loop is not None and not pending.loop.is_closed():
-        pending.loop.call_soon_threadsafe(_settle_badly, answer, problem)
+    elif pending.loop is not None:
+        _tell(pending.loop, _settle_badly, answer, problem)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *of: object) -> None:
+    # A loop that is closed has nobody left who waits.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *of)
 
 
 def _settle_badly(answer: asyncio.Future[Outcome], problem: BaseException) -> None:

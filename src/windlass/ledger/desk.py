@@ -8,10 +8,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from windlass.clock import Clock
-from windlass.errors import DatabaseUnavailable
+from windlass.errors import BadConnection, DatabaseUnavailable
 from windlass.ledger import hold
+from windlass.model.book import Book
 from windlass.model.ledger import DeductionStatus, Outcome, Request
-from windlass.store.connection import join
+from windlass.store.connection import has_begun, join
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
 from windlass.store.ledger import LedgerRows
@@ -35,7 +36,8 @@ class Desk:
         first = self._clock.reserve(len(requests))
 
         def work(connection: Connection) -> list[Outcome]:
-            return self._apply(connection, requests, first)
+            book = self._rows.load(connection, requests)
+            return self._apply(connection, book, requests, first)
 
         for tries_left in reversed(range(DUPLICATE_TRIES)):
             try:
@@ -50,7 +52,15 @@ class Desk:
         dialect = self._database.dialect
         executor = join(conn, self._database.engine, dialect)
         try:
-            (outcome,) = self._apply(executor, [request], self._clock.now())
+            if dialect.keep_others_out is not None:
+                executor.execute(dialect.keep_others_out, {})
+            book = self._rows.load_joined(executor, request)
+            if not has_begun(executor):
+                raise BadConnection(
+                    "conn commits each statement by itself; begin a transaction that the ledger "
+                    "can join, or leave conn out"
+                )
+            (outcome,) = self._apply(executor, book, [request], self._clock.now())
             return outcome
         except Exception as problem:
             if dialect.is_duplicate(problem):
@@ -60,8 +70,9 @@ class Desk:
                 ) from problem
             raise
 
-    def _apply(self, executor: Executor, requests: Sequence[Request], first: int) -> list[Outcome]:
-        book = self._rows.load(executor, requests)
+    def _apply(
+        self, executor: Executor, book: Book, requests: Sequence[Request], first: int
+    ) -> list[Outcome]:
         outcomes = [book.apply(request, now) for now, request in enumerate(requests, start=first)]
         self._rows.save(executor, book)
         held = {

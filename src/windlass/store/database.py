@@ -16,10 +16,12 @@ from typing import TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import Pool
 
 from windlass import telemetry
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.store.dialect import Dialect, dialect_of
+from windlass.store.fork import watch_forks
 
 T = TypeVar("T")
 
@@ -56,6 +58,8 @@ class Database:
         if self.dialect.commits_alone:
             self._passing = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
             self.dialect.prepare(self._passing)
+        self._of_parent: list[Pool] = []
+        watch_forks(self)
 
     @property
     def engines(self) -> set[Engine]:
@@ -107,6 +111,13 @@ class Database:
         """Give back all connections."""
         for engine in self.engines:
             engine.dispose()
+
+    def after_fork(self) -> None:
+        """Connect anew; the connections of the parent are left alone."""
+        for engine in self.engines:
+            # Kept for ever: a connection that is closed here may end for the parent, too.
+            self._of_parent.append(engine.pool)
+            engine.dispose(close=False)
 
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         with self.dialect.turn, self.engine.connect() as connection:

@@ -40,12 +40,17 @@ Row = Mapping[str, Any]
 
 
 class Read(NamedTuple):
-    """A query for rows by their keys, which locks them or not."""
+    """A query for rows by their keys.
+
+    It locks them, or sees them as they are now, or else sees them as the transaction does: then a
+    row that it missed is a duplicate when it is written.
+    """
 
     table: str
     columns: str
     keys: tuple[str, ...]
     locks: bool = False
+    sees_now: bool = False
 
 
 LINE = "t.deduction_id, t.sku, t.quantity, t.returned"
@@ -59,8 +64,9 @@ READS = {
         ("id",),
         locks=True,
     ),
-    "lines": Read("deduction_line", LINE, ("deduction_id", "sku")),
-    "all_lines": Read("deduction_line", LINE, ("deduction_id",)),
+    "known": Read("deduction", "t.id", ("id",)),
+    "lines": Read("deduction_line", LINE, ("deduction_id", "sku"), sees_now=True),
+    "all_lines": Read("deduction_line", LINE, ("deduction_id",), sees_now=True),
     "returns": Read(
         "stock_return",
         "t.deduction_id, t.return_id, {answer}, t.created_at",
@@ -147,9 +153,25 @@ class LedgerRows:
 
     def load(self, executor: Executor, requests: Iterable[Request]) -> Book:
         """The rows that the requests are about, locked until the end of the transaction."""
-        wanted, book = Wanted(), Book()
+        wanted = Wanted()
         for request in requests:
             wanted.add(request)
+        return self._load(executor, wanted)
+
+    def load_joined(self, executor: Executor, request: Request) -> Book:
+        """The same for one request in a transaction of the caller's.
+
+        Where its isolation is the default of MySQL, to look for a row that is not there, and to
+        lock it, would keep everybody from writing beside it.
+        """
+        wanted = Wanted()
+        wanted.add(request)
+        found = self._read(executor, "known", [{"id": of} for of in wanted.deductions])
+        wanted.deductions = {of for (of,) in found}
+        return self._load(executor, wanted)
+
+    def _load(self, executor: Executor, wanted: Wanted) -> Book:
+        book = Book()
         if wanted.receipts:
             self._load_receipts(executor, wanted, book)
         if wanted.deductions:
@@ -220,7 +242,6 @@ class LedgerRows:
     def _build_reads(self) -> None:
         dialect = self._dialect
         answer = ", ".join(dialect.from_json.format(f"t.{part}") for part in ("body", "refusal"))
-        now = dialect.read_now
         self._reads = {
             name: text(
                 dialect.find_met(
@@ -229,11 +250,15 @@ class LedgerRows:
                     "wanted",
                     read.keys,
                 )
-                + " "
-                + (dialect.lock_met.format(key=f"t.{read.keys[0]}") if read.locks else now)
+                + self._ending(read)
             )
             for name, read in READS.items()
         }
+
+    def _ending(self, read: Read) -> str:
+        if read.locks:
+            return " " + self._dialect.lock_met.format(key=f"t.{read.keys[0]}")
+        return f" {self._dialect.read_now}" if read.sees_now else ""
 
     def _build_writes(self) -> None:
         inserts = {
@@ -288,14 +313,17 @@ class LedgerRows:
 
 def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
     """What is to be written, by the name of the statement."""
-    deductions = book.deductions.values()
+    # New rows, too, are written in one order by everybody.
+    deductions = [book.deductions[of] for of in _ordered(book.deductions)]
+    returns = [book.returns[of] for of in sorted(book.returns)]
+    receipts = [book.receipts[of] for of in sorted(book.receipts)]
     lines = [line for own in book.lines.values() for line in own.values()]
     touched = [book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched]
     yield "new_deductions", [_deduction(row) for row in deductions if row.is_new]
     yield "new_lines", [_line(line) for line in lines if line.is_new]
-    yield "new_returns", [_return(row) for row in book.returns.values() if row.is_new]
+    yield "new_returns", [_return(row) for row in returns if row.is_new]
     yield "new_return_lines", [_return_line(*part) for part in book.return_lines]
-    yield "new_receipts", [_receipt(row) for row in book.receipts.values() if row.is_new]
+    yield "new_receipts", [_receipt(row) for row in receipts if row.is_new]
     ended = (row for row in deductions if row.is_changed and not row.is_new)
     yield "ends", [_end(row) for row in ended]
     returned = (line for line in lines if line.change and not line.is_new)
