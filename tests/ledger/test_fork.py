@@ -24,14 +24,16 @@ def in_child(call) -> None:
 def test_a_child_has_connections_and_numbers_of_its_own(ledger: Ledger):
     ledger.restock("delivery-1", {"bolt": 100})
     ledger.deduct("before", {"bolt": 1}, hold="15m")
+    pool = ledger.database.engine.pool
 
     def use() -> None:
+        assert ledger.database.engine.pool is not pool
         ledger.deduct(f"child-{os.getpid()}", {"bolt": 1}, hold="15m")
         ledger.close()
 
-    for _ in range(2):
+    for number in range(2):
         in_child(use)
-        ledger.deduct(f"after-{_}", {"bolt": 1}, hold="15m")
+        ledger.deduct(f"after-{number}", {"bolt": 1}, hold="15m")
 
     assert ledger.stock("bolt").available == 95
     assert ledger.audit().ok

@@ -69,7 +69,7 @@ def has_begun(executor: Executor) -> bool:
     if hasattr(driver, "info"):
         return bool(driver.info.transaction_status)
     if hasattr(driver, "server_status"):
-        return driver.server_status & (IN_TRANSACTION | COMMITS_ALONE) != COMMITS_ALONE
+        return bool(driver.server_status & (IN_TRANSACTION | COMMITS_ALONE) != COMMITS_ALONE)
     # Of another driver nothing is known.
     return True
 
