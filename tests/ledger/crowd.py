@@ -29,8 +29,16 @@ VERBS: dict[str, Call] = {
     "give_back": lambda ledger, number: ledger.give_back("order", f"return-{number}", {"bolt": 1}),
     "same_return": lambda ledger, _number: ledger.give_back("order", "return", {"bolt": 1}),
     "void": lambda ledger, _number: ledger.void("order"),
+    "give_back_or_void": lambda ledger, number: (
+        ledger.give_back("order", f"return-{number}", {"bolt": 1})
+        if number % 4
+        else ledger.void("order")
+    ),
     "restock": lambda ledger, number: ledger.restock(f"delivery-{number}", {"new": 1, "newer": 1}),
     "deduct_two": lambda ledger, number: ledger.deduct(f"order-{number}", {"bolt": 1, "nut": 2}),
+    "hold_two": lambda ledger, number: ledger.deduct(
+        f"order-{number}", {"bolt": 1, "nut": 2}, hold="1d"
+    ),
     "give_back_two": lambda ledger, number: ledger.give_back(
         "order", f"return-{number}", {"bolt": 1, "nut": 2}
     ),
@@ -117,16 +125,23 @@ def die_at(ledger: Ledger, boundary: int) -> None:
         if next(passed) == boundary:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine, write = ledger.database.engine, ledger.database.write
-    for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
-        event.listen(engine, name, look)
+    database = ledger.database
+    for engine in database.engines:
+        for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+            event.listen(engine, name, look)
+    database.write, database.single = (
+        and_look(database.write, look),
+        and_look(database.single, look),
+    )
 
-    def write_and_look(*args, **options):
-        answer = write(*args, **options)
+
+def and_look(call, look):
+    def called(*args, **options):
+        answer = call(*args, **options)
         look()
         return answer
 
-    ledger.database.write = write_and_look
+    return called
 
 
 def main() -> None:

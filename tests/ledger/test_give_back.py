@@ -1,5 +1,8 @@
 """Giving back: only what was deducted, in any number of parts, never more."""
 
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+
 import pytest
 
 from windlass.ledger import (
@@ -218,3 +221,23 @@ def test_a_restock_that_conflicts_makes_no_sku_known(ledger):
         ledger.restock("delivery-1", {"bolt": 10, "nut": 5})
 
     assert [stock.sku for stock in ledger.stocks()] == ["bolt"]
+
+
+def test_a_return_that_comes_in_the_middle_of_a_void_waits_for_its_end(ordered, database_url):
+    """What the void has read of the lines is what it gives back."""
+    load_stock = ordered._desk._rows._load_stock
+    with closing(Ledger(database_url)) as other, ThreadPoolExecutor(1) as threads:
+        other.stock("bolt")
+        racing = []
+
+        def in_the_middle(*args) -> None:
+            racing.append(threads.submit(other.give_back, "order-7", "return-1", {"bolt": 1}))
+            wait(racing, 0.5)
+            load_stock(*args)
+
+        ordered._desk._rows._load_stock = in_the_middle
+        voided = ordered.void("order-7")
+
+        assert voided.lines == (Line("bolt", 5), Line("nut", 5))
+        assert isinstance(racing[0].exception(30), OverReturn)
+    assert ordered.audit().ok

@@ -8,7 +8,7 @@ refused changes nothing for the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -38,6 +38,8 @@ from windlass.model.ledger import (
 )
 
 NOTHING = '{"lines":{}}'
+# More than any number of requests can ask for.
+PLENTY = 1 << 100
 
 
 @dataclass(slots=True)
@@ -140,6 +142,38 @@ class Book:
     receipts: dict[tuple[Movement, str], ReceiptRow] = field(default_factory=dict)
     return_lines: list[tuple[str, str, str, int]] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)
+
+    @classmethod
+    def hopeful(cls, requests: Iterable[Request]) -> Book | None:
+        """A book without a row read: ids are new, and there is plenty of whatever is asked for.
+
+        What it says is right if that turns out to be so. None if more must be known of a request.
+        """
+        book, used = cls(), set[tuple[str, ...]]()
+        for request in requests:
+            match request:
+                case Deduct(hold=None):
+                    key: tuple[str, ...] = (request.id,)
+                case GiveBack():
+                    key = (request.deduction, request.id)
+                    book._hope_for(request)
+                case _:
+                    return None
+            if key in used:
+                return None
+            used.add(key)
+            for sku in request.lines:
+                book.stock.setdefault(sku, StockRow(sku, PLENTY))
+        # A deduction of the same batch has lines of its own.
+        return None if any((of,) in used for of in book.deductions) else book
+
+    def _hope_for(self, request: GiveBack) -> None:
+        of = request.deduction
+        made = DeductionRow(of, DeductionStatus.DEDUCTED, NOTHING, None, None, None, 0)
+        self.deductions.setdefault(of, made)
+        lines = self.lines.setdefault(of, {})
+        for sku in request.lines:
+            lines.setdefault(sku, LineRow(of, sku, PLENTY, 0))
 
     def apply(self, request: Request, now: int) -> Outcome:
         """What the ledger answers; the rows become what the answer says."""

@@ -1,8 +1,8 @@
 """The ledger's rows: read and locked for some requests, and written as the book has them then.
 
-Locks are taken in one order by everybody: deductions by id, then stock by SKU. An id that two use
-for the first time at the same moment is a duplicate for the second of them, who does all of it
-again and finds it.
+Locks are taken in one order by everybody: deductions by id, their lines, then stock by SKU. An id
+that two use for the first time at the same moment is a duplicate for the second of them, who does
+all of it again and finds it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,22 @@ from windlass.model.ledger import (
     Restock,
     Undo,
 )
-from windlass.store.dialect.base import Dialect, Executor, Part, encode
+from windlass.store.dialect.base import Condition, Dialect, Executor, Part, encode
 
 Row = Mapping[str, Any]
 
 
 class Read(NamedTuple):
-    """A query for rows by their keys.
+    """A query for rows by their keys, which locks them in the order of some columns.
 
-    It locks them, or sees them as they are now, or else sees them as the transaction does: then a
-    row that it missed is a duplicate when it is written.
+    Without one it sees what the transaction sees: a row that it missed is a duplicate when it is
+    written.
     """
 
     table: str
     columns: str
     keys: tuple[str, ...]
-    locks: bool = False
-    sees_now: bool = False
+    locked_by: tuple[str, ...] = ()
 
 
 LINE = "t.deduction_id, t.sku, t.quantity, t.returned"
@@ -62,17 +61,17 @@ READS = {
         "deduction",
         "t.id, t.status, {answer}, t.hold_until, t.confirmed_at, t.created_at",
         ("id",),
-        locks=True,
+        locked_by=("id",),
     ),
     "known": Read("deduction", "t.id", ("id",)),
-    "lines": Read("deduction_line", LINE, ("deduction_id", "sku"), sees_now=True),
-    "all_lines": Read("deduction_line", LINE, ("deduction_id",), sees_now=True),
+    "lines": Read("deduction_line", LINE, ("deduction_id", "sku"), ("deduction_id", "sku")),
+    "all_lines": Read("deduction_line", LINE, ("deduction_id",), ("deduction_id", "sku")),
     "returns": Read(
         "stock_return",
         "t.deduction_id, t.return_id, {answer}, t.created_at",
         ("deduction_id", "return_id"),
     ),
-    "stock": Read("stock", "t.sku, t.available", ("sku",), locks=True),
+    "stock": Read("stock", "t.sku, t.available", ("sku",), ("sku",)),
 }
 
 # What new rows are made of; bytes stand for long texts in JSON.
@@ -107,6 +106,21 @@ INSERTS: dict[str, tuple[str, dict[str, type]]] = {
             "created_at": int,
         },
     ),
+}
+
+
+GUARDS = {
+    "line_changes": "t.returned + line_changes.plus <= t.quantity",
+    "changes": "t.available + changes.plus >= 0",
+}
+# What a hopeful book takes for granted, in the order in which everybody locks.
+CONDITIONS = {
+    "new_deductions": Condition("windlass_deduction", ["id"]),
+    "new_returns": Condition("windlass_stock_return", ["deduction_id", "return_id"]),
+    "line_changes": Condition(
+        "windlass_deduction_line", ["deduction_id", "sku"], GUARDS["line_changes"], {"plus": int}
+    ),
+    "changes": Condition("windlass_stock", ["sku"], GUARDS["changes"], {"plus": int}),
 }
 
 
@@ -185,7 +199,7 @@ class LedgerRows:
 
     def save(self, executor: Executor, book: Book) -> None:
         """Write what the requests have made of the rows."""
-        parts = {name: Part(self._writes[name], rows) for name, rows in _changes(book) if rows}
+        parts = self._parts(book)
         if not parts:
             return
         counts = self._dialect.execute_all(executor, parts)
@@ -195,6 +209,15 @@ class LedgerRows:
                     f"the ledger wrote {counts[name]} of {len(part.rows)} rows ({name}) and took "
                     "all back: its rows are not as they should be; run: windlass ledger audit"
                 )
+
+    def save_alone(self, executor: Executor, book: Book) -> bool:
+        """Write what a hopeful book says, by one statement; whether its hopes came true."""
+        parts = self._parts(book)
+        needed = {name: CONDITIONS[name] for name in CONDITIONS if name in parts}
+        return self._dialect.execute_alone(executor, parts, needed)
+
+    def _parts(self, book: Book) -> dict[str, Part]:
+        return {name: Part(self._writes[name], rows) for name, rows in _changes(book) if rows}
 
     def _load_receipts(self, executor: Executor, wanted: Wanted, book: Book) -> None:
         asked = [{"movement": movement, "id": of} for movement, of in sorted(wanted.receipts)]
@@ -250,15 +273,10 @@ class LedgerRows:
                     "wanted",
                     read.keys,
                 )
-                + self._ending(read)
+                + (dialect.lock_met.format(order=_order(read)) if read.locked_by else "")
             )
             for name, read in READS.items()
         }
-
-    def _ending(self, read: Read) -> str:
-        if read.locks:
-            return " " + self._dialect.lock_met.format(key=f"t.{read.keys[0]}")
-        return f" {self._dialect.read_now}" if read.sees_now else ""
 
     def _build_writes(self) -> None:
         inserts = {
@@ -283,7 +301,7 @@ class LedgerRows:
                 "line_changes",
                 ("deduction_id", "sku"),
                 changes="returned = t.returned + line_changes.plus",
-                where="t.returned + line_changes.plus <= t.quantity",
+                where=GUARDS["line_changes"],
                 plus=int,
             ),
             "changes": update(
@@ -294,7 +312,7 @@ class LedgerRows:
                 "received = t.received + changes.more, "
                 "deducted = t.deducted + changes.out_, "
                 "returned = t.returned + changes.back",
-                where="t.available + changes.plus >= 0",
+                where=GUARDS["changes"],
                 plus=int,
                 more=int,
                 out_=int,
@@ -308,7 +326,8 @@ class LedgerRows:
             for column, kind in columns.items()
         )
         listed = self._dialect.rows(name, **columns)
-        return f"insert into windlass_{table} ({', '.join(columns)}) select {values} from {listed}"
+        into = f"windlass_{table} ({', '.join(columns)})"
+        return f"insert into {into} select {values} from {listed} where true"
 
 
 def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
@@ -420,6 +439,10 @@ def _receipt(row: ReceiptRow) -> Row:
         "refusal": row.refusal,
         "created_at": row.created_at,
     }
+
+
+def _order(read: Read) -> str:
+    return ", ".join(f"t.{column}" for column in read.locked_by)
 
 
 def _ordered(keys: Iterable[str]) -> list[str]:

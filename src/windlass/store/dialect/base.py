@@ -116,6 +116,21 @@ class Part(NamedTuple):
     rows: Sequence[Mapping[str, Any]]
 
 
+class Condition(NamedTuple):
+    """What must be true of the rows of a table, t, whose keys are in the list of a part.
+
+    With a guard: there is one for each in the list, which fulfils it; without: there is none.
+    """
+
+    table: str
+    keys: Sequence[str]
+    guard: str | None = None
+    columns: Mapping[str, type] = {}
+
+
+Conditions = Mapping[str, Condition]
+
+
 class Executor(Protocol):
     """What statements run on: a SQLAlchemy connection, or a raw one in its clothes."""
 
@@ -417,6 +432,15 @@ class Dialect(ABC):
             ).rowcount
             for name, part in parts.items()
         }
+
+    # Whether `execute_alone` is there.
+    executes_alone = False
+
+    def execute_alone(
+        self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
+    ) -> bool:
+        """Execute all of `parts` in one statement if the conditions hold; whether they do."""
+        raise NotImplementedError
 
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a raw driver connection that gives plain tuples."""

@@ -348,7 +348,7 @@ class MySQL(PickAndStamp):
 
     meets = "straight_join"
     by_primary = "force index (primary)"
-    lock_met = "for update"
+    lock_met = " for update"
 
     def rows(self, name: str, **columns: type) -> str:
         typed = ", ".join(

@@ -24,6 +24,7 @@ from windlass.store.dialect.base import (
     PICK_IDS,
     RESCUE,
     STAMP,
+    Conditions,
     Count,
     Dialect,
     Executor,
@@ -215,6 +216,7 @@ class PostgreSQL(Dialect):
                 lock="for update skip locked",
             )
         )
+        self._alone: dict[tuple[str, ...], TextClause] = {}
         self._read = text(PICK.format(hint="", lock=""))
         self._read_ids = text(PICK_IDS.format(hint="", lock=""))
         self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
@@ -428,7 +430,7 @@ class PostgreSQL(Dialect):
     def notify(self, executor: Executor) -> None:
         executor.execute(text(f"select pg_notify('{CHANNEL}', '')"), {})
 
-    lock_met = "order by {key} for update of t"
+    lock_met = " order by {order} for update of t"
     to_json = "cast({} as json)"
     from_json = "cast({} as text)"
 
@@ -445,16 +447,22 @@ class PostgreSQL(Dialect):
         self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
     ) -> str:
         plain = super().update_met(table, name, keys, changes=changes, where=where, **more)
-        return f"{plain} and {self._is_listed(name, keys)}"
+        return f"{plain} and {self._each_is_listed(name, keys)}"
 
     def _is_listed(self, name: str, keys: Sequence[str]) -> str:
+        each = self._each_is_listed(name, keys)
+        if len(keys) == 1:
+            return each
+        # Each key is in the list; so must they be together.
+        mine, theirs = (", ".join(f"{of}.{key}" for key in keys) for of in ("t", name))
         rows = self.rows(name, **dict.fromkeys(keys, str))
-        each = [f"t.{key} = {listed(f'select {name}.{key} from {rows}')}" for key in keys]
-        if len(keys) > 1:
-            # Each key is in the list; so must they be together.
-            mine, theirs = (", ".join(f"{of}.{key}" for key in keys) for of in ("t", name))
-            each.append(f"({mine}) in (select {theirs} from {rows})")
-        return " and ".join(each)
+        return f"{each} and ({mine}) in (select {theirs} from {rows})"
+
+    def _each_is_listed(self, name: str, keys: Sequence[str]) -> str:
+        return " and ".join(
+            f"t.{key} = {listed(f'select {name}.{key} from {self.rows(name, **{key: str})}')}"
+            for key in keys
+        )
 
     def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
         # All of them in one statement, and so in one round trip.
@@ -462,6 +470,45 @@ class PostgreSQL(Dialect):
         rows = {name: encode(part.rows).decode() for name, part in parts.items()}
         (counts,) = executor.execute(_together(named), rows).fetchall()
         return dict(zip(parts, counts, strict=True))
+
+    executes_alone = True
+
+    def execute_alone(
+        self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
+    ) -> bool:
+        statement = self._alone.get(tuple(parts))
+        if statement is None:
+            statement = self._alone[tuple(parts)] = self._build_alone(parts, conditions)
+        rows = {name: encode(part.rows).decode() for name, part in parts.items()}
+        counts = {f"count_{name}": len(part.rows) for name, part in parts.items()}
+        ((holds, *_),) = executor.execute(statement, rows | counts).fetchall()
+        return bool(holds)
+
+    def _build_alone(self, parts: Mapping[str, Part], conditions: Conditions) -> TextClause:
+        """Rows are locked and looked at first, in the order in which everybody locks them."""
+        found, holds = [], []
+        for name, condition in conditions.items():
+            if condition.guard is None:
+                known = self._is_listed(name, condition.keys)
+                holds.append(f"not exists (select 1 from {condition.table} as t where {known})")
+                continue
+            of = self.rows(name, **dict.fromkeys(condition.keys, str), **condition.columns)
+            order = ", ".join(f"t.{key}" for key in condition.keys)
+            equal = " and ".join(f"t.{key} = {name}.{key}" for key in condition.keys)
+            found.append(
+                f"met_{name} as materialized (select 1 from {condition.table} as t, {of} "
+                f"where {equal} and {self._each_is_listed(name, condition.keys)} "
+                f"and {condition.guard} "
+                f"order by {order} for update of t)"
+            )
+            holds.append(f"(select count(*) from met_{name}) = cast(:count_{name} as bigint)")
+        found.append(f"met as materialized (select {' and '.join(holds)} as all_of_it)")
+        done = [
+            f"of_{name} as ({part.statement} and (select all_of_it from met) returning 1)"
+            for name, part in parts.items()
+        ]
+        counts = "".join(f", (select count(*) from of_{name})" for name in parts)
+        return text(f"with {', '.join(found + done)} select (select all_of_it from met){counts}")
 
     def raw_cursor(self, raw: Any) -> Any:
         from psycopg.rows import tuple_row
