@@ -15,7 +15,7 @@ from windlass.model.ledger import DeductionStatus, Outcome, Request
 from windlass.store.connection import has_begun, join
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
-from windlass.store.ledger import LedgerRows
+from windlass.store.ledger import LedgerRows, Unmet
 from windlass.store.number import Numbers
 
 # Each time somebody else has used one of the ids, and is done with it.
@@ -51,19 +51,25 @@ class Desk:
         raise AssertionError("the last try returns or raises")
 
     def _hope(self, requests: Sequence[Request], first: int) -> list[Outcome] | None:
-        """The answers, if one statement can do it all: ids are new, and everything is there."""
-        book = Book.hopeful(requests) if self._database.dialect.executes_alone else None
+        """The answers, if all ids are new and everything is there, as it nearly always is."""
+        dialect = self._database.dialect
+        book = Book.hopeful(requests) if dialect.hopes else None
         if book is None:
             return None
         outcomes = [book.apply(request, now) for now, request in enumerate(requests, start=first)]
         try:
-            done = self._database.single(lambda connection: self._rows.save_alone(connection, book))
+            if not dialect.executes_alone:
+                self._database.write(lambda connection: self._rows.save(connection, book))
+            elif not self._database.single(lambda it: self._rows.save_alone(it, book)):
+                return None
+        except Unmet:
+            return None
         except IntegrityError as problem:
-            # Somebody uses one of the ids at this moment.
-            if not self._database.dialect.is_duplicate(problem):
+            # Somebody has used one of the ids.
+            if not dialect.is_duplicate(problem):
                 raise
             return None
-        return outcomes if done else None
+        return outcomes
 
     def join(self, conn: object, request: Request) -> Outcome:
         """The answer to a request that becomes true if the caller commits."""

@@ -39,6 +39,10 @@ from windlass.store.dialect.base import Condition, Dialect, Executor, Part, enco
 Row = Mapping[str, Any]
 
 
+class Unmet(WindlassError):
+    """A guard did not hold; the transaction is to be taken back."""
+
+
 class Read(NamedTuple):
     """A query for rows by their keys, which locks them in the order of some columns.
 
@@ -50,6 +54,15 @@ class Read(NamedTuple):
     columns: str
     keys: tuple[str, ...]
     locked_by: tuple[str, ...] = ()
+
+
+class Update(NamedTuple):
+    """A change of the rows of a table, t, by a list that has their keys and more columns."""
+
+    table: str
+    keys: tuple[str, ...]
+    changes: str
+    columns: dict[str, type]
 
 
 LINE = "t.deduction_id, t.sku, t.quantity, t.returned"
@@ -112,6 +125,27 @@ INSERTS: dict[str, tuple[str, dict[str, type]]] = {
 GUARDS = {
     "line_changes": "t.returned + line_changes.plus <= t.quantity",
     "changes": "t.available + changes.plus >= 0",
+}
+UPDATES = {
+    "ends": Update(
+        "deduction",
+        ("id",),
+        "status = ends.new_status, confirmed_at = ends.confirmed",
+        {"new_status": int, "confirmed": int},
+    ),
+    "line_changes": Update(
+        "deduction_line",
+        ("deduction_id", "sku"),
+        "returned = t.returned + line_changes.plus",
+        {"plus": int},
+    ),
+    "changes": Update(
+        "stock",
+        ("sku",),
+        "available = t.available + changes.plus, received = t.received + changes.more, "
+        "deducted = t.deducted + changes.out_, returned = t.returned + changes.back",
+        {"plus": int, "more": int, "out_": int, "back": int},
+    ),
 }
 # What a hopeful book takes for granted, in the order in which everybody locks.
 CONDITIONS = {
@@ -205,7 +239,7 @@ class LedgerRows:
         counts = self._dialect.execute_all(executor, parts)
         for name, part in parts.items():
             if counts[name] != len(part.rows):
-                raise WindlassError(
+                raise Unmet(
                     f"the ledger wrote {counts[name]} of {len(part.rows)} rows ({name}) and took "
                     "all back: its rows are not as they should be; run: windlass ledger audit"
                 )
@@ -217,7 +251,7 @@ class LedgerRows:
         return self._dialect.execute_alone(executor, parts, needed)
 
     def _parts(self, book: Book) -> dict[str, Part]:
-        return {name: Part(self._writes[name], rows) for name, rows in _changes(book) if rows}
+        return {name: Part(*self._writes[name], rows) for name, rows in _changes(book) if rows}
 
     def _load_receipts(self, executor: Executor, wanted: Wanted, book: Book) -> None:
         asked = [{"movement": movement, "id": of} for movement, of in sorted(wanted.receipts)]
@@ -279,55 +313,29 @@ class LedgerRows:
         }
 
     def _build_writes(self) -> None:
-        inserts = {
-            name: self._insert(name, table, **columns) for name, (table, columns) in INSERTS.items()
-        }
-        self._writes = inserts | self._updates()
+        inserts = {name: self._insert(name, *of) for name, of in INSERTS.items()}
+        self._writes = inserts | {name: self._update(name, of) for name, of in UPDATES.items()}
 
-    def _updates(self) -> dict[str, str]:
-        update = self._dialect.update_met
-        return {
-            "ends": update(
-                "windlass_deduction",
-                "ends",
-                ("id",),
-                changes="status = ends.new_status, confirmed_at = ends.confirmed",
-                where="true",
-                new_status=int,
-                confirmed=int,
-            ),
-            "line_changes": update(
-                "windlass_deduction_line",
-                "line_changes",
-                ("deduction_id", "sku"),
-                changes="returned = t.returned + line_changes.plus",
-                where=GUARDS["line_changes"],
-                plus=int,
-            ),
-            "changes": update(
-                "windlass_stock",
-                "changes",
-                ("sku",),
-                changes="available = t.available + changes.plus, "
-                "received = t.received + changes.more, "
-                "deducted = t.deducted + changes.out_, "
-                "returned = t.returned + changes.back",
-                where=GUARDS["changes"],
-                plus=int,
-                more=int,
-                out_=int,
-                back=int,
-            ),
-        }
-
-    def _insert(self, name: str, table: str, **columns: type) -> str:
+    def _insert(self, name: str, table: str, columns: Mapping[str, type]) -> tuple[str, str]:
         values = ", ".join(
             self._dialect.to_json.format(column) if kind is bytes else column
             for column, kind in columns.items()
         )
-        listed = self._dialect.rows(name, **columns)
         into = f"windlass_{table} ({', '.join(columns)})"
-        return f"insert into {into} select {values} from {listed} where true"
+        listed = self._dialect.rows(name, **columns)
+        return (
+            f"insert into {into} select {values} from {listed} where true",
+            f"insert into {into} values ({', '.join(f':{column}' for column in columns)})",
+        )
+
+    def _update(self, name: str, of: Update) -> tuple[str, str]:
+        where = GUARDS.get(name, "true")
+        found = " and ".join(f"t.{key} = {name}.{key}" for key in of.keys)
+        plain = f"update windlass_{of.table} as t set {of.changes} where {found} and {where}"
+        listed = self._dialect.update_met(
+            f"windlass_{of.table}", name, of.keys, changes=of.changes, where=where, **of.columns
+        )
+        return listed, plain.replace(f"{name}.", ":")
 
 
 def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
@@ -338,22 +346,23 @@ def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
     receipts = [book.receipts[of] for of in sorted(book.receipts)]
     lines = [line for own in book.lines.values() for line in own.values()]
     touched = [book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched]
+    # What has a guard comes first: if it does not hold, nothing was inserted in vain.
+    returned = (line for line in lines if line.change and not line.is_new)
+    yield "line_changes", [_line_change(line) for line in returned]
+    yield "changes", [_stock_change(row) for row in touched if not row.is_new]
+    ended = (row for row in deductions if row.is_changed and not row.is_new)
+    yield "ends", [_end(row) for row in ended]
     yield "new_deductions", [_deduction(row) for row in deductions if row.is_new]
     yield "new_lines", [_line(line) for line in lines if line.is_new]
     yield "new_returns", [_return(row) for row in returns if row.is_new]
     yield "new_return_lines", [_return_line(*part) for part in book.return_lines]
     yield "new_receipts", [_receipt(row) for row in receipts if row.is_new]
-    ended = (row for row in deductions if row.is_changed and not row.is_new)
-    yield "ends", [_end(row) for row in ended]
-    returned = (line for line in lines if line.change and not line.is_new)
-    yield "line_changes", [_line_change(line) for line in returned]
     yield "new_stock", [_stock(row) for row in touched if row.is_new]
-    yield "changes", [_stock_change(row) for row in touched if not row.is_new]
     yield "new_entries", [_entry(entry) for entry in book.entries]
 
 
 def _end(row: DeductionRow) -> Row:
-    return {"id": row.id, "new_status": row.status, "confirmed": row.confirmed_at}
+    return {"id": row.id, "new_status": int(row.status), "confirmed": row.confirmed_at}
 
 
 def _line_change(line: LineRow) -> Row:
@@ -383,7 +392,7 @@ def _entry(entry: EntryRow) -> Row:
     return {
         "sku": entry.sku,
         "quantity": entry.quantity,
-        "movement": entry.movement,
+        "movement": entry.movement.value,
         "reference": entry.reference,
         "return_id": entry.return_id,
         "created_at": entry.created_at,
@@ -393,7 +402,7 @@ def _entry(entry: EntryRow) -> Row:
 def _deduction(row: DeductionRow) -> Row:
     return {
         "id": row.id,
-        "status": row.status,
+        "status": int(row.status),
         "body": row.body,
         "refusal": row.refusal,
         "hold_until": row.hold_until,
@@ -433,7 +442,7 @@ def _return(row: ReturnRow) -> Row:
 
 def _receipt(row: ReceiptRow) -> Row:
     return {
-        "movement": row.movement,
+        "movement": row.movement.value,
         "id": row.id,
         "body": row.body,
         "refusal": row.refusal,

@@ -110,9 +110,13 @@ class NewItems(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A statement about rows that travel as one list, in the parameter of its name."""
+    """A statement about rows that travel as one list, in the parameter of its name.
+
+    `plain` says the same of one row, whose columns are the parameters.
+    """
 
     statement: str
+    plain: str
     rows: Sequence[Mapping[str, Any]]
 
 
@@ -425,14 +429,24 @@ class Dialect(ABC):
         return f"update {table} as t set {changes} from {listed} where {on} and {where}"
 
     def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        """Execute statements in their order; how many rows each of them touched."""
-        return {
-            name: executor.execute(
-                _text(part.statement), {name: encode(part.rows).decode()}
-            ).rowcount
-            for name, part in parts.items()
-        }
+        """Execute statements in their order; how many rows each of them touched.
 
+        One that touches less than it should is the last.
+        """
+        counts: dict[str, int] = {}
+        for name, part in parts.items():
+            counts[name] = self.execute_part(executor, name, part)
+            if counts[name] != len(part.rows):
+                break
+        return counts
+
+    def execute_part(self, executor: Executor, name: str, part: Part) -> int:
+        """Execute one statement; how many rows it touched."""
+        rows = {name: encode(part.rows).decode()}
+        return int(executor.execute(as_text(part.statement), rows).rowcount)
+
+    # Whether to write in the hope that all is well is quicker than to look first.
+    hopes = False
     # Whether `execute_alone` is there.
     executes_alone = False
 
@@ -508,7 +522,8 @@ def _are_equal(name: str, keys: Sequence[str]) -> str:
 
 
 @cache
-def _text(statement: str) -> TextClause:
+def as_text(statement: str) -> TextClause:
+    """The statement, compiled once and not for each execution."""
     return text(statement)
 
 

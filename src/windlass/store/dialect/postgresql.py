@@ -471,6 +471,7 @@ class PostgreSQL(Dialect):
         (counts,) = executor.execute(_together(named), rows).fetchall()
         return dict(zip(parts, counts, strict=True))
 
+    hopes = True
     executes_alone = True
 
     def execute_alone(
