@@ -26,13 +26,14 @@ BODIES = [
     ([("bolt", 1, 2)], BadInput, "not a pair"),
     ({"": 1}, BadKey, "sku is empty"),
     ({"x" * 256: 1}, BadKey, "256 characters; at most 255 fit"),
+    ({"🔩" * 221: 1}, BadKey, "884 bytes in UTF-8; at most 880 fit"),
     ({"nul\x00": 1}, BadKey, "cannot store"),
     ({"half \ud800": 1}, BadKey, "cannot store"),
     ({7: 1}, BadKey, "sku 7 is not text"),
     ({b"bolt": 1}, BadKey, "is not text"),
     ({"windlass:bolt": 1}, BadKey, "is reserved"),
 ]
-IDS = ["", "x" * 256, "nul\x00", "half \udfff", 7, None, b"order", "windlass:void"]
+IDS = ["", "x" * 256, "🔩" * 221, "nul\x00", "half \udfff", 7, None, b"order", "windlass:void"]
 
 
 @pytest.fixture
@@ -107,7 +108,17 @@ def test_a_ledger_needs_a_database():
         Ledger("oracle://somewhere")
 
 
-NAMES = ["ünïcödé ☃", "🔩" * 63, "'; drop table windlass_stock; --", '"quoted"', "%s :id {}", " "]
+# Nothing that an index could make smaller.
+LONGEST = "".join(chr(0x10000 + number * 7_919 % 0xF0000) for number in range(220))
+NAMES = [
+    LONGEST,
+    "ünïcödé ☃",
+    "🔩" * 63,
+    "'; drop table windlass_stock; --",
+    '"quoted"',
+    "%s :id {}",
+    " ",
+]
 PAIRS = [("a", "A"), ("a", "a "), ("é", "e\u0301"), ("ß", "ss")]
 
 

@@ -127,12 +127,13 @@ def test_the_same_sku_twice_is_added_up_first(stocked):
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_thousands_of_lines_are_one_deduction(ledger, count):
-    many = {f"sku-{number}": 3 for number in range(count)}
+    longest = "🔩" * 210
+    many = {f"{longest}-{number}": 3 for number in range(count)}
     ledger.restock("delivery-1", many)
 
-    made = ledger.deduct("order-7", many)
-    ledger.give_back("order-7", "return-1", dict.fromkeys(many, 1))
-    ledger.void("order-7")
+    made = ledger.deduct(longest, many)
+    ledger.give_back(longest, "return-1", dict.fromkeys(many, 1))
+    ledger.void(longest)
 
     assert len(made.lines) == count
     assert {stock.available for stock in ledger.stocks()} == {3}

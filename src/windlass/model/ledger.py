@@ -19,6 +19,8 @@ from windlass.model.task import LONGEST_KEY, RESERVED, is_storable
 
 MOST_OF_A_SKU = 10**12
 MOST_LINES = 10_000
+# Three of them are the key of a row, and PostgreSQL's indexes take no more than 2,704 bytes.
+MOST_BYTES = 880
 LONGEST_REASON = 1_000
 
 Lines = Mapping[str, int] | Iterable[tuple[str, int]]
@@ -293,6 +295,11 @@ def check_id(given: object, *, what: str) -> str:
         raise BadKey(f"{what} {given!r} is reserved; begin it with something else")
     if not is_storable(given):
         raise BadKey(f"{what} {given!r} has characters that databases cannot store")
+    if len(given) * 4 > MOST_BYTES and len(given.encode()) > MOST_BYTES:
+        raise BadKey(
+            f"{what} {given[:40]!r}... has {len(given.encode())} bytes in UTF-8; "
+            f"at most {MOST_BYTES} fit"
+        )
     return given
 
 

@@ -34,7 +34,7 @@ from windlass.model.ledger import (
     Restock,
     Undo,
 )
-from windlass.store.dialect.base import Condition, Dialect, Executor, Part, encode
+from windlass.store.dialect.base import AT_ONCE, Condition, Dialect, Executor, Part, encode
 
 Row = Mapping[str, Any]
 
@@ -292,8 +292,10 @@ class LedgerRows:
             book.stock[sku] = StockRow(sku, available)
 
     def _read(self, executor: Executor, name: str, asked: Sequence[Row]) -> Sequence[Sequence[Any]]:
-        found = executor.execute(self._reads[name], {"wanted": encode(asked).decode()})
-        rows: Sequence[Sequence[Any]] = found.fetchall()
+        rows: list[Sequence[Any]] = []
+        for begin in range(0, len(asked), AT_ONCE):
+            wanted = {"wanted": encode(asked[begin : begin + AT_ONCE]).decode()}
+            rows += executor.execute(self._reads[name], wanted).fetchall()
         return rows
 
     def _build_reads(self) -> None:

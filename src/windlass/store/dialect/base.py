@@ -109,6 +109,10 @@ class NewItems(NamedTuple):
     rows: Sequence[NewItem]
 
 
+# So many rows, with the longest names, are a message that every server takes.
+AT_ONCE = 2_000
+
+
 class Part(NamedTuple):
     """A statement about rows that travel as one list, in the parameter of its name.
 
@@ -442,8 +446,11 @@ class Dialect(ABC):
 
     def execute_part(self, executor: Executor, name: str, part: Part) -> int:
         """Execute one statement; how many rows it touched."""
-        rows = {name: encode(part.rows).decode()}
-        return int(executor.execute(as_text(part.statement), rows).rowcount)
+        count = 0
+        for begin in range(0, len(part.rows), AT_ONCE):
+            rows = {name: encode(part.rows[begin : begin + AT_ONCE]).decode()}
+            count += executor.execute(as_text(part.statement), rows).rowcount
+        return count
 
     # Whether to write in the hope that all is well is quicker than to look first.
     hopes = False
