@@ -52,13 +52,12 @@ class Desk:
 
     def _hope(self, requests: Sequence[Request], first: int) -> list[Outcome] | None:
         """The answers, if all ids are new and everything is there, as it nearly always is."""
-        dialect = self._database.dialect
-        book = Book.hopeful(requests) if dialect.hopes else None
+        book = Book.hopeful(requests) if self._rows.hopes else None
         if book is None:
             return None
         outcomes = [book.apply(request, now) for now, request in enumerate(requests, start=first)]
         try:
-            if not dialect.executes_alone:
+            if not self._rows.stands_alone:
                 self._database.write(lambda connection: self._rows.save(connection, book))
             elif not self._database.single(lambda it: self._rows.save_alone(it, book)):
                 return None
@@ -66,7 +65,7 @@ class Desk:
             return None
         except IntegrityError as problem:
             # Somebody has used one of the ids.
-            if not dialect.is_duplicate(problem):
+            if not self._database.dialect.is_duplicate(problem):
                 raise
             return None
         return outcomes

@@ -34,7 +34,8 @@ from windlass.model.ledger import (
     Restock,
     Undo,
 )
-from windlass.store.dialect.base import AT_ONCE, Condition, Dialect, Executor, Part, encode
+from windlass.store.dialect.base import Dialect, Executor, encode
+from windlass.store.dialect.ledger import AT_ONCE, Condition, Part, lists_of
 
 Row = Mapping[str, Any]
 
@@ -195,9 +196,19 @@ class LedgerRows:
     """Reads and writes the rows of one database."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+        self._lists = lists_of(dialect)
         self._build_reads()
         self._build_writes()
+
+    @property
+    def hopes(self) -> bool:
+        """Whether a hopeful book may be written without a look."""
+        return self._lists.hopes
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether `save_alone` is there."""
+        return self._lists.executes_alone
 
     def load(self, executor: Executor, requests: Iterable[Request]) -> Book:
         """The rows that the requests are about, locked until the end of the transaction."""
@@ -236,7 +247,7 @@ class LedgerRows:
         parts = self._parts(book)
         if not parts:
             return
-        counts = self._dialect.execute_all(executor, parts)
+        counts = self._lists.execute_all(executor, parts)
         for name, part in parts.items():
             if counts[name] != len(part.rows):
                 raise Unmet(
@@ -248,7 +259,7 @@ class LedgerRows:
         """Write what a hopeful book says, by one statement; whether its hopes came true."""
         parts = self._parts(book)
         needed = {name: CONDITIONS[name] for name in CONDITIONS if name in parts}
-        return self._dialect.execute_alone(executor, parts, needed)
+        return self._lists.execute_alone(executor, parts, needed)
 
     def _parts(self, book: Book) -> dict[str, Part]:
         return {name: Part(*self._writes[name], rows) for name, rows in _changes(book) if rows}
@@ -299,17 +310,17 @@ class LedgerRows:
         return rows
 
     def _build_reads(self) -> None:
-        dialect = self._dialect
-        answer = ", ".join(dialect.from_json.format(f"t.{part}") for part in ("body", "refusal"))
+        lists = self._lists
+        answer = ", ".join(lists.from_json.format(f"t.{part}") for part in ("body", "refusal"))
         self._reads = {
             name: text(
-                dialect.find_met(
+                lists.find(
                     f"windlass_{read.table}",
                     read.columns.format(answer=answer),
                     "wanted",
                     read.keys,
                 )
-                + (dialect.lock_met.format(order=_order(read)) if read.locked_by else "")
+                + (lists.lock.format(order=_order(read)) if read.locked_by else "")
             )
             for name, read in READS.items()
         }
@@ -320,11 +331,11 @@ class LedgerRows:
 
     def _insert(self, name: str, table: str, columns: Mapping[str, type]) -> tuple[str, str]:
         values = ", ".join(
-            self._dialect.to_json.format(column) if kind is bytes else column
+            self._lists.to_json.format(column) if kind is bytes else column
             for column, kind in columns.items()
         )
         into = f"windlass_{table} ({', '.join(columns)})"
-        listed = self._dialect.rows(name, **columns)
+        listed = self._lists.rows(name, **columns)
         return (
             f"insert into {into} select {values} from {listed} where true",
             f"insert into {into} values ({', '.join(f':{column}' for column in columns)})",
@@ -334,7 +345,7 @@ class LedgerRows:
         where = GUARDS.get(name, "true")
         found = " and ".join(f"t.{key} = {name}.{key}" for key in of.keys)
         plain = f"update windlass_{of.table} as t set {of.changes} where {found} and {where}"
-        listed = self._dialect.update_met(
+        listed = self._lists.update(
             f"windlass_{of.table}", name, of.keys, changes=of.changes, where=where, **of.columns
         )
         return listed, plain.replace(f"{name}.", ":")

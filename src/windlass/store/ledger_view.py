@@ -21,6 +21,7 @@ from windlass.model.ledger import (
     lines_of,
 )
 from windlass.store.dialect.base import Dialect, Executor, encode
+from windlass.store.dialect.ledger import lists_of
 
 ENDLESS = 1 << 62
 STOCK = "t.sku, t.available, t.received, t.deducted, t.returned"
@@ -48,14 +49,14 @@ def stocks(executor: Executor, *, after: str = "", limit: int | None = None) -> 
 
 def stocks_of(executor: Executor, dialect: Dialect, skus: Collection[str]) -> list[Stock]:
     """What there is of these SKUs, by SKU; those that are unknown are left out."""
-    query = text(dialect.find_met("windlass_stock", STOCK, "wanted", ["sku"]))
+    query = text(lists_of(dialect).find("windlass_stock", STOCK, "wanted", ["sku"]))
     rows = executor.execute(query, {"wanted": encode([{"sku": sku} for sku in skus]).decode()})
     return sorted((Stock(*row) for row in rows.fetchall()), key=lambda row: row.sku.encode())
 
 
 def deduction(executor: Executor, dialect: Dialect, id_: str) -> Deduction | None:
     """A deduction with its lines, as it is now."""
-    refusal = dialect.from_json.format("d.refusal")
+    refusal = lists_of(dialect).from_json.format("d.refusal")
     query = text(
         f"select d.status, {refusal}, d.hold_until, d.confirmed_at, d.created_at, "
         "l.sku, l.quantity, l.returned from windlass_deduction as d "
@@ -80,7 +81,7 @@ def deduction(executor: Executor, dialect: Dialect, id_: str) -> Deduction | Non
 def returns(executor: Executor, dialect: Dialect, deduction_id: str) -> list[Return]:
     """What was given back of a deduction, in order; what was refused is left out."""
     query = text(
-        f"select return_id, {dialect.from_json.format('body')}, created_at "
+        f"select return_id, {lists_of(dialect).from_json.format('body')}, created_at "
         "from windlass_stock_return where deduction_id = :id and refusal is null "
         "order by created_at, return_id"
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -107,36 +106,6 @@ class NewItems(NamedTuple):
     priority: int
     created_at: int
     rows: Sequence[NewItem]
-
-
-# So many rows, with the longest names, are a message that every server takes.
-AT_ONCE = 2_000
-
-
-class Part(NamedTuple):
-    """A statement about rows that travel as one list, in the parameter of its name.
-
-    `plain` says the same of one row, whose columns are the parameters.
-    """
-
-    statement: str
-    plain: str
-    rows: Sequence[Mapping[str, Any]]
-
-
-class Condition(NamedTuple):
-    """What must be true of the rows of a table, t, whose keys are in the list of a part.
-
-    With a guard: there is one for each in the list, which fulfils it; without: there is none.
-    """
-
-    table: str
-    keys: Sequence[str]
-    guard: str | None = None
-    columns: Mapping[str, type] = {}
-
-
-Conditions = Mapping[str, Condition]
 
 
 class Executor(Protocol):
@@ -403,66 +372,6 @@ class Dialect(ABC):
         """Wake idle workers when the transaction commits, where the database `wakes`."""
         raise NotImplementedError
 
-    # How a list meets a table by its primary key, and how the rows are locked in that order.
-    meets = "join"
-    by_primary = ""
-    lock_met = ""
-    # A text as JSON, and JSON as its text.
-    to_json = "{}"
-    from_json = "{}"
-
-    @abstractmethod
-    def rows(self, name: str, **columns: type) -> str:
-        """The list of objects in the parameter `name`, as a table of that name."""
-
-    def find_met(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
-        """A query for those rows of a table, t, whose keys are in the list `name`."""
-        listed = self.rows(name, **dict.fromkeys(keys, str))
-        on = _are_equal(name, keys)
-        return f"select {columns} from {listed} {self.meets} {table} as t {self.by_primary} on {on}"
-
-    def update_met(
-        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
-    ) -> str:
-        """A statement that changes those rows of a table, t, whose keys are in the list `name`.
-
-        The list has `more` columns, from which the changes come.
-        """
-        listed = self.rows(name, **dict.fromkeys(keys, str), **more)
-        on = _are_equal(name, keys)
-        return f"update {table} as t set {changes} from {listed} where {on} and {where}"
-
-    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        """Execute statements in their order; how many rows each of them touched.
-
-        One that touches less than it should is the last.
-        """
-        counts: dict[str, int] = {}
-        for name, part in parts.items():
-            counts[name] = self.execute_part(executor, name, part)
-            if counts[name] != len(part.rows):
-                break
-        return counts
-
-    def execute_part(self, executor: Executor, name: str, part: Part) -> int:
-        """Execute one statement; how many rows it touched."""
-        count = 0
-        for begin in range(0, len(part.rows), AT_ONCE):
-            rows = {name: encode(part.rows[begin : begin + AT_ONCE]).decode()}
-            count += executor.execute(as_text(part.statement), rows).rowcount
-        return count
-
-    # Whether to write in the hope that all is well is quicker than to look first.
-    hopes = False
-    # Whether `execute_alone` is there.
-    executes_alone = False
-
-    def execute_alone(
-        self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
-    ) -> bool:
-        """Execute all of `parts` in one statement if the conditions hold; whether they do."""
-        raise NotImplementedError
-
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a raw driver connection that gives plain tuples."""
         return raw.cursor()
@@ -522,16 +431,6 @@ class PickAndStamp(Dialect):
             text(RESCUE.format(greatest=self.greatest, ids=listed)),
             {**stamp._asdict(), "attempt": attempt, **parameters},
         )
-
-
-def _are_equal(name: str, keys: Sequence[str]) -> str:
-    return " and ".join(f"t.{key} = {name}.{key}" for key in keys)
-
-
-@cache
-def as_text(statement: str) -> TextClause:
-    """The statement, compiled once and not for each execution."""
-    return text(statement)
 
 
 def wanted(lane: Lane, most: Most) -> dict[str, Any]:

@@ -21,9 +21,7 @@ from windlass.store.dialect.base import (
     Lane,
     Most,
     NewItems,
-    Part,
     PickAndStamp,
-    as_text,
     encode,
     original,
     tuples,
@@ -61,10 +59,7 @@ OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is 
 REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
-# What a column of a list is: a key, a number, or a long text.
-TYPES = {str: "varchar(255)", int: "bigint", bytes: "mediumtext"}
 LOCK_SECONDS = 2
-FEW = 2
 FIRST_LANE = """(
     select kind, priority, due_at from windlass_task force index (windlass_task_due)
     where status = 0 and kind = :kind_{index} and priority > :priority_{index}
@@ -351,34 +346,6 @@ class MySQL(PickAndStamp):
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
         parameters = {f"text_{index}": value for index, value in enumerate(texts)}
         return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
-
-    meets = "straight_join"
-    by_primary = "force index (primary)"
-    lock_met = " for update"
-
-    def rows(self, name: str, **columns: type) -> str:
-        typed = ", ".join(
-            f"{column} {TYPES[kind]} path '$.{column}'" for column, kind in columns.items()
-        )
-        return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
-
-    def update_met(
-        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
-    ) -> str:
-        listed = self.rows(name, **dict.fromkeys(keys, str), **more)
-        on = " and ".join(f"t.{key} = {name}.{key}" for key in keys)
-        met = f"straight_join {table} as t force index (primary) on {on}"
-        return f"update {listed} {met} set {changes} where {where}"
-
-    hopes = True
-
-    def execute_part(self, executor: Executor, name: str, part: Part) -> int:
-        # Its JSON is slow: the driver makes one statement of many inserts, and a list of few
-        # updates takes longer than they do.
-        is_insert = part.plain.startswith("insert")
-        if isinstance(executor, Connection) and (is_insert or len(part.rows) <= FEW):
-            return int(executor.execute(as_text(part.plain), list(part.rows)).rowcount)
-        return super().execute_part(executor, name, part)
 
     def raw_cursor(self, raw: Any) -> Any:
         from pymysql.cursors import Cursor

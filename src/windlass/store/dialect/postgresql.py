@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, text
+from sqlalchemy import URL, Connection, Engine, Table, event, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
@@ -24,7 +23,6 @@ from windlass.store.dialect.base import (
     PICK_IDS,
     RESCUE,
     STAMP,
-    Conditions,
     Count,
     Dialect,
     Executor,
@@ -32,7 +30,6 @@ from windlass.store.dialect.base import (
     Most,
     NewItem,
     NewItems,
-    Part,
     Stamp,
     encode,
     original,
@@ -188,14 +185,6 @@ on conflict (minute, kind, worker) do update set
 """)
 
 
-@cache
-def _together(parts: tuple[tuple[str, str], ...]) -> TextClause:
-    """One statement that does what several do, and counts the rows of each."""
-    made = ", ".join(f"of_{name} as ({statement} returning 1)" for name, statement in parts)
-    counts = ", ".join(f"(select count(*) from of_{name})" for name, _ in parts)
-    return text(f"with {made} select {counts}")
-
-
 class PostgreSQL(Dialect):
     """The server that most teams have."""
 
@@ -216,7 +205,6 @@ class PostgreSQL(Dialect):
                 lock="for update skip locked",
             )
         )
-        self._alone: dict[tuple[str, ...], TextClause] = {}
         self._read = text(PICK.format(hint="", lock=""))
         self._read_ids = text(PICK_IDS.format(hint="", lock=""))
         self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
@@ -429,87 +417,6 @@ class PostgreSQL(Dialect):
 
     def notify(self, executor: Executor) -> None:
         executor.execute(text(f"select pg_notify('{CHANNEL}', '')"), {})
-
-    lock_met = " order by {order} for update of t"
-    to_json = "cast({} as json)"
-    from_json = "cast({} as text)"
-
-    def rows(self, name: str, **columns: type) -> str:
-        typed = ", ".join(
-            f"{column} {'bigint' if kind is int else 'text'}" for column, kind in columns.items()
-        )
-        return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
-
-    def find_met(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
-        return f"select {columns} from {table} as t where {self._is_listed(name, keys)}"
-
-    def update_met(
-        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
-    ) -> str:
-        plain = super().update_met(table, name, keys, changes=changes, where=where, **more)
-        return f"{plain} and {self._each_is_listed(name, keys)}"
-
-    def _is_listed(self, name: str, keys: Sequence[str]) -> str:
-        each = self._each_is_listed(name, keys)
-        if len(keys) == 1:
-            return each
-        # Each key is in the list; so must they be together.
-        mine, theirs = (", ".join(f"{of}.{key}" for key in keys) for of in ("t", name))
-        rows = self.rows(name, **dict.fromkeys(keys, str))
-        return f"{each} and ({mine}) in (select {theirs} from {rows})"
-
-    def _each_is_listed(self, name: str, keys: Sequence[str]) -> str:
-        return " and ".join(
-            f"t.{key} = {listed(f'select {name}.{key} from {self.rows(name, **{key: str})}')}"
-            for key in keys
-        )
-
-    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        # All of them in one statement, and so in one round trip.
-        named = tuple((name, part.statement) for name, part in parts.items())
-        rows = {name: encode(part.rows).decode() for name, part in parts.items()}
-        (counts,) = executor.execute(_together(named), rows).fetchall()
-        return dict(zip(parts, counts, strict=True))
-
-    hopes = True
-    executes_alone = True
-
-    def execute_alone(
-        self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
-    ) -> bool:
-        statement = self._alone.get(tuple(parts))
-        if statement is None:
-            statement = self._alone[tuple(parts)] = self._build_alone(parts, conditions)
-        rows = {name: encode(part.rows).decode() for name, part in parts.items()}
-        counts = {f"count_{name}": len(part.rows) for name, part in parts.items()}
-        ((holds, *_),) = executor.execute(statement, rows | counts).fetchall()
-        return bool(holds)
-
-    def _build_alone(self, parts: Mapping[str, Part], conditions: Conditions) -> TextClause:
-        """Rows are locked and looked at first, in the order in which everybody locks them."""
-        found, holds = [], []
-        for name, condition in conditions.items():
-            if condition.guard is None:
-                known = self._is_listed(name, condition.keys)
-                holds.append(f"not exists (select 1 from {condition.table} as t where {known})")
-                continue
-            of = self.rows(name, **dict.fromkeys(condition.keys, str), **condition.columns)
-            order = ", ".join(f"t.{key}" for key in condition.keys)
-            equal = " and ".join(f"t.{key} = {name}.{key}" for key in condition.keys)
-            found.append(
-                f"met_{name} as materialized (select 1 from {condition.table} as t, {of} "
-                f"where {equal} and {self._each_is_listed(name, condition.keys)} "
-                f"and {condition.guard} "
-                f"order by {order} for update of t)"
-            )
-            holds.append(f"(select count(*) from met_{name}) = cast(:count_{name} as bigint)")
-        found.append(f"met as materialized (select {' and '.join(holds)} as all_of_it)")
-        done = [
-            f"of_{name} as ({part.statement} and (select all_of_it from met) returning 1)"
-            for name, part in parts.items()
-        ]
-        counts = "".join(f", (select count(*) from of_{name})" for name in parts)
-        return text(f"with {', '.join(found + done)} select (select all_of_it from met){counts}")
 
     def raw_cursor(self, raw: Any) -> Any:
         from psycopg.rows import tuple_row

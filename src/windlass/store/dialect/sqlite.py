@@ -267,10 +267,6 @@ class SQLite(PickAndStamp):
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
         return "in (select value from json_each(:texts))", {"texts": encode(list(texts)).decode()}
 
-    def rows(self, name: str, **columns: type) -> str:
-        values = ", ".join(f"value ->> '{column}' as {column}" for column in columns)
-        return f"(select {values} from json_each(:{name})) as {name}"
-
     def raw_cursor(self, raw: Any) -> Any:
         cursor = raw.cursor()
         cursor.row_factory = None
