@@ -79,6 +79,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.mostly("sqlite")
 @pytest.mark.parametrize(("statement", "words"), BROKEN)
 def test_whatever_is_broken_by_hand_is_seen_and_left(told, statement, words):
     change(told, statement)

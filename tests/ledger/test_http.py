@@ -29,6 +29,8 @@ CHECKS = (
     response_schema_conformance,
 )
 PROBLEM = "application/problem+json"
+# What HTTP makes of an answer is the same for all databases.
+pytestmark = pytest.mark.mostly("sqlite")
 
 
 @pytest.fixture
@@ -243,7 +245,7 @@ def try_all(ledger: Ledger, *, examples: int) -> int:
 def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_url):
     ledger = Ledger(sqlite_url)
 
-    assert try_all(ledger, examples=5) > 60
+    assert try_all(ledger, examples=3) > 40
     assert ledger.audit().ok
     ledger.close()
 

@@ -26,6 +26,7 @@ def crowd(*arguments: object) -> list[str]:
     return json.loads(told.stdout)
 
 
+@pytest.mark.mostly("postgresql", "mariadb")
 def test_of_fifty_processes_one_gets_the_last_unit(ledger, database_url):
     ledger.restock("delivery-1", {"bolt": 1})
 
@@ -36,6 +37,7 @@ def test_of_fifty_processes_one_gets_the_last_unit(ledger, database_url):
     assert ledger.audit().ok
 
 
+@pytest.mark.mostly("postgresql", "mariadb")
 def test_of_twenty_returns_of_one_line_no_more_succeed_than_were_deducted(ledger, database_url):
     ledger.restock("delivery-1", {"bolt": 100})
     ledger.deduct("order", {"bolt": 8})
@@ -47,6 +49,7 @@ def test_of_twenty_returns_of_one_line_no_more_succeed_than_were_deducted(ledger
     assert ledger.audit().ok
 
 
+@pytest.mark.mostly("postgresql")
 def test_returns_that_race_with_a_void_leave_it_the_rest(ledger, database_url):
     ledger.restock("delivery-1", {"bolt": 100})
     ledger.deduct("order", {"bolt": 50})
@@ -58,6 +61,7 @@ def test_returns_that_race_with_a_void_leave_it_the_rest(ledger, database_url):
     assert ledger.audit().ok
 
 
+@pytest.mark.mostly("mariadb")
 @pytest.mark.parametrize("verb", ["same_id", "same_return", "void"])
 def test_one_id_used_by_many_processes_has_one_effect(ledger, database_url, verb):
     ledger.restock("delivery-1", {"bolt": 100})
@@ -72,6 +76,7 @@ def test_one_id_used_by_many_processes_has_one_effect(ledger, database_url, verb
     assert ledger.audit().ok
 
 
+@pytest.mark.mostly("mariadb")
 def test_a_new_sku_may_come_in_from_many_sides_at_once(ledger, database_url):
     answers = crowd("race", database_url, 12, "restock")
 
@@ -80,6 +85,7 @@ def test_a_new_sku_may_come_in_from_many_sides_at_once(ledger, database_url):
     assert ledger.audit().ok
 
 
+@pytest.mark.mostly("postgresql")
 def test_orders_that_name_their_skus_in_different_order_do_not_block_each_other(
     ledger, database_url
 ):
@@ -92,6 +98,7 @@ def test_orders_that_name_their_skus_in_different_order_do_not_block_each_other(
     assert ledger.audit().ok
 
 
+@pytest.mark.mostly("postgresql")
 @pytest.mark.parametrize("verb", ["deduct_two", "hold_two", "give_back_two"])
 def test_a_call_that_is_killed_anywhere_and_made_again_has_one_effect(
     ledger: Ledger, database_url, verb

@@ -72,6 +72,7 @@ def check(url: str, folder: Path, *died_in: str) -> None:
         assert run.steps[0].result == {"bolt": 4, "nut": 2}
 
 
+@pytest.mark.mostly("sqlite")
 def test_an_order_that_is_cancelled_in_two_tries_is_undone_once(shop, database_url, tmp_path):
     shop("sell")
 
