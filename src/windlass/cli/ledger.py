@@ -120,7 +120,7 @@ def entries(
             str(entry.id),
             timestamp(entry.created_at),
             str(entry.movement),
-            f"{entry.quantity:+,}",
+            Text(f"{entry.quantity:+,}", style="green" if entry.quantity > 0 else "red"),
             visible(entry.reference),
             visible(entry.return_id or "-"),
         )
@@ -152,7 +152,8 @@ def _show_stocks(found: list[Stock]) -> None:
     shown = table("sku", *sums, right=sums, wrap=("sku",))
     for row in found:
         cells = (f"{number:,}" for number in (row.received, row.deducted, row.returned))
-        shown.add_row(visible(row.sku), Text(f"{row.available:,}", style="bold"), *cells)
+        available = Text(f"{row.available:,}", style="bold" if row.available else "bold red")
+        shown.add_row(visible(row.sku), available, *cells)
     console.print(shown)
 
 

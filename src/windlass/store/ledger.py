@@ -353,11 +353,11 @@ class LedgerRows:
 
 def _changes(book: Book) -> Iterable[tuple[str, list[Row]]]:
     """What is to be written, by the name of the statement."""
-    # New rows, too, are written in one order by everybody.
+    # One order for everybody: whoever writes without a look locks in it, too.
     deductions = [book.deductions[of] for of in _ordered(book.deductions)]
     returns = [book.returns[of] for of in sorted(book.returns)]
     receipts = [book.receipts[of] for of in sorted(book.receipts)]
-    lines = [line for own in book.lines.values() for line in own.values()]
+    lines = [book.lines[of][sku] for of in _ordered(book.lines) for sku in _ordered(book.lines[of])]
     touched = [book.stock[sku] for sku in _ordered(book.stock) if book.stock[sku].is_touched]
     # What has a guard comes first: if it does not hold, nothing was inserted in vain.
     returned = (line for line in lines if line.change and not line.is_new)
