@@ -22,6 +22,7 @@ Call = Callable[[Ledger, int], object]
 
 VERBS: dict[str, Call] = {
     "deduct": lambda ledger, number: ledger.deduct(f"order-{number}", {"bolt": 1}),
+    "hold": lambda ledger, number: ledger.deduct(f"order-{number}", {"bolt": 1}, hold="1d"),
     "deduct_crossed": lambda ledger, number: ledger.deduct(
         f"order-{number}", dict(sorted(CROSSED.items(), reverse=bool(number % 2)))
     ),
