@@ -1,6 +1,7 @@
 """Windlass: durable background work on the database you already have."""
 
 from windlass.app import App
+from windlass.declare.flow import Edit, Flow, FlowRun, Node
 from windlass.declare.rolling import Rolling
 from windlass.declare.sweep import Sweep
 from windlass.declare.task import Task, TaskRef
@@ -14,6 +15,7 @@ from windlass.errors import (
     BadDatabase,
     BadDeclaration,
     BadDuration,
+    BadFlow,
     BadInput,
     BadKey,
     BadMembers,
@@ -42,13 +44,17 @@ from windlass.errors import (
     TaskCancelled,
     TaskFailed,
     TaskNotFound,
+    UnknownFlow,
+    UnknownHandle,
     UnknownKind,
+    UnknownNode,
     WindlassError,
 )
 from windlass.model.audit import Audit
 from windlass.model.control import Reply, RunStatus, RunView
 from windlass.model.keys import Keys
 from windlass.model.rolling import Freshness, Item, Mirror
+from windlass.model.run import FlowGraph, FlowProgress, NodeView
 from windlass.model.source import Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.step import StepView
@@ -69,6 +75,7 @@ __all__ = [
     "BadDatabase",
     "BadDeclaration",
     "BadDuration",
+    "BadFlow",
     "BadInput",
     "BadKey",
     "BadMembers",
@@ -84,6 +91,11 @@ __all__ = [
     "DatabaseUnavailable",
     "DuplicateKey",
     "DuplicateKind",
+    "Edit",
+    "Flow",
+    "FlowGraph",
+    "FlowProgress",
+    "FlowRun",
     "Freshness",
     "HeldBack",
     "Item",
@@ -93,6 +105,8 @@ __all__ = [
     "MembersUnavailable",
     "Mirror",
     "NoContext",
+    "Node",
+    "NodeView",
     "NotSerializable",
     "Pages",
     "PastTime",
@@ -123,7 +137,10 @@ __all__ = [
     "TaskFailed",
     "TaskNotFound",
     "TaskRef",
+    "UnknownFlow",
+    "UnknownHandle",
     "UnknownKind",
+    "UnknownNode",
     "WindlassError",
     "__version__",
     "context",

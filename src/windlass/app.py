@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
+from windlass.declare.flow import Flow
 from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
 from windlass.declare.rolling import Rolling
 from windlass.declare.sweep import Sweep
@@ -37,6 +38,8 @@ from windlass.model.source import Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.operate import gather, rolling, switch, task
+from windlass.operate.flow import Flows
+from windlass.operate.flow_declare import FlowDeclarer
 from windlass.operate.gather import Listing
 from windlass.operate.mirror import mirror
 from windlass.operate.sweep import Sweeps
@@ -77,6 +80,7 @@ class App:
             dead_after=parse_duration(dead_after, what="dead_after"),
             grace=parse_duration(grace, what="grace", zero=True),
             members=members,
+            max_payload=max_payload,
         )
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
@@ -95,6 +99,8 @@ class App:
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
+        self.flows = Flows(self.fleet, self.registry, self._spread)
+        self.flow = FlowDeclarer(self.registry, self.flows)
 
     # Declaring
 
@@ -188,7 +194,9 @@ class App:
             breaker=breaker,
         )
 
-        def declare(function: Callable[P, R]) -> Task[P, R]:
+        def declare(function: Any) -> Any:
+            if isinstance(function, Flow):
+                return self.flow.schedule(function, options)
             return self._declare(function, options=options)
 
         return declare

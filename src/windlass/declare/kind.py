@@ -12,6 +12,7 @@ from windlass.model.breaker import Terms as BreakerTerms
 from windlass.model.breaker import parse_breaker
 from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
+from windlass.model.external import ExternalTerms
 from windlass.model.outcome import KEEP_FAILED, Terms
 from windlass.model.payload import Arguments, result_decoder
 from windlass.model.rate import parse_rate
@@ -45,6 +46,10 @@ class Kind:
     breaker: BreakerTerms | None = None
     sweep: SweepTerms | None = None
     source: SweepSource | None = None
+    # What draws the nodes of a flow.
+    draw: Callable[..., Any] | None = None
+    # The external system that executes it.
+    system: ExternalTerms | None = None
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
         """Call the handler with its stored arguments; an item with its code, a cron with none."""
@@ -90,6 +95,8 @@ class Options:
     period: Period | None = None
     sweep: SweepTerms | None = None
     source: SweepSource | None = None
+    draw: Callable[..., Any] | None = None
+    system: ExternalTerms | None = None
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
@@ -136,6 +143,8 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         else parse_breaker(options.breaker, what=f"{what}: breaker"),
         sweep=options.sweep,
         source=options.source,
+        draw=options.draw,
+        system=options.system,
     )
 
 

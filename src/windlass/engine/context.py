@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from windlass.clock import to_datetime
+from windlass.engine.current import current
+from windlass.engine.flow import Growing, growing
 from windlass.engine.hold import Run
 from windlass.errors import NoContext
 from windlass.model.cron import read_turn
-
-current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
 
 
 class Context:
@@ -65,6 +64,11 @@ class Context:
         """When its time is out, on `time.monotonic()`; None without a time-out."""
         return self._run.deadline
 
+    @property
+    def flow(self) -> Growing:
+        """Draws nodes after the one that is running; they are written with its success."""
+        return growing(self._run)
+
     def on_finish(self, write: Callable[[Connection], None]) -> None:
         """Have `write(connection)` called in the transaction that records the success.
 
@@ -77,12 +81,6 @@ class Context:
         if self._run.on_finish is None:
             self._run.on_finish = []
         self._run.on_finish.append(write)
-
-
-def is_running(task_id: int) -> bool:
-    """Whether the caller is in the run of that task."""
-    run = current.get()
-    return run is not None and run.task.id == task_id
 
 
 def context() -> Context:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.alone import Alone
 from windlass.engine.claim import Claims, Taken
+from windlass.engine.handover import HandOver
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
+from windlass.model.task import Claimed
 
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
@@ -24,10 +27,21 @@ class Feed(Loop):
 
     name = "feed"
 
-    def __init__(self, claims: Claims, hold: Hold) -> None:
+    def __init__(
+        self,
+        claims: Claims,
+        hold: Hold,
+        *,
+        handed: HandOver,
+        resolve: Callable[[list[Claimed]], list[Claimed]] = list,
+    ) -> None:
         super().__init__()
         self._claims = claims
         self._hold = hold
+        self._handed = handed
+        self._resolve = resolve
+        handed.on_rows = self.wake
+        handed.on_others = self.look_now
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
         self._alone = Alone()
@@ -38,8 +52,11 @@ class Feed(Loop):
 
     def tick(self) -> float:
         if self._hold.is_halted:
+            self._handed.clear()
             return SHORTEST_PAUSE * 10
         is_settled = self._claims.tend()
+        if self._take_handed():
+            return 0.0
         pause = self._feed()
         return pause if is_settled else min(pause, SETTLING_PAUSE)
 
@@ -77,6 +94,19 @@ class Feed(Loop):
             self.idle.set()
         pause = self._rest(taken)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
+
+    def _take_handed(self) -> bool:
+        """Take the nodes that a finish of ours has made due."""
+        if self._alone.is_wanted:
+            self._handed.clear()
+            return False
+        tasks = self._handed.take(self._hold.room())
+        # One that was read is held; it had to end here before another finish could hand it over.
+        tasks = [task for task in tasks if not self._hold.knows(task.id)]
+        if tasks:
+            self._hold.add(self._resolve(tasks))
+            self._pause = SHORTEST_PAUSE
+        return bool(tasks)
 
     @property
     def wants_quiet(self) -> bool:
@@ -131,7 +161,8 @@ class Feed(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._hold.add(taken.tasks, probes=taken.probes)
+            self._hold.add(self._resolve(taken.tasks), probes=taken.probes)
+            self._handed.forget(taken.tasks)
 
     def _fed_up(self) -> None:
         self._hold.is_hungry = False

@@ -11,16 +11,20 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.breaker import Breakers, Move
+from windlass.engine.handover import HandOver
 from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
+from windlass.model.flow import SKIPPED, How
 from windlass.model.outcome import (
     SUCCESS,
     Cancelled,
+    Expanded,
     Failed,
     Outcome,
     Retried,
     Snoozed,
+    Submitted,
     Succeeded,
     settle,
 )
@@ -66,6 +70,8 @@ class Finish(Loop):
         self._breakers = breakers
         self.done = 0
         self.failed = 0
+        # What becomes of nodes that the end of others makes due.
+        self.hand_over = HandOver(database, hold, clock)
         hold.on_ended = self.wake
 
     def tick(self) -> float:
@@ -198,8 +204,13 @@ class Finish(Loop):
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
 
-        accepted = store.finish(self._database, batch, note, on_accepted=on_accepted, tries=2)
+        hand = self.hand_over.begin(batch) if batch.nodes else None
+        accepted = store.finish(
+            self._database, batch, note, on_accepted=on_accepted, on_filled=hand, tries=2
+        )
         self._breakers.tell(moves)
+        if hand is not None:
+            hand.over()
         accepted = accepted or set()
         self.done += len(accepted)
         for run in runs:
@@ -211,7 +222,7 @@ class Finish(Loop):
                 self._tell(run, outcome)
 
     def _batch(self, runs: Sequence[Run], now: int, *, inside: Connection | None = None) -> Batch:
-        batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
+        batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read, now=now)
         plain = [run.task for run in runs if run.outcome is SUCCESS and run.leaves_nothing]
         batch.removals = {task.id: task.fence for task in plain}
         if len(plain) < len(runs):
@@ -232,6 +243,8 @@ class Finish(Loop):
                 batch.removals[task.id] = task.fence
             else:
                 batch.changes.append(change)
+            if task.flow_id is not None:
+                _note_node(batch, task.id, task.flow_id, outcome)
             if isinstance(outcome, Failed | Retried):
                 batch.failures.append(_failure_row(run, outcome, next(numbers), now))
             if run.is_poison and isinstance(outcome, Failed):
@@ -252,6 +265,23 @@ class Finish(Loop):
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _note_node(batch: Batch, number: int, run: int, outcome: Outcome) -> None:
+    match outcome:
+        case Succeeded():
+            how = How.SUCCEEDED
+        case Cancelled() if outcome.reason.startswith(SKIPPED):
+            how = How.SKIPPED
+        case Failed() | Cancelled():
+            how = How.FAILED
+        case Expanded():
+            batch.runs.add(run)
+            return
+        case _:
+            return
+    batch.runs.add(run)
+    batch.nodes[number] = (run, how)
 
 
 def _failure_row(run: Run, outcome: Failed | Retried, number: int, now: int) -> FailureRow:
@@ -307,7 +337,7 @@ def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
 
 
 def _has_callbacks(run: Run) -> bool:
-    return bool(run.on_finish) and isinstance(run.outcome, Succeeded)
+    return bool(run.on_finish) and isinstance(run.outcome, Succeeded | Expanded | Submitted)
 
 
 def _counts(runs: Sequence[Run], accepted: set[int], now: int) -> list[Count]:

@@ -13,10 +13,19 @@ import time
 from collections.abc import Callable
 
 from windlass import telemetry
-from windlass.engine.context import current
+from windlass.engine.current import current
 from windlass.engine.hold import Hold, Run
 from windlass.engine.loop import Loop
-from windlass.model.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
+from windlass.model.outcome import (
+    SUCCESS,
+    Expanded,
+    Failed,
+    Outcome,
+    Submitted,
+    Succeeded,
+    describe,
+    judge,
+)
 from windlass.model.payload import encode_result
 
 SLICE_SECONDS = 0.005
@@ -27,6 +36,8 @@ def success(result: object) -> Outcome:
     """The outcome of a handler that returned `result`."""
     if result is None:
         return SUCCESS
+    if isinstance(result, Expanded | Submitted):
+        return result
     try:
         return Succeeded(encode_result(result))
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:

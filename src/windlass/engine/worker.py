@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from windlass import telemetry
@@ -16,7 +17,9 @@ from windlass.engine.breaker import Breakers
 from windlass.engine.claim import Claims
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
+from windlass.engine.flow import Place
 from windlass.engine.gate import SwitchGate
+from windlass.engine.handover import resolved
 from windlass.engine.hold import Hold
 from windlass.engine.life import Life
 from windlass.engine.loop import Loop
@@ -33,6 +36,8 @@ from windlass.engine.switch import Switchboard
 from windlass.engine.upkeep import Upkeep
 from windlass.engine.visit import OneClaim
 from windlass.engine.wake import Bell, Listener
+from windlass.model.payload import LARGEST_PAYLOAD
+from windlass.model.task import Claimed
 from windlass.store.database import Database
 from windlass.store.number import Numbers
 from windlass.store.worker import Kinds, WorkerView
@@ -53,6 +58,7 @@ class WorkerSettings:
     only_retries: bool = False
     # What its members know each other by: a URL of etcd or ZooKeeper, or the database.
     members: str | None = None
+    max_payload: int = LARGEST_PAYLOAD
 
 
 class Only(NamedTuple):
@@ -117,6 +123,9 @@ class Worker:
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.hold = Hold(kinds, settings.concurrency, None if among is None else among.slots)
+        place = Place(database, clock, numbers, registry, settings.max_payload)
+        for load in self.hold.loads.values():
+            load.place = place
         self.breakers = Breakers(database, clock, numbers, worker=lambda: self.life.id)
         self.finish = Finish(database, self.hold, clock, numbers, breakers=self.breakers)
         self.life = Life(
@@ -134,7 +143,13 @@ class Worker:
         )
         self.ring = self._ring()
         rates = Rates(database, share=1.0 if among is None else among.share)
-        self.feed = Feed(self._claims(rates), self.hold)
+        gate = SwitchGate(self.hold, rates, self.breakers)
+        handed = self.finish.hand_over
+        handed.is_ours = partial(self._is_ours, gate=gate)
+        handed.ring_inside = partial(bell.ring_inside, is_ours=True)
+        self.feed = Feed(
+            self._claims(rates), self.hold, handed=handed, resolve=partial(resolved, database)
+        )
         self.switchboard = Switchboard(
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
@@ -215,6 +230,13 @@ class Worker:
     def _idle(self) -> int:
         """How many more rows could start soon than there are; 0 if there are enough."""
         return self.hold.room().total if self.feed.found_nothing else 0
+
+    def _is_ours(self, row: Claimed, *, gate: SwitchGate) -> bool:
+        """Whether a row that is due now may run here without being asked for."""
+        if self._only is not None or row.kind not in self._kinds:
+            return False
+        is_free = gate.is_free(row.kind) and not row.lost
+        return is_free and any(row.bucket in run for run in self.ring.share.runs)
 
     def _sweeper(self, rates: Rates) -> Sweeper | None:
         """What walks over sources, if this worker has any to walk over."""

@@ -58,7 +58,7 @@ def result_of(
     enqueued: bool,
 ) -> object:
     """Wait for the end of a task and return its result, or raise what became of it."""
-    deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+    deadline = None if timeout is None else time.monotonic() + seconds_of(timeout)
     pause = FIRST_LOOK
     while True:
         found = look(number)
@@ -76,7 +76,7 @@ def result_of(
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise ResultTimeout(
-                f"task {number} is still {found.status} after {_seconds(timeout or 0):g} s; "
+                f"task {number} is still {found.status} after {seconds_of(timeout or 0):g} s; "
                 "is a worker running?"
             )
         time.sleep(pause if left is None else min(pause, left))
@@ -134,7 +134,8 @@ def decoder(kind: Kind | None) -> Callable[[str], object]:
     return msgspec.json.decode if kind is None else kind.decode_result
 
 
-def _seconds(timeout: Duration | float) -> float:
+def seconds_of(timeout: Duration | float) -> float:
+    """A time-out that was given as a number of seconds, or as a duration."""
     if isinstance(timeout, int | float):
         if timeout < 0:
             raise BadInput(f"timeout={timeout!r} is negative")

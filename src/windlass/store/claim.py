@@ -36,6 +36,7 @@ PICKED = (
     task.c.lost,
     task.c.started_at,
     task.c.bucket,
+    task.c.flow_id,
 )
 
 
@@ -231,7 +232,9 @@ def rescue(
         if rescued.put_back:
             put_back(connection, rescued.put_back)
         if rescued.poison:
-            finish.apply(connection, database.dialect, bury(rescued.poison, connection))
+            batch = bury(rescued.poison, connection)
+            accepted = finish.apply(connection, database.dialect, batch)
+            finish.fill(connection, database.dialect, batch, accepted)
         return rescued
 
     return database.write(work)

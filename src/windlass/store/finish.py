@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select
 
+from windlass.model.flow import How
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
+from windlass.store import slot
 from windlass.store.database import Database
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import alert, failure, task
+from windlass.store.slot import After
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,15 @@ class Batch:
 
     worker: int
     is_read: bool = False
+    now: int = 0
     removals: dict[int, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     alerts: list[AlertRow] = field(default_factory=list)
+    # Of the rows that are nodes and end: their run, and how they end.
+    nodes: dict[int, tuple[int, How]] = field(default_factory=dict)
+    # The runs of all rows that end or add nodes.
+    runs: set[int] = field(default_factory=set)
 
 
 def finish(
@@ -59,26 +67,40 @@ def finish(
     note: Callable[[Connection, set[int]], None],
     *,
     on_accepted: Callable[[Connection], None] | None = None,
+    on_filled: Callable[[Connection, After], None] | None = None,
     tries: int = 1,
 ) -> set[int] | None:
     """Write `batch`; the ids of the outcomes that were accepted, None if the worker is left.
 
     `note` writes beside them what follows from those that were accepted. `on_accepted` runs in the
-    same transaction if all was accepted, and undoes everything by raising. Repeating a batch
-    changes nothing. Raises a driver's error when somebody else holds one of the rows for long:
+    same transaction if all was accepted, and undoes everything by raising. `on_filled` is told
+    there what the end of nodes has brought about. Repeating a batch changes nothing. Raises a driver's error when somebody else holds one of the rows for long:
     `held_by_others` tells which.
     """
 
     def work(connection: Connection) -> set[int] | None:
         if not database.dialect.alive(connection, batch.worker, patient=on_accepted is not None):
             return None
+        if batch.runs:
+            # Before any node: whoever changes a run from outside goes by the same order.
+            slot.lock_runs(connection, batch.runs)
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
+        if batch.nodes:
+            after = fill(connection, database.dialect, batch, accepted)
+            if on_filled is not None:
+                on_filled(connection, after)
         return accepted
 
     return database.write(work, tries=tries, patient=on_accepted is not None)
+
+
+def fill(connection: Connection, dialect: Dialect, batch: Batch, accepted: set[int]) -> After:
+    """Have those go on that waited for the nodes among the accepted outcomes."""
+    ended = {number: batch.nodes[number] for number in accepted if number in batch.nodes}
+    return slot.after_end(connection, dialect, ended, now=batch.now) if ended else After()
 
 
 def held_by_others(database: Database, ids: set[int]) -> set[int]:

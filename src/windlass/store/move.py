@@ -75,6 +75,8 @@ def after(connection: Connection, number: int | None, *, limit: int) -> list[See
         task.c.due_at,
         task.c.bucket,
     )
+    # A run stays with its nodes where it was started.
+    query = query.where(task.c.flow_id.is_(None))
     if number is not None:
         query = query.where(task.c.id > number)
     rows = connection.execute(query.order_by(task.c.id).limit(limit))

@@ -207,7 +207,7 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     """Delete up to `limit` ended rows whose time is over."""
     ids = connection.scalars(
         select(task.c.id)
-        .where(task.c.prune_at <= now)
+        .where(task.c.prune_at <= now, task.c.flow_id.is_(None))
         .order_by(task.c.prune_at)
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -140,7 +140,9 @@ from lane where priority is not null
 
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 
-COLUMNS = "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket"
+COLUMNS = (
+    "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket, flow_id"
+)
 
 PICK = f"""
 select {COLUMNS} from windlass_task {{hint}}
@@ -166,12 +168,12 @@ set status = 1, batch = :batch, worker = :worker, due_at = :lease_end, attempt =
 where id {ids}
 """
 
-FALLEN = """
-select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
-from windlass_task {hint}
-where status = 1 and kind {kinds} and due_at <= :now
+FALLEN = f"""
+select {COLUMNS}
+from windlass_task {{hint}}
+where status = 1 and kind {{kinds}} and due_at <= :now
   and worker in (select id from windlass_worker where left_at is not null)
-limit :limit {lock}
+limit :limit {{lock}}
 """
 
 RESCUE = """
@@ -450,7 +452,7 @@ def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
 
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
     """A row as it was before, and as `stamp` makes it: so many attempts and losses more."""
-    number, kind, key, priority, due_at, payload, attempts, losses, started_at, bucket = row
+    number, kind, key, priority, due_at, payload, attempts, losses, started_at, bucket, flow = row
     return Claimed(
         number,
         kind,
@@ -464,6 +466,7 @@ def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0
         bucket,
         stamp.batch,
         stamp.worker,
+        flow,
     )
 
 

@@ -17,6 +17,7 @@ from windlass.model.task import Claimed, NewTask
 from windlass.store.dialect.base import (
     AS_TAKEN,
     BLOCK,
+    COLUMNS,
     FALLEN,
     LANES,
     PICK,
@@ -121,7 +122,7 @@ CLAIM = text(f"""
 with alive as materialized (
     select id from windlass_worker where id = :worker and left_at is null for key share
 ), picked as materialized (
-    select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
+    select {COLUMNS}
     from windlass_task
     where status = 0 and kind = :kind and priority = :priority
       and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to

@@ -1,0 +1,148 @@
+"""The hand-over: nodes that a finish makes due go straight to the runners of the same worker.
+
+Only rows of buckets that this worker owns, and of kinds that nothing holds back. They wait here for
+the thread of the feed, which alone takes rows and gives up buckets: so a row that it has read by
+itself meanwhile is not taken a second time, and none of a bucket that it has given up. Whatever is
+not handed over lies in the database, due, and is found by whoever reads its bucket.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from msgspec.structs import replace
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.engine.hold import Hold
+from windlass.engine.load import Room
+from windlass.model.node import filled, is_to_fill, needed
+from windlass.model.task import Claimed
+from windlass.store.database import Database
+from windlass.store.dialect.base import Executor, Stamp, stamped
+from windlass.store.dialect.flow import STATEMENTS
+from windlass.store.finish import Batch
+from windlass.store.slot import After
+
+# A longer list is quicker read by everyone from the database.
+MOST = 1_000
+
+
+class HandOver:
+    """Due nodes on their way from the finish to the feed."""
+
+    def __init__(self, database: Database, hold: Hold, clock: Clock) -> None:
+        self._database = database
+        self._hold = hold
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rows: dict[int, Claimed] = {}
+        # Set by the worker: whether it may take rows of a bucket and a kind without asking.
+        self.is_ours: Callable[[Claimed], bool] = lambda _row: False
+        self.ring_inside: Callable[[Executor], None] = lambda _executor: None
+        self.on_rows: Callable[[], None] = lambda: None
+        self.on_others: Callable[[], None] = lambda: None
+
+    def begin(self, batch: Batch) -> Hand:
+        """What is to be told how the end of the nodes in `batch` fills slots."""
+        return Hand(self, batch.worker)
+
+    def read(self, connection: Connection, ids: Collection[int], worker: int) -> list[Claimed]:
+        """The rows of due nodes as an owner's read finds them."""
+        statements = STATEMENTS[self._database.dialect.name]
+        now = self._clock.now()
+        rows = connection.execute(statements.rows, {"ids": statements.listed(ids)}).fetchall()
+        return [stamped(row, Stamp(None, worker, now, now)) for row in rows]
+
+    def put(self, rows: Iterable[Claimed]) -> None:
+        """Have the feed take these, unless it has found them by itself."""
+        with self._lock:
+            self._rows |= {row.id: row for row in rows if not self._hold.knows(row.id)}
+
+    def take(self, room: Room) -> list[Claimed]:
+        """What fits into `room`; the rest is left to be read."""
+        if not self._rows:
+            return []
+        with self._lock:
+            rows, self._rows = self._rows, {}
+        left = dict(room.kinds)
+        taken: list[Claimed] = []
+        for row in rows.values():
+            if left.get(row.kind, 0) < 1 or len(taken) >= room.total or not self.is_ours(row):
+                continue
+            left[row.kind] -= 1
+            taken.append(row)
+        if len(taken) < len(rows):
+            self.on_others()
+        return taken
+
+    def forget(self, taken: Iterable[Claimed]) -> None:
+        """These were found by a read."""
+        if self._rows:
+            with self._lock:
+                for row in taken:
+                    self._rows.pop(row.id, None)
+
+    def clear(self) -> None:
+        """Take nothing of what waits here: the buckets it is in may be another's."""
+        with self._lock:
+            self._rows.clear()
+
+
+class Hand:
+    """What one finish hands over, once it has committed."""
+
+    def __init__(self, desk: HandOver, worker: int) -> None:
+        self._desk = desk
+        self._worker = worker
+        self._ours: list[Claimed] = []
+        self._after = After()
+        self._others = False
+
+    def __call__(self, connection: Connection, after: After) -> None:
+        """Look, in the transaction, at what has become due."""
+        self._after = after
+        self._ours, self._others = [], len(after.due) > MOST
+        if after.due:
+            rows = self._desk.read(connection, after.due[:MOST], self._worker)
+            self._ours = [row for row in rows if self._desk.is_ours(row)]
+            self._others = self._others or len(self._ours) < len(rows)
+        if self._others:
+            self._desk.ring_inside(connection)
+
+    def over(self) -> None:
+        """The transaction has committed."""
+        for run, status in self._after.runs.items():
+            telemetry.emit("flow.ended", run=run, status=str(status))
+        if self._ours:
+            self._desk.put(self._ours)
+            self._desk.on_rows()
+        if self._others:
+            self._desk.on_others()
+
+
+def resolved(database: Database, tasks: list[Claimed]) -> list[Claimed]:
+    """`tasks`, with the results that arguments of nodes stand for; one read for all of them."""
+    open_ = {
+        task.id: needed(task.payload)
+        for task in tasks
+        if task.flow_id is not None and is_to_fill(task.payload)
+    }
+    if not open_:
+        return tasks
+    wanted = set[int]().union(*open_.values())
+    statements = STATEMENTS[database.dialect.name]
+
+    def read(connection: Connection) -> dict[int, str | None]:
+        if not wanted:
+            return {}
+        rows = connection.execute(statements.results, {"ids": statements.listed(wanted)})
+        return {row[0]: row[1] for row in rows.fetchall()}
+
+    results = database.read(read)
+    return [
+        replace(task, payload=filled(task.payload, results)) if task.id in open_ else task
+        for task in tasks
+    ]

@@ -1,0 +1,226 @@
+"""Slots: what the end of nodes does to the nodes, and to the run, that wait for them.
+
+The row of a run is the lock of all of it. Whoever ends, adds, skips, retries or cancels nodes locks
+that row first, so two parents that end in two transactions fill the slots of their child one after
+the other, and the second sees what the first has left. Filling belongs into the transaction that
+accepts the outcome: an outcome that is repeated is not accepted, and fills nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, and_, case, func, select, update
+
+from windlass.model.flow import (
+    BLOCKED_BY,
+    SKIPPED,
+    Edge,
+    Ended,
+    Filled,
+    How,
+    Rule,
+    fill,
+    how_ended,
+)
+from windlass.model.node import head_of
+from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK
+from windlass.model.status import Status
+from windlass.store.dialect.base import Dialect, encode
+from windlass.store.dialect.flow import STATEMENTS
+from windlass.store.schema import slot, task
+
+
+@dataclass
+class After:
+    """What the end of nodes has brought about, once it is committed."""
+
+    # Nodes that are due now.
+    due: list[int] = field(default_factory=list)
+    # Runs that have ended.
+    runs: dict[int, Status] = field(default_factory=dict)
+
+
+def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
+    """Lock the rows of runs that go on, in the order of their ids: id to nodes that are left."""
+    rows = connection.execute(
+        select(task.c.id, task.c.open_slots)
+        .where(task.c.id.in_(runs), task.c.status == Status.RUNNING)
+        .order_by(task.c.id)
+        .with_for_update()
+    )
+    return dict(map(tuple, rows))
+
+
+def after_end(
+    connection: Connection,
+    dialect: Dialect,
+    ended: Mapping[int, tuple[int, How]],
+    *,
+    now: int,
+) -> After:
+    """Fill the slots below nodes, id to run and how it ended, whose ends were just written.
+
+    Call it in a transaction that has locked their runs.
+    """
+    after = After()
+    unhappy = [number for number, (_, how) in ended.items() if how is not How.SUCCEEDED]
+    names = _names(connection, unhappy)
+    run_of = {number: run for number, (run, _) in ended.items()}
+    left: dict[int, int] = {}
+    round_ = [Ended(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
+    while round_:
+        edges = edges_below(connection, dialect, round_)
+        filled = fill(edges, round_)
+        for edge in edges:
+            # A nested flow and what is in it belong to one run.
+            run_of.setdefault(edge.task, run_of.get(edge.dep, 0))
+        write(connection, dialect, filled, now=now)
+        after.due += filled.due
+        for node in (*round_, *filled.ended):
+            left[run_of[node.id]] = left.get(run_of[node.id], 0) + 1
+        round_ = _end_nested(connection, filled.empty, now=now)
+    after.runs = count_down(connection, left, now=now)
+    return after
+
+
+def edges_below(connection: Connection, dialect: Dialect, ended: Sequence[Ended]) -> list[Edge]:
+    """The slots of these nodes; of those that did not succeed, also all slots further below."""
+    statements = STATEMENTS[dialect.name]
+    found: set[Edge] = set()
+    for statement, ids in (
+        (statements.edges, [node.id for node in ended if node.how is How.SUCCEEDED]),
+        (statements.below, [node.id for node in ended if node.how is not How.SUCCEEDED]),
+    ):
+        if ids:
+            rows = connection.execute(statement, {"ids": statements.listed(ids)}).fetchall()
+            found.update(_edge(row) for row in rows)
+    return list(found)
+
+
+def write(connection: Connection, dialect: Dialect, filled: Filled, *, now: int) -> None:
+    """Write what filling slots has made of those that wait."""
+    rows = list(_moves(filled, now))
+    if rows:
+        statements = STATEMENTS[dialect.name]
+        ids = statements.listed([row["id"] for row in rows])
+        asked = {"rows": encode(rows).decode(), "ids": ids}
+        if not statements.is_array:
+            del asked["ids"]
+        connection.execute(statements.move, asked)
+
+
+def count_down(connection: Connection, left: Mapping[int, int], *, now: int) -> dict[int, Status]:
+    """So many nodes of each run have ended; the runs that thereby have, and how."""
+    if not left:
+        return {}
+    connection.execute(
+        update(task)
+        .where(task.c.id.in_(left), task.c.status == Status.RUNNING)
+        .values(open_slots=task.c.open_slots - case(dict(left), value=task.c.id))
+    )
+    return end_runs(connection, left, now=now)
+
+
+def end_runs(connection: Connection, runs: Collection[int], *, now: int) -> dict[int, Status]:
+    """End those of the runs of which no node is left; how each ended."""
+    over = connection.execute(
+        select(task.c.id, task.c.payload).where(
+            task.c.id.in_(runs), task.c.status == Status.RUNNING, task.c.open_slots <= 0
+        )
+    ).all()
+    ended: dict[int, Status] = {}
+    for number, payload in over:
+        inside = and_(task.c.flow_id == number, task.c.id != number)
+        ended[number], remark = _verdict(connection, inside)
+        head = head_of(payload)
+        keep = KEEP_FAILED if head is None else head.keep
+        connection.execute(
+            update(task)
+            .where(task.c.id == number)
+            .values(
+                status=ended[number],
+                finished_at=now,
+                prune_at=now + keep,
+                remark=remark,
+                open_slots=0,
+            )
+        )
+    return ended
+
+
+def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[Ended]:
+    """End nested flows of which nothing is left; that is a node of the run that ends."""
+    ended: list[Ended] = []
+    for number in empty:
+        members = select(slot.c.dep_id).where(slot.c.task_id == number, slot.c.rule == Rule.END)
+        status, remark = _verdict(connection, task.c.id.in_(members))
+        connection.execute(
+            update(task)
+            .where(task.c.id == number)
+            .values(status=status, finished_at=now, remark=remark, open_slots=0)
+        )
+        name = connection.scalar(select(task.c.node).where(task.c.id == number))
+        ended.append(Ended(number, how_ended(status, remark) or How.FAILED, str(name)))
+    return ended
+
+
+def _verdict(connection: Connection, inside: Any) -> tuple[Status, str | None]:
+    """How the nodes that are `inside` have ended, taken together, and what to say of it."""
+    counts = {
+        Status(status): count
+        for status, count in connection.execute(
+            select(task.c.status, func.count())
+            .where(inside, ~func.coalesce(task.c.remark, "").startswith(SKIPPED))
+            .group_by(task.c.status)
+        )
+    }
+    if not counts.get(Status.FAILED) and not counts.get(Status.CANCELLED):
+        return Status.SUCCEEDED, None
+    first = connection.execute(
+        select(task.c.node, task.c.remark, task.c.status)
+        .where(inside, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
+        .where(~func.coalesce(task.c.remark, "").startswith(SKIPPED))
+        .where(~func.coalesce(task.c.remark, "").startswith(BLOCKED_BY))
+        .order_by(task.c.finished_at, task.c.id)
+        .limit(1)
+    ).first()
+    remark = None if first is None else f"{first.node}: {first.remark}"[:LONGEST_REMARK]
+    return (Status.FAILED if counts.get(Status.FAILED) else Status.CANCELLED), remark
+
+
+def _names(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    if not ids:
+        return {}
+    rows = connection.execute(select(task.c.id, task.c.node).where(task.c.id.in_(ids)))
+    return {number: str(name) for number, name in rows}
+
+
+def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:
+    for number, count in sorted(filled.still.items()):
+        is_nested = number in filled.nested
+        status = Status.RUNNING if is_nested else Status.BLOCKED
+        yield _move(number, status, was=status, filled=count)
+    for index, number in enumerate(filled.due):
+        # Not all at the same time: readers go by it.
+        due_at = now - len(filled.due) + index
+        yield _move(number, Status.WAITING, due_at=due_at)
+    for node in filled.ended:
+        is_skipped = node.how is How.SKIPPED
+        status = Status.CANCELLED if is_skipped else Status.FAILED
+        remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{node.cause}"[:LONGEST_REMARK]
+        yield _move(node.id, status, finished_at=now, remark=remark)
+
+
+def _move(
+    number: int, status: Status, *, was: Status = Status.BLOCKED, **values: Any
+) -> dict[str, Any]:
+    blank = {"due_at": None, "filled": None, "finished_at": None, "remark": None}
+    return {"id": number, "was": int(was), "status": int(status), **blank, **values}
+
+
+def _edge(row: Sequence[Any]) -> Edge:
+    dep, number, rule, status, left, node = row
+    return Edge(dep, number, Rule(rule), Status(status), left or 0, node or "")
