@@ -399,15 +399,16 @@ def without_first(function: Callable[..., Any], runs: Callable[..., Any]) -> Cal
             f"flow {function.__name__!r} is async; it only draws, so write it as a plain def"
         )
     signature = inspect.signature(function)
-    first, *rest = signature.parameters.values() or [None]
+    parameters = list(signature.parameters.values())
+    first = parameters[0] if parameters else None
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         raise BadDeclaration(
             f"flow {function.__name__!r}: its first parameter is the flow that it draws on; "
             f"write def {function.__name__}(flow, ...)"
         )
-    dressed = functools.wraps(function)(lambda *args, **kwargs: runs(*args, **kwargs))
+    dressed = functools.wraps(function)(runs)
     cast(Any, dressed).__signature__ = signature.replace(
-        parameters=rest, return_annotation=inspect.Signature.empty
+        parameters=parameters[1:], return_annotation=inspect.Signature.empty
     )
     dressed.__annotations__ = {
         name: hint

@@ -337,7 +337,7 @@ def insert_nodes(
             Rule(each.rule),
             Status.BLOCKED,
             by_id[each.task_id].open_slots,
-            by_id[each.task_id].node,
+            run,
         )
         for each in rows.slots
         if each.dep_id in before

@@ -72,7 +72,7 @@ class Edge(NamedTuple):
     rule: Rule
     status: Status
     open_slots: int
-    node: str
+    run: int
 
 
 class Ended(NamedTuple):

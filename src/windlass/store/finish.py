@@ -74,8 +74,8 @@ def finish(
 
     `note` writes beside them what follows from those that were accepted. `on_accepted` runs in the
     same transaction if all was accepted, and undoes everything by raising. `on_filled` is told
-    there what the end of nodes has brought about. Repeating a batch changes nothing. Raises a driver's error when somebody else holds one of the rows for long:
-    `held_by_others` tells which.
+    there what the end of nodes has brought about. Repeating a batch changes nothing. Raises a
+    driver's error when somebody else holds one of the rows for long: `held_by_others` tells which.
     """
 
     def work(connection: Connection) -> set[int] | None:

@@ -155,7 +155,7 @@ slot = _table(
     "slot",
     Column("dep_id", BigInteger, primary_key=True, autoincrement=False),
     Column("task_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("rule", SmallInteger, nullable=False),
+    Column("rule", StatusCode, nullable=False),
     Index("windlass_slot_task", "task_id"),
 )
 

@@ -74,9 +74,7 @@ def after_end(
     while round_:
         edges = edges_below(connection, dialect, round_)
         filled = fill(edges, round_)
-        for edge in edges:
-            # A nested flow and what is in it belong to one run.
-            run_of.setdefault(edge.task, run_of.get(edge.dep, 0))
+        run_of |= {edge.task: edge.run for edge in edges}
         write(connection, dialect, filled, now=now)
         after.due += filled.due
         for node in (*round_, *filled.ended):
@@ -222,5 +220,5 @@ def _move(
 
 
 def _edge(row: Sequence[Any]) -> Edge:
-    dep, number, rule, status, left, node = row
-    return Edge(dep, number, Rule(rule), Status(status), left or 0, node or "")
+    dep, number, rule, status, left, run = row
+    return Edge(dep, number, Rule(rule), Status(status), left or 0, run)
