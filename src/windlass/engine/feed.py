@@ -20,6 +20,9 @@ LOOK_FOR_FALLEN_AFTER = 1.0
 SETTLING_PAUSE = 0.05
 PACE_SECONDS = 0.02
 WAIT_FOR_RATE = 2.0
+# After nodes were handed over, others are looked for when so long no more were, and now and then.
+HANDED_PAUSE = 0.02
+LONGEST_HANDED = 0.25
 
 
 class Feed(Loop):
@@ -40,7 +43,9 @@ class Feed(Loop):
         self._hold = hold
         self._handed = handed
         self._resolve = resolve
-        handed.on_rows = self.wake
+        self._looked_at = self._look_at = 0.0
+        self._is_asked = True
+        handed.on_rows = super().wake
         handed.on_others = self.look_now
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
@@ -55,10 +60,22 @@ class Feed(Loop):
             self._handed.clear()
             return SHORTEST_PAUSE * 10
         is_settled = self._claims.tend()
+        now = time.monotonic()
         if self._take_handed():
-            return 0.0
+            # One hand-over follows the other: what else is due is looked for between them.
+            self._look_at = min(now + HANDED_PAUSE, self._looked_at + LONGEST_HANDED)
+        if not self._is_asked and now < self._look_at:
+            return self._look_at - now
+        self._is_asked = False
         pause = self._feed()
-        return pause if is_settled else min(pause, SETTLING_PAUSE)
+        pause = pause if is_settled else min(pause, SETTLING_PAUSE)
+        self._looked_at = time.monotonic()
+        self._look_at = self._looked_at + pause
+        return pause
+
+    def wake(self) -> None:
+        self._is_asked = True
+        super().wake()
 
     def _feed(self) -> float:
         if self._alone.is_wanted:
@@ -105,7 +122,6 @@ class Feed(Loop):
         tasks = [task for task in tasks if not self._hold.knows(task.id)]
         if tasks:
             self._hold.add(self._resolve(tasks))
-            self._pause = SHORTEST_PAUSE
         return bool(tasks)
 
     @property

@@ -344,9 +344,8 @@ def insert_nodes(
     ]
     ended = [Ended(row.id, row.how, row.node) for row in before.values() if row.how is not None]
     filled = fill(edges, ended)
-    slot.write(connection, dialect, filled, now=now)
-    if filled.ended:
-        slot.count_down(connection, {run: len(filled.ended)}, now=now)
+    left = {run: len(filled.ended)} if filled.ended else {}
+    slot.write(connection, dialect, filled, now=now, left=left)
 
 
 def _renamed(draft: Draft, prefix: str, me: str) -> Draft:

@@ -250,7 +250,9 @@ class Flows:
                 slot.end_runs(connection, [run], now=now)
             else:
                 ended = {row.id: (run, End.SUCCEEDED)}
-                slot.after_end(connection, graph.shard.database.dialect, ended, now=now)
+                before = slot.lock_runs(connection, [run])
+                dialect = graph.shard.database.dialect
+                slot.after_end(connection, dialect, ended, before=before, now=now)
 
         self._change(run, work)
         telemetry.emit("flow.skipped", run=run, node=node)

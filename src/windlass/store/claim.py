@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Select, bindparam, case, delete, false, or_, 
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
 from windlass.model.task import Claimed
-from windlass.store import bucket, finish
+from windlass.store import bucket, finish, slot
 from windlass.store.database import Database
 from windlass.store.dialect.base import Lane, Most, Stamp, stamped
 from windlass.store.finish import Batch
@@ -233,8 +233,9 @@ def rescue(
             put_back(connection, rescued.put_back)
         if rescued.poison:
             batch = bury(rescued.poison, connection)
+            before = slot.lock_runs(connection, batch.runs) if batch.runs else {}
             accepted = finish.apply(connection, database.dialect, batch)
-            finish.fill(connection, database.dialect, batch, accepted)
+            finish.fill(connection, database.dialect, batch, accepted, before=before)
         return rescued
 
     return database.write(work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select
@@ -81,15 +81,14 @@ def finish(
     def work(connection: Connection) -> set[int] | None:
         if not database.dialect.alive(connection, batch.worker, patient=on_accepted is not None):
             return None
-        if batch.runs:
-            # Before any node: whoever changes a run from outside goes by the same order.
-            slot.lock_runs(connection, batch.runs)
+        # Before any node: whoever changes a run from outside goes by the same order.
+        before = slot.lock_runs(connection, batch.runs) if batch.runs else {}
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
         if batch.nodes:
-            after = fill(connection, database.dialect, batch, accepted)
+            after = fill(connection, database.dialect, batch, accepted, before=before)
             if on_filled is not None:
                 on_filled(connection, after)
         return accepted
@@ -97,10 +96,22 @@ def finish(
     return database.write(work, tries=tries, patient=on_accepted is not None)
 
 
-def fill(connection: Connection, dialect: Dialect, batch: Batch, accepted: set[int]) -> After:
-    """Have those go on that waited for the nodes among the accepted outcomes."""
+def fill(
+    connection: Connection,
+    dialect: Dialect,
+    batch: Batch,
+    accepted: set[int],
+    *,
+    before: Mapping[int, int],
+) -> After:
+    """Have those go on that waited for the nodes among the accepted outcomes.
+
+    `before` is how many nodes were left of their runs, which are locked.
+    """
     ended = {number: batch.nodes[number] for number in accepted if number in batch.nodes}
-    return slot.after_end(connection, dialect, ended, now=batch.now) if ended else After()
+    if not ended:
+        return After()
+    return slot.after_end(connection, dialect, ended, before=before, now=batch.now)
 
 
 def held_by_others(database: Database, ids: set[int]) -> set[int]:

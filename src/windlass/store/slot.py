@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select, update
+from sqlalchemy import Connection, and_, func, select, update
 
 from windlass.model.flow import (
     BLOCKED_BY,
@@ -31,6 +32,9 @@ from windlass.model.status import Status
 from windlass.store.dialect.base import Dialect, encode
 from windlass.store.dialect.flow import STATEMENTS
 from windlass.store.schema import slot, task
+
+
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass
@@ -59,11 +63,12 @@ def after_end(
     dialect: Dialect,
     ended: Mapping[int, tuple[int, How]],
     *,
+    before: Mapping[int, int],
     now: int,
 ) -> After:
     """Fill the slots below nodes, id to run and how it ended, whose ends were just written.
 
-    Call it in a transaction that has locked their runs.
+    Call it in a transaction that has locked their runs, in which so many nodes were left `before`.
     """
     after = After()
     unhappy = [number for number, (_, how) in ended.items() if how is not How.SUCCEEDED]
@@ -75,12 +80,14 @@ def after_end(
         edges = edges_below(connection, dialect, round_)
         filled = fill(edges, round_)
         run_of |= {edge.task: edge.run for edge in edges}
-        write(connection, dialect, filled, now=now)
         after.due += filled.due
         for node in (*round_, *filled.ended):
             left[run_of[node.id]] = left.get(run_of[node.id], 0) + 1
+        # The last round counts for the runs, too.
+        write(connection, dialect, filled, now=now, left={} if filled.empty else left)
         round_ = _end_nested(connection, filled.empty, now=now)
-    after.runs = count_down(connection, left, now=now)
+    over = [run for run, count in left.items() if before.get(run, 0) <= count]
+    after.runs = end_runs(connection, over, now=now) if over else {}
     return after
 
 
@@ -98,9 +105,19 @@ def edges_below(connection: Connection, dialect: Dialect, ended: Sequence[Ended]
     return list(found)
 
 
-def write(connection: Connection, dialect: Dialect, filled: Filled, *, now: int) -> None:
-    """Write what filling slots has made of those that wait."""
+def write(
+    connection: Connection,
+    dialect: Dialect,
+    filled: Filled,
+    *,
+    now: int,
+    left: Mapping[int, int] = NOTHING,
+) -> None:
+    """Write what filling slots has made of those that wait, and that nodes of runs have ended."""
     rows = list(_moves(filled, now))
+    rows += [
+        _move(run, Status.RUNNING, was=Status.RUNNING, filled=count) for run, count in left.items()
+    ]
     if rows:
         statements = STATEMENTS[dialect.name]
         ids = statements.listed([row["id"] for row in rows])
@@ -108,18 +125,6 @@ def write(connection: Connection, dialect: Dialect, filled: Filled, *, now: int)
         if not statements.is_array:
             del asked["ids"]
         connection.execute(statements.move, asked)
-
-
-def count_down(connection: Connection, left: Mapping[int, int], *, now: int) -> dict[int, Status]:
-    """So many nodes of each run have ended; the runs that thereby have, and how."""
-    if not left:
-        return {}
-    connection.execute(
-        update(task)
-        .where(task.c.id.in_(left), task.c.status == Status.RUNNING)
-        .values(open_slots=task.c.open_slots - case(dict(left), value=task.c.id))
-    )
-    return end_runs(connection, left, now=now)
 
 
 def end_runs(connection: Connection, runs: Collection[int], *, now: int) -> dict[int, Status]:
