@@ -1,6 +1,7 @@
 """Windlass: durable background work on the database you already have."""
 
 from windlass.app import App
+from windlass.declare.external import External
 from windlass.declare.flow import Edit, Flow, FlowRun, Node
 from windlass.declare.rolling import Rolling
 from windlass.declare.sweep import Sweep
@@ -52,6 +53,7 @@ from windlass.errors import (
 )
 from windlass.model.audit import Audit
 from windlass.model.control import Reply, RunStatus, RunView
+from windlass.model.external import Done, Failed, Running
 from windlass.model.keys import Keys
 from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.run import FlowGraph, FlowProgress, NodeView
@@ -89,9 +91,12 @@ __all__ = [
     "ControlRun",
     "Csv",
     "DatabaseUnavailable",
+    "Done",
     "DuplicateKey",
     "DuplicateKind",
     "Edit",
+    "External",
+    "Failed",
     "Flow",
     "FlowGraph",
     "FlowProgress",
@@ -121,6 +126,7 @@ __all__ = [
     "RunLost",
     "RunStatus",
     "RunView",
+    "Running",
     "SchemaMismatch",
     "SetAside",
     "Signal",

@@ -38,6 +38,7 @@ from windlass.model.source import Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.operate import gather, rolling, switch, task
+from windlass.operate.external import Externals
 from windlass.operate.flow import Flows
 from windlass.operate.flow_declare import FlowDeclarer
 from windlass.operate.gather import Listing
@@ -101,6 +102,8 @@ class App:
         self.control = Controls(self.fleet)
         self.flows = Flows(self.fleet, self.registry, self._spread)
         self.flow = FlowDeclarer(self.registry, self.flows)
+        self.external = Externals(self, self.fleet, self.registry)
+        self.flows.on_cancelled = self.external.cancel
 
     # Declaring
 
@@ -387,6 +390,17 @@ class App:
     def _look(self, task_id: int) -> TaskView | None:
         self.prepare()
         return gather.find(self.fleet, task_id)
+
+    def notify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
+        """Be told how an external task ended, by its handle, its id or its ref.
+
+        `result=` or `reason=` say what came of it. A late or repeated notification does nothing.
+        """
+        return self.external.notify(task, ok=ok, **said)
+
+    async def anotify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
+        """`notify`, awaited."""
+        return await twin(self.external.notify, task, ok=ok, **said)
 
     # Rolling: what a declared rolling kind asks of its app
 

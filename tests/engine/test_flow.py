@@ -1,6 +1,7 @@
 """Flows: nodes run after what they wait for, and what fails blocks what is below it."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, func, select
@@ -19,26 +20,25 @@ def seen():
 def kinds(app, seen):
     """Tasks that nodes call, each of which tells that it ran."""
 
-    class Kinds:
-        @app.task
-        async def note(self_or_name: str) -> str:
-            seen.append(self_or_name)
-            return self_or_name
+    @app.task
+    async def note(name: str) -> str:
+        seen.append(name)
+        return name
 
-        @app.task
-        def add(left: int, right: int = 1) -> int:
-            seen.append((left, right))
-            return left + right
+    @app.task
+    def add(left: int, right: int = 1) -> int:
+        seen.append((left, right))
+        return left + right
 
-        @app.task
-        def total(numbers: list[int]) -> int:
-            seen.append(numbers)
-            return sum(numbers)
+    @app.task
+    def total(numbers: list[int]) -> int:
+        seen.append(numbers)
+        return sum(numbers)
 
-        @app.task
-        async def silent() -> None: ...
+    @app.task
+    async def silent() -> None: ...
 
-    kinds = Kinds()
+    kinds = SimpleNamespace(note=note, add=add, total=total, silent=silent)
     kinds.is_broken = True
 
     @app.task
@@ -271,12 +271,8 @@ def test_conditions_choose_a_branch(app, kinds, seen, rows, ran):
     @app.flow
     def choose(flow, count: int):
         loaded = flow.add(load, count)
-        many = flow.add(
-            kinds.note, "many", name="many", after=loaded, when="load.result.rows > 0"
-        )
-        few = flow.add(
-            kinds.note, "few", name="few", after=loaded, when="not load.result.rows > 0"
-        )
+        many = flow.add(kinds.note, "many", name="many", after=loaded, when="load.result.rows > 0")
+        few = flow.add(kinds.note, "few", name="few", after=loaded, when="not load.result.rows > 0")
         flow.add(kinds.note, "end", name="end", after=[many, few], trigger="any_success")
 
     run = choose.start(rows)
@@ -319,9 +315,7 @@ def test_a_running_node_adds_nodes_after_itself(app, kinds, seen):
     app.drain()
 
     assert run.status() is Status.SUCCEEDED
-    assert states(run) == dict.fromkeys(
-        ["split", "add-1", "add-2", "add-3", "total"], "succeeded"
-    )
+    assert states(run) == dict.fromkeys(["split", "add-1", "add-2", "add-3", "total"], "succeeded")
     assert seen[-1] == [1, 2, 3]
 
 

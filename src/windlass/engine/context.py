@@ -65,6 +65,26 @@ class Context:
         return self._run.deadline
 
     @property
+    def submission(self) -> str:
+        """By what an external system knows this submission: the same if it is repeated.
+
+        It is the id of the task, with a number behind it after an earlier submission has failed.
+        """
+        _, number = self._submitting
+        return str(self.task_id) if number == 1 else f"{self.task_id}-{number}"
+
+    @property
+    def secret(self) -> str:
+        """What an external system must send along when it calls back about this task."""
+        return self._submitting[0]
+
+    @property
+    def _submitting(self) -> tuple[str, int]:
+        if self._run.external is None:
+            raise NoContext("this belongs to submit() of an external system")
+        return self._run.external
+
+    @property
     def flow(self) -> Growing:
         """Draws nodes after the one that is running; they are written with its success."""
         return growing(self._run)

@@ -69,6 +69,7 @@ class Run:
         "began",
         "callback_tries",
         "deadline",
+        "external",
         "growing",
         "is_locked",
         "is_poison",
@@ -98,6 +99,8 @@ class Run:
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
+        # The secret and the number of a submission to an external system.
+        self.external: tuple[str, int] | None = None
         # What a node draws after itself.
         self.growing: object = None
         self.callback_tries = 0

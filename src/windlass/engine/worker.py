@@ -15,6 +15,7 @@ from windlass.declare.kind import Kind, Registry
 from windlass.engine import cron
 from windlass.engine.breaker import Breakers
 from windlass.engine.claim import Claims
+from windlass.engine.external import Poll
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
 from windlass.engine.flow import Place
@@ -154,6 +155,7 @@ class Worker:
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
         self.sweeper = self._sweeper(rates)
+        self.poll: Poll | None = None
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
@@ -266,7 +268,8 @@ class Worker:
     def is_idle(self) -> bool:
         """Whether nothing is due here now."""
         is_swept = self.sweeper is None or self.sweeper.is_idle
-        return self.feed.idle.is_set() and is_swept
+        is_polled = self.poll is None or self.poll.is_idle
+        return self.feed.idle.is_set() and is_swept and is_polled
 
     def look_again(self) -> None:
         """Be idle only after another look."""
@@ -274,6 +277,8 @@ class Worker:
         self.feed.look_now()
         if self.sweeper is not None:
             self.sweeper.look_again()
+        if self.poll is not None:
+            self.poll.look_again()
 
     @property
     def problem(self) -> Exception | None:
@@ -352,11 +357,25 @@ class Worker:
             loops.append(self.switchboard)
         if self.sweeper is not None:
             loops.append(self.sweeper)
+        if self._only is None and any(kind.system for kind in self._kinds.values()):
+            self.poll = self._poll()
+            loops.append(self.poll)
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:
                 loops.append(Listener(self._database, self._look_now))
         return loops
+
+    def _poll(self) -> Poll:
+        return Poll(
+            self._database,
+            self._kinds,
+            self._clock,
+            self.hold,
+            self.ring,
+            self.breakers,
+            look_now=self._look_now,
+        )
 
     def _on_queued(self, is_async: bool) -> None:
         (self.coroutines if is_async else self.threads).wake()
@@ -383,7 +402,7 @@ class Worker:
                 raise self.problem
             if not self.is_idle:
                 await asyncio.sleep(0.001)
-            elif self.sweeper is None or begun == self.hold.begun:
+            elif (self.sweeper is None and self.poll is None) or begun == self.hold.begun:
                 return
             else:
                 begun = self.hold.begun

@@ -31,6 +31,10 @@ class Failed:
 Answer = Running | Done | Failed
 
 
+class ExternalFailed(Exception):
+    """What an external system was asked to do has failed over there."""
+
+
 class System(Protocol):
     """What Windlass asks of an external system."""
 

@@ -33,7 +33,6 @@ from windlass.store.dialect.base import Dialect, encode
 from windlass.store.dialect.flow import STATEMENTS
 from windlass.store.schema import slot, task
 
-
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
