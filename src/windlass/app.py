@@ -45,6 +45,7 @@ from windlass.operate.gather import Listing
 from windlass.operate.mirror import mirror
 from windlass.operate.sweep import Sweeps
 from windlass.operate.switch import UNSET, Unset
+from windlass.operate.template import Templates
 from windlass.operate.visit import Visits
 from windlass.store.connection import is_async
 from windlass.store.history import AlertView
@@ -102,6 +103,7 @@ class App:
         self.control = Controls(self.fleet)
         self.flows = Flows(self.fleet, self.registry, self._spread)
         self.flow = FlowDeclarer(self.registry, self.flows)
+        self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
         self.flows.on_cancelled = self.external.cancel
 

@@ -79,7 +79,12 @@ class Flows:
         largest = self._fleet.shards[0].max_payload
         payload = kind.arguments.encode(args, kwargs, largest=largest)
         drafts = self.draw(kind, args, kwargs)
-        head = RunHead(keep=KEEP_FAILED if kind.terms.keep is None else kind.terms.keep)
+        version = getattr(kind.draw, "version", None)
+        head = RunHead(
+            keep=KEEP_FAILED if kind.terms.keep is None else kind.terms.keep,
+            template=None if version is None else kind.name,
+            version=version,
+        )
         return self.start_drawn(kind, with_head(payload, head), drafts, how)
 
     def start_drawn(self, kind: Kind, payload: str, drafts: Sequence[Draft], how: How) -> FlowRun:
