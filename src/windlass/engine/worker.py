@@ -144,13 +144,7 @@ class Worker:
         )
         self.ring = self._ring()
         rates = Rates(database, share=1.0 if among is None else among.share)
-        gate = SwitchGate(self.hold, rates, self.breakers)
-        handed = self.finish.hand_over
-        handed.is_ours = partial(self._is_ours, gate=gate)
-        handed.ring_inside = partial(bell.ring_inside, is_ours=True)
-        self.feed = Feed(
-            self._claims(rates), self.hold, handed=handed, resolve=partial(resolved, database)
-        )
+        self.feed = self._feed(rates)
         self.switchboard = Switchboard(
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
@@ -232,6 +226,14 @@ class Worker:
     def _idle(self) -> int:
         """How many more rows could start soon than there are; 0 if there are enough."""
         return self.hold.room().total if self.feed.found_nothing else 0
+
+    def _feed(self, rates: Rates) -> Feed:
+        handed = self.finish.hand_over
+        gate = SwitchGate(self.hold, rates, self.breakers)
+        handed.is_ours = partial(self._is_ours, gate=gate)
+        handed.ring_inside = partial(self._bell.ring_inside, is_ours=True)
+        resolve = partial(resolved, self._database)
+        return Feed(self._claims(rates), self.hold, handed=handed, resolve=resolve)
 
     def _is_ours(self, row: Claimed, *, gate: SwitchGate) -> bool:
         """Whether a row that is due now may run here without being asked for."""

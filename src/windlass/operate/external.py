@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -63,7 +63,6 @@ class Externals:
         failed. A task that failed over there is submitted up to `retries` times again. When the
         system does not answer, nothing fails: it is asked, or submitted to, again later.
         """
-        call = submit_of(name, system)
         terms = ExternalTerms(
             system=system,
             every=parse_duration(every, what=f"external {name!r}: every"),
@@ -72,19 +71,6 @@ class Externals:
             else parse_duration(timeout, what=f"external {name!r}: timeout"),
             batch=batch,
         )
-
-        def runs(*args: object, **kwargs: object) -> object:
-            return submit(current.get(), terms, call, *args, **kwargs)
-
-        functools.update_wrapper(runs, call)
-        cast(Any, runs).__signature__ = inspect.signature(call).replace(
-            return_annotation=inspect.Signature.empty
-        )
-        runs.__annotations__ = {
-            key: hint
-            for key, hint in getattr(call, "__annotations__", {}).items()
-            if key != "return"
-        }
         options = Options(
             name=name,
             retries={Exception: MOST_RETRIES, ExternalFailed: retries},
@@ -98,7 +84,7 @@ class Externals:
             breaker=breaker,
             system=terms,
         )
-        kind = make_kind(runs, options)
+        kind = make_kind(_handler(name, terms), options)
         self._registry.add(kind)
         return Task(self._desk, kind)
 
@@ -178,3 +164,19 @@ class Externals:
 
     def _kind(self, row: ExternalRow) -> Kind:
         return self._registry.get(row.task.kind)
+
+
+def _handler(name: str, terms: ExternalTerms) -> Callable[..., object]:
+    """What a worker calls to hand a task over, with the parameters that `submit` has."""
+    call = submit_of(name, terms.system)
+
+    def runs(*args: object, **kwargs: object) -> object:
+        return submit(current.get(), terms, call, *args, **kwargs)
+
+    functools.update_wrapper(runs, call)
+    cast(Any, runs).__signature__ = inspect.signature(call).replace(
+        return_annotation=inspect.Signature.empty
+    )
+    hints = getattr(call, "__annotations__", {})
+    runs.__annotations__ = {key: hint for key, hint in hints.items() if key != "return"}
+    return runs
