@@ -39,9 +39,10 @@ class HandOver:
         self._clock = clock
         self._lock = threading.Lock()
         self._rows: dict[int, Claimed] = {}
-        # Set by the worker: whether it may take rows of a bucket and a kind without asking.
+        # Set by the worker: whether a row is in its buckets, and may run without being asked for.
+        self.is_near: Callable[[Claimed], bool] = lambda _row: False
         self.is_ours: Callable[[Claimed], bool] = lambda _row: False
-        self.ring_inside: Callable[[Executor], None] = lambda _executor: None
+        self.wake_others: Callable[[Executor], None] = lambda _executor: None
         self.on_rows: Callable[[], None] = lambda: None
         self.on_others: Callable[[], None] = lambda: None
 
@@ -100,17 +101,21 @@ class Hand:
         self._ours: list[Claimed] = []
         self._after = After()
         self._others = False
+        self._rest = False
 
     def __call__(self, connection: Connection, after: After) -> None:
         """Look, in the transaction, at what has become due."""
         self._after = after
         self._ours, self._others = [], len(after.due) > MOST
+        self._rest = self._others
         if after.due:
             rows = self._desk.read(connection, after.due[:MOST], self._worker)
             self._ours = [row for row in rows if self._desk.is_ours(row)]
-            self._others = self._others or len(self._ours) < len(rows)
+            near = sum(self._desk.is_near(row) for row in rows)
+            self._rest = self._rest or near > len(self._ours)
+            self._others = self._others or near < len(rows)
         if self._others:
-            self._desk.ring_inside(connection)
+            self._desk.wake_others(connection)
 
     def over(self) -> None:
         """The transaction has committed."""
@@ -119,7 +124,7 @@ class Hand:
         if self._ours:
             self._desk.put(self._ours)
             self._desk.on_rows()
-        if self._others:
+        if self._rest:
             self._desk.on_others()
 
 

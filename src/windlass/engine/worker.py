@@ -40,6 +40,7 @@ from windlass.engine.wake import Bell, Listener
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.task import Claimed
 from windlass.store.database import Database
+from windlass.store.dialect.base import Executor
 from windlass.store.number import Numbers
 from windlass.store.worker import Kinds, WorkerView
 
@@ -231,16 +232,26 @@ class Worker:
         handed = self.finish.hand_over
         gate = SwitchGate(self.hold, rates, self.breakers)
         handed.is_ours = partial(self._is_ours, gate=gate)
-        handed.ring_inside = partial(self._bell.ring_inside, is_ours=True)
+        handed.is_near = self._is_near
+        handed.wake_others = self._wake_others
         resolve = partial(resolved, self._database)
         return Feed(self._claims(rates), self.hold, handed=handed, resolve=resolve)
+
+    def _wake_others(self, executor: Executor) -> None:
+        """Nodes of others are due: one notification for each finish, at once."""
+        dialect = self._database.dialect
+        if dialect.wakes and self.ring.has_others:
+            dialect.notify(executor, str(self.life.id))
 
     def _is_ours(self, row: Claimed, *, gate: SwitchGate) -> bool:
         """Whether a row that is due now may run here without being asked for."""
         if self._only is not None or row.kind not in self._kinds:
             return False
-        is_free = gate.is_free(row.kind) and not row.lost
-        return is_free and any(row.bucket in run for run in self.ring.share.runs)
+        return gate.is_free(row.kind) and not row.lost and self._is_near(row)
+
+    def _is_near(self, row: Claimed) -> bool:
+        """Whether a row is in one of our buckets."""
+        return any(row.bucket in run for run in self.ring.share.runs)
 
     def _sweeper(self, rates: Rates) -> Sweeper | None:
         """What walks over sources, if this worker has any to walk over."""
@@ -365,7 +376,8 @@ class Worker:
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:
-                loops.append(Listener(self._database, self._look_now))
+                listener = Listener(self._database, self._look_now, me=lambda: self.life.id)
+                loops.append(listener)
         return loops
 
     def _poll(self) -> Poll:

@@ -368,8 +368,11 @@ class Dialect(ABC):
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         """Add to the statistics."""
 
-    def notify(self, executor: Executor) -> None:
-        """Wake idle workers when the transaction commits, where the database `wakes`."""
+    def notify(self, executor: Executor, who: str = "") -> None:
+        """Wake idle workers when the transaction commits, where the database `wakes`.
+
+        `who` is the worker that does, and need not be woken.
+        """
         raise NotImplementedError
 
     def raw_cursor(self, raw: Any) -> Any:

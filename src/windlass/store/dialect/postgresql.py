@@ -41,6 +41,7 @@ from windlass.store.dialect.base import (
 
 CHANNEL = "windlass"
 
+NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
 LOCK_MILLISECONDS = "1000"
 CONFLICTS = {"40001", "40P01", "55P03"}
 OUTAGES = {"57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25P03", "25006"}
@@ -416,8 +417,8 @@ class PostgreSQL(Dialect):
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(COUNT, {"counts": encode(counts).decode()})
 
-    def notify(self, executor: Executor) -> None:
-        executor.execute(text(f"select pg_notify('{CHANNEL}', '')"), {})
+    def notify(self, executor: Executor, who: str = "") -> None:
+        executor.execute(NOTIFY, {"who": who})
 
     def raw_cursor(self, raw: Any) -> Any:
         from psycopg.rows import tuple_row
