@@ -44,6 +44,7 @@ class Parent:
         self.batch = end_of(hand, taken, how)
         self.app = app
         self.go = threading.Event()
+        self.is_written = threading.Event()
         self.is_inside = threading.Event()
         self.due = []
         self.accepted = None
@@ -54,11 +55,12 @@ class Parent:
 
     def _finish(self):
         def note(connection, accepted):
-            self.is_inside.set()
-            assert self.go.wait(10)
+            self.is_written.set()
 
         def on_filled(connection, after):
-            self.due = after.due
+            self.due = list(after.due)
+            self.is_inside.set()
+            assert self.go.wait(10)
 
         self.accepted = finish.finish(
             self.app.database, self.batch, note, on_filled=on_filled, tries=8
@@ -90,7 +92,9 @@ def test_two_parents_that_end_at_once_make_their_child_due_once(shared, run):
     first.start()
     assert first.is_inside.wait(10)
     second.start()
-    # The first has written its end and not committed; the second is not let past the run.
+    # Both have written their ends; the first has filled its slot and not committed. The second is
+    # not let past the run.
+    assert second.is_written.wait(10)
     assert not second.is_inside.wait(0.3)
     first.end()
     assert eventually(second.is_inside.is_set)

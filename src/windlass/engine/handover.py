@@ -9,7 +9,8 @@ not handed over lies in the database, due, and is found by whoever reads its buc
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 from sqlalchemy import Connection
@@ -39,8 +40,8 @@ class HandOver:
         self._clock = clock
         self._lock = threading.Lock()
         self._rows: dict[int, Claimed] = {}
-        # Set by the worker: whether a row is in its buckets, and may run without being asked for.
-        self.is_near: Callable[[Claimed], bool] = lambda _row: False
+        # Set by the worker: whether a bucket is its own, and a row may run without being asked for.
+        self.is_near: Callable[[int], bool] = lambda _bucket: False
         self.is_ours: Callable[[Claimed], bool] = lambda _row: False
         self.wake_others: Callable[[Executor], None] = lambda _executor: None
         self.on_rows: Callable[[], None] = lambda: None
@@ -50,12 +51,19 @@ class HandOver:
         """What is to be told how the end of the nodes in `batch` fills slots."""
         return Hand(self, batch.worker)
 
-    def read(self, connection: Connection, ids: Collection[int], worker: int) -> list[Claimed]:
+    def read(self, ids: Collection[int], worker: int) -> list[Claimed]:
         """The rows of due nodes as an owner's read finds them."""
         statements = STATEMENTS[self._database.dialect.name]
         now = self._clock.now()
-        rows = connection.execute(statements.rows, {"ids": statements.listed(ids)}).fetchall()
-        return [stamped(row, Stamp(None, worker, now, now)) for row in rows]
+
+        def read(connection: Connection) -> list[Sequence[Any]]:
+            asked = {"ids": statements.listed(ids)}
+            return list(connection.execute(statements.rows, asked).fetchall())
+
+        rows = self._database.read(read)
+        stamp = Stamp(None, worker, now, now)
+        # One that is not as it was made, another has taken or ended meanwhile.
+        return [stamped(row, stamp) for row in rows if row[4] is not None]
 
     def put(self, rows: Iterable[Claimed]) -> None:
         """Have the feed take these, unless it has found them by itself."""
@@ -98,33 +106,25 @@ class Hand:
     def __init__(self, desk: HandOver, worker: int) -> None:
         self._desk = desk
         self._worker = worker
-        self._ours: list[Claimed] = []
         self._after = After()
-        self._others = False
-        self._rest = False
 
     def __call__(self, connection: Connection, after: After) -> None:
-        """Look, in the transaction, at what has become due."""
+        """Know, in the transaction, what has become due; wake those whose it is."""
         self._after = after
-        self._ours, self._others = [], len(after.due) > MOST
-        self._rest = self._others
-        if after.due:
-            rows = self._desk.read(connection, after.due[:MOST], self._worker)
-            self._ours = [row for row in rows if self._desk.is_ours(row)]
-            near = sum(self._desk.is_near(row) for row in rows)
-            self._rest = self._rest or near > len(self._ours)
-            self._others = self._others or near < len(rows)
-        if self._others:
+        if not all(map(self._desk.is_near, after.due.values())):
             self._desk.wake_others(connection)
 
     def over(self) -> None:
-        """The transaction has committed."""
+        """The transaction has committed: take what is ours."""
         for run, status in self._after.runs.items():
             telemetry.emit("flow.ended", run=run, status=str(status))
-        if self._ours:
-            self._desk.put(self._ours)
+        near = [number for number, bucket in self._after.due.items() if self._desk.is_near(bucket)]
+        rows = self._desk.read(near[:MOST], self._worker) if near else []
+        ours = [row for row in rows if self._desk.is_ours(row)]
+        if ours:
+            self._desk.put(ours)
             self._desk.on_rows()
-        if self._rest:
+        if len(ours) < len(near):
             self._desk.on_others()
 
 

@@ -247,11 +247,11 @@ class Worker:
         """Whether a row that is due now may run here without being asked for."""
         if self._only is not None or row.kind not in self._kinds:
             return False
-        return gate.is_free(row.kind) and not row.lost and self._is_near(row)
+        return gate.is_free(row.kind) and not row.lost and self._is_near(row.bucket)
 
-    def _is_near(self, row: Claimed) -> bool:
-        """Whether a row is in one of our buckets."""
-        return any(row.bucket in run for run in self.ring.share.runs)
+    def _is_near(self, bucket: int) -> bool:
+        """Whether a bucket is one of ours."""
+        return any(bucket in run for run in self.ring.share.runs)
 
     def _sweeper(self, rates: Rates) -> Sweeper | None:
         """What walks over sources, if this worker has any to walk over."""

@@ -73,6 +73,7 @@ class Edge(NamedTuple):
     status: Status
     open_slots: int
     run: int
+    bucket: int = 0
 
 
 class Ended(NamedTuple):

@@ -278,6 +278,10 @@ class Flows:
         away = shard.database.write(work)
         if away is None:
             return False
+        now = self._now(shard)
+        shard.database.write(
+            lambda connection: store.cancel_rest(connection, run, reason=text, now=now)
+        )
         telemetry.emit("flow.ended", run=run, status=str(Status.CANCELLED))
         if away:
             self.on_cancelled(shard, away)

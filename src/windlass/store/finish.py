@@ -81,10 +81,10 @@ def finish(
     def work(connection: Connection) -> set[int] | None:
         if not database.dialect.alive(connection, batch.worker, patient=on_accepted is not None):
             return None
-        # Before any node: whoever changes a run from outside goes by the same order.
-        before = slot.lock_runs(connection, batch.runs) if batch.runs else {}
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
+        # As late as can be: others that end nodes of these runs wait from here to the commit.
+        before = slot.lock_runs(connection, batch.runs) if batch.runs else {}
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
         if batch.nodes:

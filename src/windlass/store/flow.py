@@ -258,15 +258,25 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    connection.execute(
-        update(task).where(*inside, task.c.id != number).values(**ended, remark=reason)
-    )
+    # A node that is just being ended waits for the run, so it is not waited for here.
+    free = select(task.c.id).where(*inside, task.c.id != number).order_by(task.c.id)
+    for part in _parts(list(connection.scalars(free.with_for_update(skip_locked=True)))):
+        connection.execute(update(task).where(task.c.id.in_(part)).values(**ended, remark=reason))
     connection.execute(
         update(task)
         .where(task.c.id == number)
         .values(**ended, remark=reason, open_slots=0, prune_at=now + keep)
     )
     return external_ids
+
+
+def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
+    """End what somebody had locked while its run was cancelled, and what has not ended since."""
+    connection.execute(
+        update(task)
+        .where(task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN))
+        .values(status=Status.CANCELLED, due_at=None, batch=None, finished_at=now, remark=reason)
+    )
 
 
 def unlink(connection: Connection, dep: int, number: int) -> bool:

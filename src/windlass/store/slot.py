@@ -40,8 +40,8 @@ NOTHING: Mapping[int, int] = MappingProxyType({})
 class After:
     """What the end of nodes has brought about, once it is committed."""
 
-    # Nodes that are due now.
-    due: list[int] = field(default_factory=list)
+    # Nodes that are due now, with their buckets.
+    due: dict[int, int] = field(default_factory=dict)
     # Runs that have ended.
     runs: dict[int, Status] = field(default_factory=dict)
 
@@ -79,7 +79,8 @@ def after_end(
         edges = edges_below(connection, dialect, round_)
         filled = fill(edges, round_)
         run_of |= {edge.task: edge.run for edge in edges}
-        after.due += filled.due
+        places = {edge.task: edge.bucket for edge in edges}
+        after.due |= {number: places[number] for number in filled.due}
         for node in (*round_, *filled.ended):
             left[run_of[node.id]] = left.get(run_of[node.id], 0) + 1
         # The last round counts for the runs, too.
@@ -224,5 +225,5 @@ def _move(
 
 
 def _edge(row: Sequence[Any]) -> Edge:
-    dep, number, rule, status, left, run = row
-    return Edge(dep, number, Rule(rule), Status(status), left or 0, run)
+    dep, number, rule, status, left, run, bucket = row
+    return Edge(dep, number, Rule(rule), Status(status), left or 0, run, bucket)

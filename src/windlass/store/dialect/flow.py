@@ -13,7 +13,7 @@ NODE = """id, kind, task_key, bucket, status, priority, due_at, flow_id, node, o
     payload, created_at"""
 
 EDGES = """
-select s.dep_id, s.task_id, s.rule, t.status, t.open_slots, t.flow_id
+select s.dep_id, s.task_id, s.rule, t.status, t.open_slots, t.flow_id, t.bucket
 from {slots} join windlass_task as t on t.id = s.task_id
 where {listed}
 """
@@ -26,7 +26,7 @@ with recursive below (dep_id, task_id, rule) as (
     select s.dep_id, s.task_id, s.rule from windlass_slot as s
     join below on s.dep_id = below.task_id
 )
-select s.dep_id, s.task_id, s.rule, t.status, t.open_slots, t.flow_id
+select s.dep_id, s.task_id, s.rule, t.status, t.open_slots, t.flow_id, t.bucket
 from below as s join windlass_task as t on t.id = s.task_id
 """
 
