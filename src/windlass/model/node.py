@@ -20,7 +20,6 @@ FILL = "windlass:fill"
 RESULT = "windlass:result"
 SKIP = "windlass:skip"
 RUN = "windlass:run"
-MARKED = '{"windlass:'
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -92,7 +92,6 @@ class FlowGraph:
     nodes: Sequence[GraphNode]
     edges: Sequence[tuple[str, str]]
     name: str = ""
-    extra: dict[str, object] = field(default_factory=dict)
 
     @classmethod
     def drawn(cls, shapes: Iterable[NodeShape], name: str = "") -> FlowGraph:
