@@ -44,8 +44,9 @@ class Feed(Loop):
         self._handed = handed
         self._resolve = resolve
         self._looked_at = self._look_at = 0.0
-        self._is_asked = True
-        handed.on_rows = super().wake
+        # Why it is awake: something may be due, or only something was handed over.
+        self._is_asked = self._is_handed = False
+        handed.on_rows = self._take_soon
         handed.on_others = self.look_now
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
@@ -64,9 +65,10 @@ class Feed(Loop):
         if self._take_handed():
             # One hand-over follows the other: what else is due is looked for between them.
             self._look_at = min(now + HANDED_PAUSE, self._looked_at + LONGEST_HANDED)
-        if not self._is_asked and now < self._look_at:
+        is_asked, self._is_asked = self._is_asked, False
+        is_handed, self._is_handed = self._is_handed, False
+        if is_handed and not is_asked and now < self._look_at:
             return self._look_at - now
-        self._is_asked = False
         pause = self._feed()
         pause = pause if is_settled else min(pause, SETTLING_PAUSE)
         self._looked_at = time.monotonic()
@@ -75,6 +77,10 @@ class Feed(Loop):
 
     def wake(self) -> None:
         self._is_asked = True
+        super().wake()
+
+    def _take_soon(self) -> None:
+        self._is_handed = True
         super().wake()
 
     def _feed(self) -> float:
