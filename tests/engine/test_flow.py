@@ -239,6 +239,17 @@ def test_a_cancelled_run_begins_nothing_more(app, kinds, seen):
     assert set(states(run).values()) == {"cancelled"}
 
 
+def test_a_node_is_not_cancelled_or_retried_behind_the_back_of_its_run(app, kinds):
+    @app.flow
+    def line(flow):
+        flow.add(kinds.silent)
+
+    run = line.start()
+
+    with pytest.raises(windlass.BadInput, match=f"belongs to run {run.id} of a flow"):
+        app.cancel(run.nodes()[0].id)
+
+
 def test_triggers_decide_what_a_node_waits_for(app, kinds, seen):
     @app.flow
     def triggers(flow):

@@ -93,6 +93,7 @@ def cancel(
         found = task.get(connection, number)
         if found is None:
             return False
+        _refuse_nodes(connection, number)
         kind = registry.kinds.get(found.kind)
         if kind is not None and kind.period is not None:
             raise BadInput(
@@ -107,7 +108,12 @@ def cancel(
 
 def retry(database: Database, clock: Clock, number: int) -> bool:
     """Let a failed or cancelled task run again, with all its tries before it."""
-    return database.write(lambda connection: task.retry(connection, number, now=clock.now()))
+
+    def work(connection: Connection) -> bool:
+        _refuse_nodes(connection, number)
+        return task.retry(connection, number, now=clock.now())
+
+    return database.write(work)
 
 
 def get(database: Database, number: int) -> TaskView | None:
@@ -132,6 +138,16 @@ def decoder(kind: Kind | None) -> Callable[[str], object]:
     import msgspec
 
     return msgspec.json.decode if kind is None else kind.decode_result
+
+
+def _refuse_nodes(connection: Connection, number: int) -> None:
+    """A node that were changed by itself would leave its run waiting for ever."""
+    run = task.run_of(connection, number)
+    if run is not None:
+        raise BadInput(
+            f"task {number} belongs to run {run} of a flow; cancel or retry the run, or skip the "
+            "node there"
+        )
 
 
 def seconds_of(timeout: Duration | float) -> float:

@@ -148,6 +148,11 @@ def get(connection: Connection, number: int) -> TaskView | None:
     return None if row is None else _view(row)
 
 
+def run_of(connection: Connection, number: int) -> int | None:
+    """The run of a flow whose node a row is."""
+    return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
+
+
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     """The row of `kind` that holds `key`."""
     row = connection.execute(
