@@ -1,19 +1,25 @@
 """Fixtures that give every test a clean database of each kind.
 
 `database_url` runs its test once per engine; `pytest --database sqlite,postgresql`
-restricts the engines. Servers start on first use and end with the run.
+restricts the engines, and the marker `mostly` leaves some to the slow tests. Servers
+start on first use and end with the run.
 """
 
 import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.coordinator import KINDS, Coordinators
 from tests.database import ENGINES, Pool, Pools
 from tests.server import Etcd, ServerMissing, ZooKeeper
 
 POOLS = pytest.StashKey[Pools]()
+
+# How long an example takes is the machine's affair.
+settings.register_profile("windlass", deadline=None)
+settings.load_profile("windlass")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,8 +40,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "database_engine" in metafunc.fixturenames:
-        metafunc.parametrize("database_engine", chosen_engines(metafunc.config))
+    if "database_engine" not in metafunc.fixturenames:
+        return
+    mostly = metafunc.definition.get_closest_marker("mostly")
+    chosen = [
+        engine
+        if mostly is None or engine in mostly.args
+        else pytest.param(engine, marks=pytest.mark.slow)
+        for engine in chosen_engines(metafunc.config)
+    ]
+    metafunc.parametrize("database_engine", chosen)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

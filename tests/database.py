@@ -157,6 +157,13 @@ class PostgreSQLPool(Pool):
         return self.server.create_database(self.next_name())
 
     def clean(self, url: str) -> bool:
+        try:
+            return self._clean(url)
+        except psycopg.errors.DeadlockDetected:
+            # Somebody who was cut off was in the middle of something, and is slow to die.
+            return False
+
+    def _clean(self, url: str) -> bool:
         with psycopg.connect(url) as connection:
             connection.execute(self.CUT_OFF)
             if connection.execute(self.SHAPE).fetchone() != self.shape:

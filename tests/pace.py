@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 SECONDS = 2.0
 TOO_MANY = 1.15
-TOO_FEW = 0.75
+TOO_FEW = 0.6
 
 
 def most_within(starts: Iterable[float], seconds: float = SECONDS) -> int:

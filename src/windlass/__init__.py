@@ -57,7 +57,7 @@ from windlass.model.external import Done, Failed, Running
 from windlass.model.keys import Keys
 from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.run import FlowGraph, FlowProgress, NodeView
-from windlass.model.source import Source, SweepSource
+from windlass.model.source import MirrorSource, Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.step import StepView
 from windlass.model.sweep import Progress, RangeView, RoundView, SetAside, SweepVisit
@@ -109,6 +109,7 @@ __all__ = [
     "Lines",
     "MembersUnavailable",
     "Mirror",
+    "MirrorSource",
     "NoContext",
     "Node",
     "NodeView",

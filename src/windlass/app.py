@@ -34,7 +34,7 @@ from windlass.model.duration import Duration, parse_duration
 from windlass.model.payload import LARGEST_PAYLOAD
 from windlass.model.retry import Backoff, Retries
 from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.source import Source, SweepSource
+from windlass.model.source import MirrorSource, SweepSource
 from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.operate import gather, rolling, switch, task
@@ -431,17 +431,17 @@ class App:
         await twin(self.prepare)
         return await self._visits.avisit(kind, code, fresh=fresh, timeout=timeout)
 
-    def mirror(self, kind: Kind, source: Source, *, dry_run: bool) -> Mirror:
+    def mirror(self, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror:
         """Make the items of a rolling kind equal to the keys of a source."""
         self.prepare()
         return mirror(self.fleet, self._items, kind, source, dry_run=dry_run)
 
-    def follow(self, kind: Kind, source: Source) -> None:
+    def follow(self, kind: Kind, source: MirrorSource) -> None:
         """Install triggers that keep the items equal to the keys of a source."""
         self.prepare()
         rolling.follow(only_database(self.fleet, source), kind, source)
 
-    def unfollow(self, kind: Kind, source: Source) -> bool:
+    def unfollow(self, kind: Kind, source: MirrorSource) -> bool:
         """Remove those triggers."""
         self.prepare()
         return any(rolling.unfollow(shard.database, kind, source) for shard in self.fleet.shards)

@@ -9,6 +9,8 @@ from tests.cli.terminal import Terminal, shown
 from windlass import App
 from windlass.model.control import RunStatus
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 def fail_at(shop, *steps, name="load", partition=""):
     shop.app.control.start(name, partition, data={"file": "a.csv"})

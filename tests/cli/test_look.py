@@ -1,5 +1,6 @@
 """`windlass status`, `alerts`, `check`, `migrate`, and finding the app."""
 
+import json
 import re
 import sqlite3
 
@@ -8,7 +9,10 @@ import pytest
 from tests.engine.dead import Doomed
 from tests.table import count
 from windlass import __version__
+from windlass.cli.output import print_json
 from windlass.store import migrate
+
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
 BAD_OPTION = """
 from windlass import App
@@ -290,3 +294,9 @@ def test_help_lists_the_commands(windlass):
 def test_what_does_not_exist_is_a_usage_error(windlass, shop, arguments):
     assert windlass(*arguments).code == 2
     assert count(shop.app) == 0
+
+
+def test_bytes_are_in_hexadecimal_for_programs_too(capfdbinary):
+    print_json({"key": b"\xff\x00", "parts": (b"\x01", 7)})
+
+    assert json.loads(capfdbinary.readouterr().out) == {"key": "ff00", "parts": ["01", 7]}

@@ -14,6 +14,8 @@ from windlass.cli.circle import BAND_CELLS, NOBODY, Mark, band, circle, marks_of
 from windlass.model.ring import assign, tokens_of
 from windlass.store import bucket, worker
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 def member(app, buckets=None):
     """A worker that is there and owns those buckets, or what is to be its own."""

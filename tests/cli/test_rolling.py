@@ -13,6 +13,8 @@ from tests.table import count, tasks
 from windlass import Status
 from windlass.cli import output
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 COMMANDS = ["add", "remove", "visit", "mirror", "follow", "unfollow", "show"]
 PRODUCT = ("--table", "product", "--key", "code")
 DAY = timedelta(days=1) // timedelta(microseconds=1)

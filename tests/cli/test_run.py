@@ -19,6 +19,8 @@ from windlass.cli.run import LONGEST_COMMAND
 from windlass.model.control import Place, RunStatus
 from windlass.operate import control as operate
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 PYTHON = [sys.executable, "-c"]
 EXIT_3 = [*PYTHON, "raise SystemExit(3)"]
 EXIT_0 = [*PYTHON, "print('loaded')"]

@@ -15,6 +15,8 @@ from windlass.model.control import RunStatus
 from windlass.operate import shard as operate
 from windlass.store import bucket, control
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 SHOP = """
 from windlass import App
 

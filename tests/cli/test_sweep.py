@@ -1,9 +1,15 @@
 """`windlass sweep`: what people see of sweeps, and what they do with them."""
 
+from uuid import UUID
+
 import pytest
 
 from tests.cli.conftest import open_module
 from tests.cli.terminal import Terminal
+from windlass.cli.sweep import _bar, _place
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
 
 YARD = """
 from datetime import UTC, datetime
@@ -116,6 +122,14 @@ def test_what_was_set_aside_is_listed_and_tried_again(windlass, yard):
     assert windlass("sweep", "failures", "offer", "--json").json == []
 
 
+def test_what_a_round_set_aside_is_among_the_alerts(windlass, yard):
+    yard.app.drain()
+
+    answer = windlass("alerts")
+
+    assert "ended with 1 items set aside" in " ".join(answer.out.split())
+
+
 def test_an_audit_is_told(windlass, yard):
     yard.app.drain()
 
@@ -194,3 +208,11 @@ def test_check_tells_of_sources_that_cannot_be_swept_well(
     assert (told["missing"]["level"], told["lost"]["level"]) == ("error", "error")
     assert "no such table" in told["missing"]["text"]
     assert answer.code == 1
+
+
+def test_a_uuid_is_shown_whole_and_a_longer_key_with_a_mark():
+    number = "0191d3a4-7c1e-7000-8000-0123456789ab"
+
+    assert _place(UUID(number)).plain == number
+    assert _place("k" * 40).plain == "k" * 35 + "…"
+    assert _bar(None).plain.endswith(" unknown")

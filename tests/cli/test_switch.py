@@ -15,6 +15,8 @@ from windlass.clock import SECOND
 from windlass.store.dialect.base import Count
 from windlass.store.schema import switch
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 PRICE_AS_DECLARED = ("200/s", "01:00-07:00", 20)

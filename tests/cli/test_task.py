@@ -7,6 +7,8 @@ import pytest
 from tests.table import count, task, tasks
 from windlass import Status
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 def test_list_shows_tasks_newest_first(windlass, shop):
     first = shop.send_mail.enqueue("a@b.c")

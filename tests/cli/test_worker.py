@@ -13,6 +13,8 @@ from tests.table import workers
 from tests.wait import eventually
 from windlass import Status
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 def test_worker_once_runs_what_is_due_and_exits(windlass_process, shop):
     refs = shop.send_mail.enqueue_many([{"to": f"{number}@b.c"} for number in range(20)])

@@ -111,6 +111,15 @@ def other(app, database_url, clock):
 
 
 @pytest.fixture
+def events():
+    """Name and fields of each event, as they come."""
+    seen = []
+    stop = telemetry.subscribe(lambda event: seen.append((event.name, event.fields)))
+    yield seen
+    stop()
+
+
+@pytest.fixture
 def control_events():
     """The names of events about named runs, as they come."""
     seen = []

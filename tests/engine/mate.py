@@ -4,9 +4,9 @@ from typing import Any
 
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.engine.hold import Run, State
 from windlass.engine.mark import LONG_SECONDS, Mark
 from windlass.engine.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
+from windlass.engine.shelf import Run, State
 from windlass.engine.worker import Only
 from windlass.model.outcome import Outcome, Succeeded
 from windlass.store import worker as worker_store

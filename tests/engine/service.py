@@ -5,7 +5,7 @@ from typing import Any
 from tests.engine.shift import switch_of
 from tests.table import tasks
 from windlass import App, Status, Task
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 from windlass.engine.worker import Worker
 from windlass.model.breaker import State
 from windlass.model.outcome import Outcome

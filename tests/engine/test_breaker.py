@@ -24,6 +24,8 @@ from windlass.clock import SECOND
 from windlass.model.breaker import State
 from windlass.model.outcome import Failed, Succeeded
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 MINUTE = 60 * SECOND
 
 

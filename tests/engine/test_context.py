@@ -12,6 +12,8 @@ from windlass import NoContext, Retry, Snooze, Status, TaskFailed, context
 from windlass.clock import to_datetime
 from windlass.operate import task as operate
 
+pytestmark = pytest.mark.mostly("sqlite", "mariadb")
+
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_a_handler_knows_its_task(app, is_async):

@@ -12,6 +12,8 @@ from tests.table import count, failures, tasks
 from windlass import App, BadDeclaration, Snooze, Status, context
 from windlass.clock import from_datetime
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 def at(hour, minute=0, *, day=1):
     return from_datetime(datetime(2026, 1, day, hour, minute, tzinfo=UTC))

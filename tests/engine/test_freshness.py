@@ -9,7 +9,8 @@ from sqlalchemy import delete, text
 from tests.engine.dead import Doomed
 from tests.engine.hand import Hand
 from tests.engine.stock import at, declare
-from tests.store.test_plan import PROBLEMS, SERIES, explain, statements
+from tests.store.plans import explain, statements
+from tests.store.test_plan import PROBLEMS, SERIES
 from tests.table import count, tasks
 from windlass import Snooze
 from windlass.clock import SECOND

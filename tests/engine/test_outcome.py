@@ -23,6 +23,8 @@ from windlass import (
 )
 from windlass.clock import SECOND
 
+pytestmark = pytest.mark.mostly("sqlite", "mariadb")
+
 
 def declare(app, body, *, is_async, **options):
     """A task named `handle` whose sync or async function does what `body` does."""

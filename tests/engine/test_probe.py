@@ -21,6 +21,8 @@ from windlass.model.breaker import State
 from windlass.model.outcome import Failed, Succeeded
 from windlass.store import worker as worker_store
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 MINUTE = 60 * SECOND
 
 

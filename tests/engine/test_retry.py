@@ -7,6 +7,8 @@ from windlass import Status, TaskFailed, context
 from windlass.clock import SECOND
 from windlass.operate import task as operate
 
+pytestmark = pytest.mark.mostly("sqlite", "mariadb")
+
 
 def drain_through(app, clock, *, times, step="2h"):
     for _ in range(times):

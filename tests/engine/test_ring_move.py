@@ -7,7 +7,7 @@ from tests.engine.mate import Mate, die, settle
 from tests.table import task, tasks
 from windlass import App, Status
 from windlass.clock import to_datetime
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 from windlass.engine.visit import Visit
 from windlass.engine.worker import Only
 from windlass.model.outcome import Retried, Snoozed, Succeeded

@@ -77,6 +77,7 @@ def test_offered_rows_run_once(app, step, clock):
     assert count(app) == 0
 
 
+@pytest.mark.mostly("postgresql", "mariadb")
 def test_an_owner_that_has_time_again_claims_what_it_offered(app, step, clock):
     busy, idle = busy_and_idle(app, step, 30)
     busy.start_all()
@@ -135,6 +136,7 @@ def test_a_row_that_its_owner_cannot_start_is_offered_even_if_it_is_the_only_one
     assert len(tasks(app, batch=0)) == 1
 
 
+@pytest.mark.mostly("mariadb")
 def test_no_more_is_offered_than_others_have_time_for(app, step, clock):
     busy, idle = busy_and_idle(app, step, 200)
     idle.hold.concurrency = 3

@@ -8,8 +8,8 @@ from tests.engine.mate import Mate, die, pass_by, settle
 from tests.table import task, tasks, workers
 from windlass import Status
 from windlass.engine import read as owners_read
-from windlass.engine.hold import Run
 from windlass.engine.ring import GIVE_UP_AFTER
+from windlass.engine.shelf import Run
 from windlass.store import bucket, claim, offer, schema
 from windlass.store.dialect.base import Lane, Most
 

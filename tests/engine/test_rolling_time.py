@@ -10,6 +10,8 @@ from tests.engine.stock import at, declare
 from tests.table import failures
 from windlass import App, Cancel, Retry, Snooze, Status, context
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 # What a handler returns, and what is kept of it.
 REMARKS = {
     "nothing": (None, None),

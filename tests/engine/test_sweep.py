@@ -8,7 +8,9 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
+from tests.database import ENGINES
 from tests.engine.stock import serving
 from tests.engine.walk import Articles, declare
 from tests.wait import eventually
@@ -23,9 +25,13 @@ from windlass import (
     Status,
     Table,
     context,
-    telemetry,
 )
+from windlass.store import range as ranges
 from windlass.store.schema import stat, sweep
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+everywhere = pytest.mark.mostly(*ENGINES)
 
 
 @pytest.fixture
@@ -44,14 +50,7 @@ def articles(database_url):
         yield articles
 
 
-@pytest.fixture
-def events():
-    seen = []
-    stop = telemetry.subscribe(lambda event: seen.append((event.name, event.fields)))
-    yield seen
-    stop()
-
-
+@everywhere
 def test_every_item_is_handled_once_and_the_round_ends(app, offer, seen):
     app.drain()
 
@@ -63,6 +62,7 @@ def test_every_item_is_handled_once_and_the_round_ends(app, offer, seen):
     assert [each.status for each in offer.ranges()] == [Status.SUCCEEDED] * 4
 
 
+@everywhere
 def test_a_round_is_kept_as_history(app, offer, clock):
     app.drain()
 
@@ -139,6 +139,7 @@ def test_an_empty_source_makes_a_round_that_ends_at_once_and_no_busy_loop(databa
     assert offer.audit().ok
 
 
+@everywhere
 def test_rows_of_a_table_come_as_mappings(app, articles, seen):
     declare(app, seen, source=Table(articles.engine.url, "article", key="id"), batch=7)
 
@@ -250,6 +251,7 @@ def test_a_row_inserted_into_a_range_that_is_not_yet_passed_is_seen(app, databas
     assert seen == sorted([*range(10, 1_000, 10), 985])
 
 
+@everywhere
 def test_ranges_hold_equal_rows_although_the_keys_are_clustered(app, database_url, seen):
     with closing(Articles(database_url)) as articles:
         articles.insert(*range(1, 31), *range(10**6, 10**6 + 30), *range(10**12, 10**12 + 30))
@@ -310,6 +312,7 @@ def test_ranges_are_begun_from_the_end_if_that_is_asked_for(app, seen):
     assert sorted(seen) == list(range(1, 101))
 
 
+@everywhere
 def test_a_worker_finds_what_is_declared_and_says_what_is_not_any_more(
     app, offer, other, clock, events
 ):
@@ -352,6 +355,7 @@ def test_a_sweep_of_another_living_worker_is_left_alone(app, offer, other, clock
         assert offer.progress().why != "no longer declared"
 
 
+@everywhere
 def test_what_a_sweep_did_is_counted(app, offer):
     app.drain()
 
@@ -414,8 +418,8 @@ def test_what_items_enqueue_is_run_by_the_same_drain(app):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ranges": 0}, "cannot split into 0 ranges"),
-        ({"ranges": 5_000}, "give a number from 1 to 4096"),
+        ({"ranges": 0}, "sweep: ranges=0 is not a number from 1 to 4096"),
+        ({"ranges": 5_000}, "sweep: ranges=5000 is not a number from 1 to 4096"),
         ({"batch": 0}, "batch=0"),
         ({"redo": "often"}, "redo"),
         ({"order": "newest"}, "order='newest'"),
@@ -480,6 +484,28 @@ def test_a_source_that_fails_in_the_middle_goes_on_where_it_was(database_url):
     assert sorted(seen) == list(range(1, 101))
 
 
+def test_trouble_of_our_own_database_is_not_told_as_trouble_of_the_source(
+    database_url, seen, monkeypatch
+):
+    app = App(database_url)
+    offer = declare(app, seen)
+    reserve, times = ranges.reserve, []
+
+    def reserve_late(*given, **values):
+        times.append(1)
+        if len(times) == 1:
+            raise OperationalError("update", {}, Exception("the connection is gone"))
+        return reserve(*given, **values)
+
+    monkeypatch.setattr(ranges, "reserve", reserve_late)
+    with closing(app), serving(app):
+        eventually(offer.rounds, 15.0, what="the end of the round")
+        assert app.alerts() == []
+        assert offer.progress().error is None
+
+    assert Counter(seen) == dict.fromkeys(range(1, 101), 1)
+
+
 def test_a_worker_that_stops_hands_its_ranges_on_and_nothing_runs_twice(database_url):
     app = App(database_url)
     seen = []
@@ -509,7 +535,7 @@ def test_the_row_of_a_sweep_names_its_source(app, offer):
     app.drain()
 
     named = app.database.read(lambda connection: connection.scalar(select(sweep.c.source)))
-    assert named == "the numbers from 1 to 100"
+    assert named == "the numbers from 1 to 100 | Keys"
 
 
 async def test_every_call_has_a_twin(app, seen):

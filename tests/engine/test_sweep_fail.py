@@ -8,16 +8,23 @@ from contextlib import closing
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 
+from tests.database import ENGINES
 from tests.engine.stock import serving
 from tests.engine.sweeper import SweepHand
-from tests.engine.walk import Articles, declare
+from tests.engine.walk import Articles, declare, failing
 from tests.wait import eventually
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.clock import SECOND
 from windlass.engine import sweep as sweep_engine
+from windlass.store import sweep_failure as aside
 from windlass.store import worker as worker_store
 from windlass.store.schema import worker as worker_table
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+everywhere = pytest.mark.mostly(*ENGINES)
 
 
 @pytest.fixture
@@ -25,18 +32,7 @@ def seen():
     return []
 
 
-def failing(app, seen, bad, **options):
-    """A sweep that fails for some keys, as long as they are in `bad`."""
-
-    @app.sweep(Keys(1, 40), **{"ranges": 2, **options})
-    def offer(number: int) -> None:
-        seen.append(number)
-        if number in bad:
-            raise ValueError(f"no offer for {number}")
-
-    return offer
-
-
+@everywhere
 def test_an_item_that_fails_is_set_aside_and_the_scan_goes_on(app, seen):
     offer = failing(app, seen, {7, 33})
 
@@ -52,6 +48,7 @@ def test_an_item_that_fails_is_set_aside_and_the_scan_goes_on(app, seen):
     assert (progress.done, progress.failed, progress.is_running) == (38, 2, False)
 
 
+@everywhere
 def test_what_was_set_aside_runs_again_when_that_is_asked_for(app, seen):
     bad = {7, 33}
     offer = failing(app, seen, bad)
@@ -253,6 +250,7 @@ def test_a_thread_that_never_returns_is_timed_out_and_set_aside(app):
     assert [each.key for each in offer.failures()] == [4]
 
 
+@everywhere
 def test_too_many_errors_in_a_row_open_the_breaker_and_a_probe_closes_it(app, clock, seen):
     bad = set(range(1, 41))
     offer = failing(app, seen, bad, breaker="5 in a row, 5m", concurrency=1)
@@ -271,7 +269,8 @@ def test_too_many_errors_in_a_row_open_the_breaker_and_a_probe_closes_it(app, cl
 
     assert set(seen) == set(range(1, 41))
     assert offer.progress().percent == 100.0
-    assert {alert.what for alert in app.alerts()} == {"breaker opened", "breaker closed"}
+    told = {alert.what for alert in app.alerts()}
+    assert told == {"breaker opened", "breaker closed", "failures"}
 
 
 def test_progress_resets_the_errors_in_a_row(app, seen):
@@ -280,7 +279,7 @@ def test_progress_resets_the_errors_in_a_row(app, seen):
     app.drain()
 
     assert len(offer.failures()) == 20
-    assert app.alerts() == []
+    assert "breaker opened" not in [alert.what for alert in app.alerts()]
 
 
 def test_a_closed_window_keeps_a_sweep_from_beginning(app, clock, seen):
@@ -295,6 +294,7 @@ def test_a_closed_window_keeps_a_sweep_from_beginning(app, clock, seen):
     assert sorted(seen) == list(range(1, 101))
 
 
+@everywhere
 def test_a_window_that_closes_stops_a_range_in_the_middle_and_it_resumes_there(app, clock):
     seen, gate = [], threading.Semaphore(0)
 
@@ -335,7 +335,8 @@ def test_a_pause_stops_within_a_second_and_resume_goes_on_from_there(database_ur
         time.sleep(0.4)
         assert len(seen) == paused < 2_000
         assert offer.progress().why.startswith("paused by ada")
-        assert offer.split(6) == 6
+        # What is reserved already is not cut.
+        assert 2 <= offer.split(6) <= 6
         offer.resume()
         eventually(offer.rounds, 20.0)
 
@@ -397,6 +398,7 @@ def test_an_heir_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database
     assert (progress.done, progress.percent) == (200, 100.0)
 
 
+@everywhere
 def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(app, clock):
     """Three lives end in the same place; the fourth goes past what was in flight."""
     offer = declare(app, [], source=Keys(1, 20), ranges=1)
@@ -413,7 +415,7 @@ def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(app, clock):
     assert (aside.key, aside.error.split(":")[0]) == (1, "poison")
     progress = offer.progress()
     assert (progress.done, progress.failed, progress.percent) == (19, 1, 100.0)
-    assert [alert.what for alert in app.alerts()] == ["poison"]
+    assert [alert.what for alert in app.alerts()] == ["failures", "poison"]
 
 
 def fallen(app, count, *, times=1):
@@ -496,6 +498,28 @@ def test_items_near_a_crash_run_one_by_one_until_all_of_them_are_passed(app, clo
     assert offer.failures() == []
 
 
+class Fading(Keys):
+    """Numbers of which one is gone by the time that it is read."""
+
+    def read(self, after, upto, limit):
+        return [row for row in super().read(after, upto, limit) if row[0] != 3]
+
+
+def test_a_row_that_is_gone_before_it_is_read_holds_nothing_up(app, seen):
+    """Also where items run one by one: what flies must have been saved before the next one does."""
+    offer = declare(app, seen, source=Fading(1, 20), ranges=1)
+    offer.start()
+    for _ in range(2):
+        hand = SweepHand(app, 20)
+        hand.reserve(hand.claim(), 5)
+        hand.die()
+
+    app.drain()
+
+    assert sorted(seen) == [number for number in range(1, 21) if number != 3]
+    assert offer.progress().percent == 100.0
+
+
 def test_a_sweep_says_that_it_waits_for_a_worker(app, seen):
     offer = declare(app, seen)
     assert offer.progress().why == "no worker has found it yet"
@@ -505,3 +529,24 @@ def test_a_sweep_says_that_it_waits_for_a_worker(app, seen):
     assert offer.progress().why == "waiting for a worker"
     assert [each.status for each in offer.ranges()] == [Status.WAITING] * 4
     assert SECOND == 1_000_000
+
+
+def test_a_retry_whose_end_could_not_be_written_is_written_later(app, seen, monkeypatch):
+    """The database is away for the moment in which the outcomes of retries are written."""
+    bad = {3}
+    offer = failing(app, seen, bad)
+    app.drain()
+    bad.clear()
+    settle, times = aside.settle, []
+
+    def settle_late(connection, **values):
+        times.append(1)
+        if len(times) == 1:
+            raise OperationalError("update", {}, Exception("the connection is gone"))
+        return settle(connection, **values)
+
+    monkeypatch.setattr(aside, "settle", settle_late)
+    offer.retry_failures()
+
+    assert len(times) == 2
+    assert (offer.failures(), seen.count(3)) == ([], 2)

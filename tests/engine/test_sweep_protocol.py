@@ -23,6 +23,7 @@ from windlass.model.status import Status
 from windlass.model.sweep import Order, Tile, audit
 from windlass.store import range as ranges
 from windlass.store import sweep as rounds
+from windlass.store import sweep_failure as aside
 from windlass.store.schema import alert
 from windlass.store.sweep_failure import NewFailure
 
@@ -390,6 +391,42 @@ def test_a_claim_whose_answer_was_lost_is_handed_back(app, hand, mate):
     assert handed_back == 1
     assert hand.reserve(known, 5)
     assert mate.claim() is not None
+
+
+def test_items_that_were_taken_to_be_tried_again_are_handed_back_if_that_answer_was_lost(
+    app, hand, mate
+):
+    now = app.clock.now()
+    app.database.write(
+        lambda connection: aside.set_aside(
+            connection, SWEEP, [NewFailure(1, key(3), "boom", 1, 1, retry_at=now)], now=now
+        )
+    )
+
+    def take(who, batch):
+        return app.database.write(
+            lambda connection: aside.claim(
+                connection,
+                app.database.dialect,
+                SWEEP,
+                batch=batch,
+                worker=who.id,
+                now=now,
+                limit=10,
+            )
+        )
+
+    assert [each.id for each in take(hand, 77)] == [1]
+    assert take(mate, 78) == []
+    for known in (77, 5):
+        app.database.write(
+            lambda connection, known=known: ranges.hand_back(connection, hand.id, unless=[known])
+        )
+        is_held = known == 77
+        held = app.database.read(lambda connection: ranges.held(connection, hand.id))
+        assert held == ({77} if is_held else set())
+
+    assert [each.id for each in take(mate, 79)] == [1]
 
 
 def crash(app, owner_of):

@@ -2,8 +2,11 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.engine.walk import declare
 from windlass import Keys
+from windlass.operate import shard as operate
 from windlass.store import sweep as store
 
 
@@ -50,3 +53,23 @@ def test_a_sweep_is_started_split_paused_and_retried_wherever_it_is(sharded):
     assert offer.failures() == []
     assert offer.visit(3).is_new
     assert len(holders(sharded, "offer")) == 1
+
+
+@pytest.mark.usefixtures("quick_moves")
+def test_a_sweep_of_a_shard_that_is_taken_out_begins_anew_in_another(sharded, shard_urls, make_app):
+    seen = []
+    declare(sharded, seen)
+    sharded.drain()
+    (holder,) = holders(sharded, "offer")
+    name = str(holder.index)
+
+    operate.drain(sharded.fleet, name)
+    moved = operate.move(sharded.fleet, name, dead_after=5_000_000)
+    rest = make_app(*(url for place, url in enumerate(shard_urls, 1) if place != holder.index))
+    again = []
+    offer = declare(rest, again)
+    rest.drain()
+
+    assert moved.sweeps == ["offer"]
+    assert Counter(again) == Counter(seen)
+    assert offer.progress().round == 1

@@ -8,10 +8,15 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from tests.database import ENGINES
 from tests.engine.stock import serving
 from tests.engine.walk import Articles, declare
 from tests.wait import eventually
 from windlass import App, BadInput, Keys, Table
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+everywhere = pytest.mark.mostly(*ENGINES)
 
 
 @pytest.fixture
@@ -75,6 +80,7 @@ def test_a_number_of_ranges_that_makes_no_sense_is_refused(offer, count):
         offer.split(count)
 
 
+@everywhere
 def test_a_sweep_is_split_while_it_is_paused(app, offer, seen):
     offer.start()
     offer.pause("sale")
@@ -88,6 +94,7 @@ def test_a_sweep_is_split_while_it_is_paused(app, offer, seen):
     assert sorted(seen) == list(range(1, 101))
 
 
+@everywhere
 def test_a_table_is_split_by_rows_and_not_by_the_value_of_keys(app, database_url, seen):
     with closing(Articles(database_url)) as articles:
         articles.insert(*range(1, 65), *range(10**9, 10**9 + 64))

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.database import ENGINES
 from tests.engine.walk import Articles, declare
 from windlass import (
     BadKey,
@@ -17,6 +18,10 @@ from windlass import (
     Table,
     context,
 )
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("sqlite")
+everywhere = pytest.mark.mostly(*ENGINES)
 
 
 @pytest.fixture
@@ -37,6 +42,7 @@ def test_a_visit_runs_the_item_now(offer, seen):
     assert visit.is_new
 
 
+@everywhere
 def test_a_visit_that_is_fresh_enough_is_not_repeated(offer, seen, clock):
     first = offer.visit(7, fresh="10m")
     clock.forward("9m")
@@ -63,6 +69,7 @@ def test_a_visit_of_a_list_handler_hands_a_list_of_one(app, seen):
     assert seen == [[9]]
 
 
+@everywhere
 def test_a_visit_that_fails_is_set_aside_and_a_later_one_clears_it(app):
     bad = {7}
 

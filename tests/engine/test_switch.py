@@ -17,6 +17,8 @@ from windlass.model.outcome import Succeeded
 from windlass.store import claim
 from windlass.store.dialect.base import Most, Stamp
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 def task_due(app, clock, seen):
     @app.task

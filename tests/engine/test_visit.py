@@ -23,6 +23,8 @@ from windlass import (
 )
 from windlass.engine.visit import Visit
 
+pytestmark = pytest.mark.mostly("sqlite", "mariadb")
+
 
 @pytest.fixture
 def seen():

@@ -18,6 +18,18 @@ def declare(app: App, seen: list[Any], source: Any = None, **options: Any) -> Sw
     return offer
 
 
+def failing(app: App, seen: list[int], bad: set[int], **options: Any) -> Sweep[[int], None]:
+    """A sweep that fails for some keys, as long as they are in `bad`."""
+
+    @app.sweep(Keys(1, 40), **{"ranges": 2, **options})
+    def offer(number: int) -> None:
+        seen.append(number)
+        if number in bad:
+            raise ValueError(f"no offer for {number}")
+
+    return offer
+
+
 class Articles:
     """A table of the user's own, in the database of the app."""
 

@@ -165,14 +165,14 @@ class Crew:
         process = Process(command, folder=self.folder, name=f"worker-{number}", url=url or self.url)
         self.processes.append(process)
         if joined:
-            eventually(process.has_joined, 20.0, what="a worker that has joined")
+            eventually(process.has_joined, 60.0, what="a worker that has joined")
         return process
 
     def start_many(self, count: int, *options: str) -> list[Process]:
         """Start that many workers at once, and wait until all have joined."""
         started = [self.start(*options, joined=False) for _ in range(count)]
         for process in started:
-            eventually(process.has_joined, 20.0, what="a worker that has joined")
+            eventually(process.has_joined, 60.0, what="a worker that has joined")
         return started
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class Crew:
         def are_busy() -> bool:
             return pids <= {effect.pid for effect in self.effects.all() if effect.what == "end"}
 
-        eventually(are_busy, 20.0, what="workers that are all busy")
+        eventually(are_busy, 60.0, what="workers that are all busy")
 
     def wait_busy_with(self, ids: Iterable[int], process: Process) -> None:
         """Wait until this process has ended one of these tasks."""
@@ -232,14 +232,19 @@ class Crew:
         return sum(row.status is Status.SUCCEEDED for row in self.rows().values())
 
     def are_done(self, ids: Iterable[int]) -> bool:
+        """Whether all have succeeded; fails when one never will."""
+        ends = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+        query = select(task.c.id, task.c.status).where(task.c.status.in_(ends))
+        found = self.jobs.app.database.read(lambda connection: connection.execute(query).all())
         wanted = set(ids)
-        return all(
-            row.status is Status.SUCCEEDED for row in self.rows(wanted).values()
-        ) and wanted <= set(self.rows(wanted))
+        ended = {row.id: Status(row.status) for row in found if row.id in wanted}
+        failed = {key: status for key, status in ended.items() if status is not Status.SUCCEEDED}
+        assert not failed, f"{len(failed)} tasks did not succeed, as {next(iter(failed.items()))}"
+        return len(ended) == len(wanted)
 
     def wait_done(self, ids: Iterable[int], timeout: float = 30.0) -> dict[int, Row]:
         """Wait until all have succeeded; their rows."""
-        wanted = list(ids)
+        wanted = set(ids)
         try:
             eventually(lambda: self.are_done(wanted), timeout, what=f"{len(wanted)} tasks done")
         except AssertionError as error:

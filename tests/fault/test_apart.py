@@ -50,11 +50,7 @@ def test_a_worker_that_only_the_database_cannot_hear_gives_up_and_comes_back(
     site, coordinator = site_of(engine), coordinators.of(kind)
     crew = crew_over(site.url, members=coordinator.url)
     with Relay(site.server.port) as relay:
-        cut_off = crew.start(*OPTIONS, url=relay.url(crew.url))
-        others = crew.start_many(2, *OPTIONS)
-        eventually(lambda: owned_by(crew, cut_off, *others), SECONDS, what="three even shares")
-        ids = enqueue(crew, 1_200)
-        crew.wait_busy()
+        cut_off, others, ids = three_at_work(crew, url=relay.url(crew.url))
 
         getattr(relay, how)()
         eventually(lambda: cut_off.events("worker.lost"), SECONDS, what="a worker that gives up")
@@ -77,11 +73,7 @@ def check_cut_off_from_coordinator(
     crew: Crew, coordinator: Etcd | ZooKeeper, how: str, *, apart_seconds: float
 ) -> None:
     with Relay(coordinator.port) as relay:
-        cut_off = crew.start(*OPTIONS, members=relay.url(coordinator.url))
-        others = crew.start_many(2, *OPTIONS)
-        eventually(lambda: owned_by(crew, cut_off, *others), SECONDS, what="three even shares")
-        ids = enqueue(crew, 1_200)
-        crew.wait_busy()
+        cut_off, others, ids = three_at_work(crew, members=relay.url(coordinator.url))
 
         getattr(relay, how)()
         eventually(lambda: owned_by(crew, *others), SECONDS, what="the share of who is missed")
@@ -97,6 +89,16 @@ def check_cut_off_from_coordinator(
 
         check_taken_over(crew, ids, cut_off, others)
         assert len(crew.left()) == len(cut_off.workers) + len(others)
+
+
+def three_at_work(crew: Crew, **through: str) -> tuple[Process, list[Process], list[int]]:
+    """One worker that goes through the relay, two others, and what they are all busy with."""
+    one = crew.start(*OPTIONS, **through)
+    others = crew.start_many(2, *OPTIONS)
+    eventually(lambda: owned_by(crew, one, *others), SECONDS, what="three even shares")
+    ids = enqueue(crew, 1_200)
+    crew.wait_busy()
+    return one, others, ids
 
 
 def enqueue(crew: Crew, count: int) -> list[int]:

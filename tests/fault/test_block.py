@@ -1,10 +1,13 @@
 """Handlers that block: a thread for ever, or the event loop for longer than a lease."""
 
+import pytest
+
 from tests.fault.crew import check_accounts, ids_of
 from tests.wait import eventually
 from windlass.model.status import Status
 
 
+@pytest.mark.mostly("sqlite")
 def test_a_sync_handler_that_blocks_for_ever_times_out_and_its_thread_is_given_up(crew):
     worker = crew.start("--concurrency", "2")
     stuck = ids_of(crew.jobs.stuck.enqueue_many([{}] * 4))
@@ -19,6 +22,7 @@ def test_a_sync_handler_that_blocks_for_ever_times_out_and_its_thread_is_given_u
     assert worker.terminate() == 0
 
 
+@pytest.mark.mostly("mariadb")
 def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(crew):
     worker, other = crew.start_many(2, "--concurrency", "5")
     hogs = ids_of([crew.jobs.hog.enqueue(3.0)])
@@ -31,6 +35,7 @@ def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(crew):
         assert process.events("worker.lost") == process.events("worker.marked_dead") == []
 
 
+@pytest.mark.mostly("postgresql")
 def test_a_run_longer_than_the_lease_keeps_its_claim(crew_of):
     crew = crew_of(lease="2s", dead_after="2s")
     crew.start_many(2, "--concurrency", "5")

@@ -1,5 +1,6 @@
 """A worker is stopped for longer than its lease, and goes on as if nothing had happened."""
 
+import pytest
 from sqlalchemy import update
 
 from tests.fault.crew import check_accounts, ids_of
@@ -9,6 +10,7 @@ from windlass.store import worker as store
 from windlass.store.schema import worker
 
 
+@pytest.mark.mostly("postgresql", "mariadb")
 def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
     sleeper = crew.start("--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 2.0}] * 10))
@@ -65,6 +67,7 @@ def test_a_pause_shorter_than_the_lease_costs_nobody_anything(postgresql_crew):
     assert sleeper.events("worker.lost") == other.events("worker.lost") == []
 
 
+@pytest.mark.mostly("mariadb")
 def test_a_worker_marked_dead_while_it_runs_stops_what_it_runs_and_joins_anew(crew):
     process = crew.start("--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 3.0}] * 5))

@@ -24,7 +24,7 @@ def test_a_task_that_kills_its_workers_ends_as_poison_on_every_database(crew):
 @pytest.mark.parametrize(
     ("means", "seconds"),
     [
-        ("zookeeper", LONG_SECONDS),
+        pytest.param("zookeeper", LONG_SECONDS, marks=SLOW),
         pytest.param("zookeeper", 0.0, marks=SLOW),
         pytest.param("etcd", LONG_SECONDS, marks=SLOW),
         pytest.param("etcd", 0.0, marks=SLOW),
@@ -38,7 +38,7 @@ def test_a_task_that_kills_its_workers_ends_as_poison_by_every_means(crew_by, me
 def check_poison(crew: Crew, *, seconds: float) -> None:
     """It kills its worker `seconds` after it has begun."""
     supervisor = crew.start("--processes", "2", "--concurrency", "5", joined=False)
-    eventually(lambda: len(supervisor.events("worker.joined")) >= 2, 20.0)
+    eventually(lambda: len(supervisor.events("worker.joined")) >= 2, SECONDS, what="two workers")
 
     poison = crew.jobs.die.enqueue(seconds).id
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.05}] * 300))

@@ -13,7 +13,10 @@ from windlass.model.status import Status
 SHORT, LONG = 0.0, 4.0
 
 
-@pytest.mark.parametrize("outage", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "outage",
+    [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.slow)],
+)
 def test_a_killed_server_that_comes_back_costs_no_task_and_no_worker(
     server_site, server_crew, outage
 ):

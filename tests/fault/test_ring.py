@@ -114,6 +114,7 @@ def test_workers_that_would_know_each_other_by_other_means_are_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_nothing_is_lost_or_done_twice_in_a_minute_of_comings_and_goings(crew):
     """Joins, kill -9, SIGSTOP and SIGCONT, SIGTERM at random, under load."""
     seed = random.randrange(1 << 32)

@@ -3,12 +3,15 @@
 import signal
 import time
 
+import pytest
+
 from tests.fault.crew import check_accounts, ids_of
 from tests.server.process import children_of
 from tests.wait import eventually
 from windlass.model.status import Status
 
 
+@pytest.mark.mostly("postgresql", "mariadb")
 def test_a_worker_that_is_asked_to_stop_under_load_runs_nothing_twice(crew):
     leaver = crew.start("--concurrency", "20")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.05}] * 1_000))
@@ -28,6 +31,7 @@ def test_a_worker_that_is_asked_to_stop_under_load_runs_nothing_twice(crew):
     assert leaver.events("database.failed") == []
 
 
+@pytest.mark.mostly("sqlite")
 def test_what_outlives_the_grace_is_handed_back_without_counting(crew_of):
     crew = crew_of(grace="500ms")
     leaver = crew.start("--concurrency", "10")
@@ -48,6 +52,7 @@ def test_what_outlives_the_grace_is_handed_back_without_counting(crew_of):
     assert crew.effects.count("stopped") == dict.fromkeys(naps, 1)
 
 
+@pytest.mark.mostly("sqlite")
 def test_a_second_sigterm_stops_at_once(crew_of):
     crew = crew_of(grace="1m")
     leaver = crew.start("--concurrency", "10")
@@ -84,11 +89,12 @@ def test_a_supervisor_that_is_asked_to_stop_takes_its_children_along(postgresql_
 
 def test_workers_come_and_go_under_load_and_nothing_runs_twice(sqlite_crew):
     crew = sqlite_crew
-    ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.02}] * 2_000))
+    ids = []
     stayer = crew.start("--concurrency", "5")
 
     for _ in range(3):
         goer = crew.start("--concurrency", "5")
+        ids += ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.02}] * 700))
         crew.wait_busy(goer)
         assert goer.terminate() == 0
     stayer.signal(signal.SIGTERM)

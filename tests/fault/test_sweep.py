@@ -4,12 +4,14 @@ import random
 import threading
 import time
 from collections import Counter
-from contextlib import closing
 
 import pytest
 
 from tests.fault.walks import Walkers
 from tests.wait import eventually
+
+# What differs between the databases is proven by the protocol's tests, on all three.
+pytestmark = pytest.mark.mostly("postgresql")
 
 
 @pytest.fixture
@@ -30,24 +32,23 @@ def busy(walkers, process):
     return lambda: any(pid == process.pid for _, pid in walkers.done())
 
 
-def test_the_ranges_of_a_killed_worker_go_on_within_seconds_from_their_breakpoints(walkers_of):
-    walkers = walkers_of(last=20_000, seconds=0.004, ranges=12)
-    victim, *heirs = walkers.start_many(3)
+def test_the_ranges_of_a_killed_worker_go_on_from_their_breakpoints(walkers_of):
+    walkers = walkers_of(last=6_000, seconds=0.004, ranges=12)
+    victim, heir = walkers.start_many(2)
     eventually(busy(walkers, victim), 15.0, what="a worker that is busy")
-    time.sleep(1.2)
 
     victim.kill()
-    began = time.monotonic()
-    eventually(
-        lambda: any(heir.events("range.rescued") for heir in heirs), 15.0, what="a take-over"
-    )
-    taken_after = time.monotonic() - began
+    in_flight = walkers.in_flight(victim.pid)
+    eventually(lambda: heir.events("range.rescued"), 15.0, what="a take-over")
     walkers.wait_over(60.0)
 
     counted = walkers.check()
-    assert taken_after < 7.0
-    assert max(counted.values()) <= 2
+    assert sum(count - 1 for count in counted.values()) <= in_flight
     assert walkers.offer.failures() == []
+    (round_,) = walkers.offer.rounds()
+    assert (round_.done, round_.repeated) == (6_000, walkers.offer.progress().repeated)
+    assert round_.repeated <= in_flight
+    assert heir.terminate() == 0
 
 
 def test_a_stopped_owner_is_replaced_and_its_late_saves_change_nothing(walkers_of):
@@ -67,6 +68,7 @@ def test_a_stopped_owner_is_replaced_and_its_late_saves_change_nothing(walkers_o
     assert heir.events("range.rescued")
 
 
+@pytest.mark.slow
 def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(walkers_of):
     walkers = walkers_of(last=3_000, seconds=0.001, ranges=4, deadly=777)
     walkers.start("--processes", "2", joined=False)
@@ -75,12 +77,13 @@ def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(walkers_of):
 
     assert [each.key for each in walkers.offer.failures()] == [777]
     assert "poison" in walkers.offer.failures()[0].error
-    assert [alert.what for alert in walkers.app.alerts()] == ["poison"]
+    assert [alert.what for alert in walkers.app.alerts()] == ["failures", "poison"]
     walkers.check()
 
 
+@pytest.mark.slow
 def test_splits_and_theft_handle_every_key_exactly_once(walkers_of):
-    walkers = walkers_of(last=10_000, seconds=0.002, ranges=3)
+    walkers = walkers_of(last=6_000, seconds=0.004, ranges=3)
     walkers.start_many(3)
     eventually(lambda: len(walkers.done()) > 100, 20.0)
 
@@ -90,7 +93,7 @@ def test_splits_and_theft_handle_every_key_exactly_once(walkers_of):
         time.sleep(0.1)
     walkers.wait_over(60.0)
 
-    assert Counter(walkers.check().values()) == {1: 10_000}
+    assert Counter(walkers.check().values()) == {1: 6_000}
     assert walkers.offer.progress().repeated == 0
 
 
@@ -112,11 +115,13 @@ def test_exact_coverage_in_a_long_campaign_of_kills_and_splits(walkers_of):
 
     splitter = threading.Thread(target=split_now_and_then)
     splitter.start()
-    killed = 0
+    killed = in_flight = 0
     while killed < kills and not walkers.offer.rounds():
         time.sleep(chance.uniform(0.1, 2.0))
         alive = [process for process in walkers.processes if process.is_running]
-        chance.choice(alive).kill()
+        victim = chance.choice(alive)
+        victim.kill()
+        in_flight += walkers.in_flight(victim.pid)
         killed += 1
         walkers.start(joined=False)
     over.set()
@@ -132,7 +137,8 @@ def test_exact_coverage_in_a_long_campaign_of_kills_and_splits(walkers_of):
     assert killed == kills
     assert walkers.offer.audit().ok
     progress = walkers.offer.progress()
-    assert sum(count > 1 for count in counted.values()) <= progress.repeated + progress.failed
+    repeats = sum(count - 1 for count in counted.values())
+    assert repeats <= in_flight + progress.failed
 
 
 @pytest.mark.slow
@@ -147,26 +153,3 @@ def test_without_kills_every_key_exactly_once_with_splits_going_on(walkers_of):
         time.sleep(chance.uniform(0.2, 1.5))
 
     assert Counter(walkers.check().values()) == {1: 200_000}
-
-
-def test_a_take_over_is_counted_in_the_round(walkers_of):
-    walkers = walkers_of(last=4_000, seconds=0.005, ranges=2)
-    first = walkers.start()
-    eventually(lambda: len(walkers.done()) > 500, 15.0)
-
-    first.kill()
-    walkers.start()
-    walkers.wait_over(60.0)
-
-    walkers.check()
-    (round_,) = walkers.offer.rounds()
-    assert (round_.done, round_.repeated) == (4_000, walkers.offer.progress().repeated)
-    assert round_.repeated > 0
-
-
-def test_nothing_of_this_is_left_running(tmp_path):
-    with closing(Walkers(tmp_path, f"sqlite:///{tmp_path / 'windlass.db'}", last=10)) as walkers:
-        process = walkers.start()
-        walkers.wait_over(20.0)
-        assert process.terminate() == 0
-    walkers.check()

@@ -9,10 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
 from tests.fault.crew import Process
 from tests.server.process import children_of
 from tests.wait import eventually
-from windlass import App, Keys, Sweep
+from windlass import App, Keys, Status, Sweep
+from windlass.store.schema import range_, worker
 
 MODULE = """
 from pathlib import Path
@@ -83,6 +86,15 @@ class Walkers:
         """Each item that was handled to its end, and by which process."""
         lines = self.effects.read_text().splitlines()
         return [(int(line.split()[0]), int(line.split()[1])) for line in lines]
+
+    def in_flight(self, pid: int) -> int:
+        """How many keys a process that was killed had reserved and not saved as done."""
+        ids = select(worker.c.id).where(worker.c.pid == pid).scalar_subquery()
+        query = select(range_.c.breakpoint, range_.c.read_to).where(
+            range_.c.worker.in_(ids), range_.c.status == Status.RUNNING
+        )
+        rows = self.app.database.read(lambda connection: connection.execute(query).all())
+        return sum(int(row.read_to or 0) - int(row.breakpoint or 0) for row in rows)
 
     def wait_over(self, timeout: float) -> None:
         try:

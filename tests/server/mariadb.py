@@ -29,12 +29,15 @@ class MariaDB(Server):
         self.install = find_program("mariadb-install-db")
         require_account(self.account)
 
+    # Each has a scratch directory of its own: one that starts clears it of what the last one left.
+
     def create(self) -> None:
         self.run(
             [
                 str(self.install),
                 "--no-defaults",
                 f"--datadir={self.data}",
+                f"--tmpdir={self.directory}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",
@@ -48,6 +51,7 @@ class MariaDB(Server):
             str(self.mariadbd),
             "--no-defaults",
             f"--datadir={self.data}",
+            f"--tmpdir={self.directory}",
             f"--socket={self.directory / 'socket'}",
             f"--pid-file={self.directory / 'pid'}",
             f"--port={self.port}",

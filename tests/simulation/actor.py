@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.simulation.stage import Stage
-from windlass.engine.hold import Run, State
 from windlass.engine.mark import Mark
+from windlass.engine.shelf import Run, State
 from windlass.engine.wake import Bell
 from windlass.engine.worker import Only, Worker, WorkerSettings
 from windlass.store.number import Numbers

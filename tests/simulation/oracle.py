@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.stage import Stage
-from windlass.engine.hold import Run, State
+from windlass.engine.shelf import Run, State
 from windlass.model.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
 from windlass.model.status import Status
 from windlass.model.task import Claimed

@@ -11,8 +11,8 @@ from windlass import App, telemetry
 from windlass.clock import ManualClock
 from windlass.engine import alone
 from windlass.engine.finish import Finish
-from windlass.engine.hold import Run
 from windlass.engine.load import KindLoad
+from windlass.engine.shelf import Run
 from windlass.model.task import Claimed
 from windlass.store import finish
 from windlass.store.database import Database

@@ -45,6 +45,7 @@ def test_threads_never_share_a_number(database):
     assert len(taken) == len(set(taken)) == 8 * 202
 
 
+@pytest.mark.mostly("postgresql", "mariadb")
 def test_processes_never_share_a_number(database, database_url):
     code = (
         "from windlass.store.database import Database\n"

@@ -5,13 +5,13 @@ The statements are caught on their way to a database with many rows, and explain
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from tests.engine.hand import Hand
+from tests.store.plans import Statement, explain, statements
 from windlass import App
 from windlass.clock import SECOND
 from windlass.model.outcome import Retried, Succeeded
@@ -44,8 +44,6 @@ select 10000000 + i, {kind}, i % 256,
     {payload}
 from {series} as series
 """
-
-Statement = tuple[str, Any]
 
 
 ACTS: dict[str, Callable[[Hand], object]] = {}
@@ -173,33 +171,6 @@ def fill(app: App, engine: str) -> None:
         connection.execution_options(isolation_level="AUTOCOMMIT").execute(
             text(f"{analyze} windlass_task")
         )
-
-
-@contextmanager
-def statements(app: App) -> Iterator[list[Statement]]:
-    """The statements about tasks that are executed meanwhile, each text once."""
-    caught: dict[str, Any] = {}
-
-    def on_execute(_connection, _cursor, statement, parameters, _context, _many) -> None:
-        if re.search(r"windlass_(task|worker)\b", statement) and "insert" not in statement.lower():
-            caught.setdefault(statement, parameters)
-
-    for engine in app.database.engines:
-        event.listen(engine, "before_cursor_execute", on_execute)
-    found: list[Statement] = []
-    try:
-        yield found
-    finally:
-        for engine in app.database.engines:
-            event.remove(engine, "before_cursor_execute", on_execute)
-        found += caught.items()
-
-
-def explain(app: App, how: str, statement: Statement) -> list[Any]:
-    with app.database.engine.connect() as connection:
-        rows = connection.exec_driver_sql(f"{how} {statement[0]}", statement[1]).fetchall()
-        connection.rollback()
-    return list(rows)
 
 
 def problems_of_sqlite(app: App, statement: Statement) -> list[str]:

@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, event, text
 
-from windlass import BadSource
+from windlass import BadKey, BadSource, MirrorSource, Source, SweepSource
 from windlass.model.key import decode_key, encode_key
 from windlass.model.keys import Keys
-from windlass.model.source import SweepSource
 from windlass.store.database import normalise
 from windlass.store.file import Csv, Lines
 from windlass.store.pages import Pages
@@ -142,6 +141,66 @@ def test_where_leaves_rows_out(engine):
         assert table.find(3) is None
 
 
+def test_a_colon_in_where_begins_no_parameter(engine):
+    numbers(engine, range(1, 4))
+    where = "title <> ':t2' and title like 't%' and title <> '10\\:30'"
+
+    with closing(Table(engine.url, "article", key="id", where=where)) as table:
+        table.check_sweep()
+        assert [key for key, _ in walk(table)] == [1, 2, 3]
+        assert table.find(2) == {"id": 2, "title": "t2"}
+        assert table.plan() is None
+
+
+@pytest.mark.mostly("sqlite")
+def test_what_the_driver_cannot_bind_is_told_as_an_error_of_the_source(engine):
+    numbers(engine, [1])
+
+    table = Table(engine.url, "article", key="id")
+    statement = text("select :missing")
+    with closing(table), pytest.raises(BadSource, match="article in"), table.connect() as connected:
+        connected.execute(statement)
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_key_has_as_many_parts_as_there_are_key_columns(engine):
+    fill(engine, "a varchar(9), b varchar(9), primary key (a, b)", [{"a": "x", "b": "y"}])
+
+    with closing(Table(engine.url, "article", key=("a", "b"))) as table:
+        for key in ("xy", ("x",), ("x", "y", "z"), 7):
+            with pytest.raises(BadKey, match="give a tuple of a, b"):
+                table.find(key)
+        assert table.locate(["x", "y"]) == (("x", "y"), {"a": "x", "b": "y"})
+    table = Table(engine.url, "article", key="a")
+    with closing(table), pytest.raises(BadKey, match="give a value of a"):
+        table.find(("x", "y"))
+
+
+@pytest.mark.parametrize("kind", ["enum('b', 'a')", "set('b', 'a')"])
+def test_a_column_that_is_not_sorted_by_its_text_is_refused(engine, kind):
+    if backend(engine) != "mysql":
+        pytest.skip("only MySQL and MariaDB have such columns")
+    fill(engine, f"id {kind} primary key", [{"id": "a"}, {"id": "b"}])
+
+    table = Table(engine.url, "article", key="id")
+    with closing(table), pytest.raises(BadSource, match="whose order is not that of its text"):
+        table.check_sweep()
+
+
+def test_a_moment_is_a_key_even_where_the_server_has_an_hour_twice(engine):
+    if backend(engine) != "mysql":
+        pytest.skip("only MySQL and MariaDB turn moments into local times")
+    with engine.begin() as connection:
+        connection.execute(text("create table article (id timestamp primary key)"))
+        connection.execute(text("set time_zone = '+05:00'"))
+        connection.execute(text("insert into article values ('2026-01-01 05:00:00')"))
+
+    with closing(Table(engine.url, "article", key="id")) as table:
+        assert [key for key, _ in walk(table)] == [MIDNIGHT]
+        with table.connect() as connection:
+            assert connection.scalar(text("select @@session.time_zone")) == "+00:00"
+
+
 def test_an_engine_of_the_users_own_is_used_and_left_open(engine):
     numbers(engine, range(1, 4))
     table = Table(engine, "article", key="id")
@@ -242,6 +301,14 @@ def test_a_key_without_an_index_has_a_plan_that_sorts(engine):
     assert "article" in plan or "TEMP B-TREE" in plan
 
 
+def test_a_plan_is_told_whatever_signs_where_has(engine):
+    numbers(engine, range(1, 100), "id bigint not null, title varchar(50)")
+    where = "title like 't%' and id % 2 = 1 and title <> ':a'"
+
+    with closing(Table(engine.url, "article", key="id", where=where)) as table:
+        assert table.plan() is not None
+
+
 def test_only_a_table_with_one_key_and_all_rows_is_mirrored(engine):
     numbers(engine, [1])
 
@@ -301,7 +368,7 @@ def test_lines_come_once_each_in_whatever_parts(tmp_path, rows, ranges, ends):
     path = tmp_path / "file.txt"
     path.write_bytes("\n".join(rows).encode() + (b"\n" if ends and rows else b""))
     source = Lines(path)
-    expected = path.read_text().split("\n")
+    expected = path.read_text(encoding="utf-8-sig").split("\n")
     if expected[-1] == "":
         expected.pop()
 
@@ -369,6 +436,9 @@ class Service(BaseHTTPRequestHandler):
         elif parts.path.startswith("/one/"):
             number = int(parts.path.removeprefix("/one/"))
             status, answer = (200, {"id": number}) if number <= 25 else (404, {})
+        elif parts.path == "/from":
+            after = int(asked.get("after", ["1"])[0])
+            answer = [{"id": number} for number in range(after, after + 10)]
         elif parts.path == "/odd":
             answer = {"rows": 7}
         else:
@@ -421,6 +491,14 @@ def test_a_web_service_that_answers_otherwise_is_named(service):
         Pages("article")
 
 
+def test_a_web_service_that_answers_from_a_key_on_is_refused(service):
+    source = Pages(f"{service}/from")
+
+    assert len(source.read(None, None, 10)) == 10
+    with pytest.raises(BadSource, match="rows after 10, it answered with that row again"):
+        source.read(10, None, 10)
+
+
 def test_all_of_them_can_be_swept(tmp_path):
     for source in (
         Keys(1, 2),
@@ -429,7 +507,25 @@ def test_all_of_them_can_be_swept(tmp_path):
         Pages("http://example.org"),
         Table("sqlite:///a.db", "b", key="c"),
     ):
-        assert isinstance(source, SweepSource)
+        assert isinstance(source, Source)
+    assert SweepSource is Source
+    assert isinstance(source, MirrorSource)
+    assert not isinstance(Keys(1, 2), MirrorSource)
+
+
+def test_a_source_of_ones_own_may_inherit_the_protocol():
+    class Own(Source):
+        def bounds(self, ranges):
+            return []
+
+        def middle(self, after, upto):
+            return None
+
+        def read(self, after, upto, limit):
+            return [(1, "one")] if after is None else []
+
+    assert isinstance(Own(), Source)
+    assert walk(Own()) == [(1, "one")]
 
 
 def test_a_moment_has_one_text_in_whatever_zone_it_is_shown():

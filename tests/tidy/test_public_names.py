@@ -46,6 +46,7 @@ PUBLIC = {
     "Lines",
     "MembersUnavailable",
     "Mirror",
+    "MirrorSource",
     "NoContext",
     "Node",
     "NodeView",

@@ -2,10 +2,13 @@
 
 import time
 
+import msgspec
 import pytest
 
 from windlass.declare.kind import Options, make_kind
-from windlass.engine.hold import Hold, State
+from windlass.engine.hold import Hold
+from windlass.engine.item import ItemRun
+from windlass.engine.shelf import State
 from windlass.model.outcome import Failed, Succeeded
 from windlass.model.task import Claimed
 
@@ -325,3 +328,44 @@ def test_there_is_no_room_for_more_of_a_kind_with_a_rate_while_some_of_it_wait()
     hold.add([claimed(1, "z")])
 
     assert "z" not in hold.room().kinds
+
+
+class Keeper:
+    """Takes the outcomes of items, and notes what comes back."""
+
+    def __init__(self):
+        self.back = []
+
+    def landed(self, run): ...
+
+    def taken_back(self, run):
+        self.back.append(run)
+
+
+def items(hold, count, keeper, *, worker=1):
+    task = msgspec.structs.replace(claimed(7), worker=worker)
+    return [ItemRun(task, hold.loads["a"], keeper, [(n, n)]) for n in range(count)]
+
+
+def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():
+    hold, lost, other = hold_of(kind("a"), concurrency=1), Keeper(), Keeper()
+    hold.add_items(items(hold, 3, lost))
+    hold.add_items(items(hold, 1, other))
+    running, runner = start_next(hold), Runner()
+    running.runner = runner
+
+    hold.drop_kept(lost)
+
+    assert (running.state, runner.stopped) == (State.GONE, [running])
+    assert [run.keeper for run in start_all(hold)] == [other]
+    assert (lost.back, hold.loads["a"].queued, hold.syncs.queued) == ([], 0, 0)
+
+
+def test_items_of_an_earlier_life_are_not_queued():
+    hold, keeper = hold_of(kind("a")), Keeper()
+    hold.owner = 2
+
+    hold.add_items(items(hold, 3, keeper, worker=1))
+
+    assert start_all(hold) == []
+    assert hold.loads["a"].queued == 0

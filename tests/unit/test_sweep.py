@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass import BadDeclaration, BadInput
+from windlass import BadDeclaration, BadInput, Keys, Table
 from windlass.clock import SECOND
 from windlass.model.key import encode_key
 from windlass.model.status import Status
@@ -18,7 +18,9 @@ from windlass.model.sweep import (
     audit,
     check_order,
     check_ranges,
+    described,
     estimate,
+    has_same_keys,
     in_order,
     lose,
     may_begin_at,
@@ -159,6 +161,7 @@ def test_a_straggler_needs_much_longer_than_the_others():
     slow = running(rows=1_000, done=0, per_second=10.0)
 
     assert stragglers([*quick, slow], NOW) == {slow.id}
+    assert stragglers([quick[0], slow], NOW) == {slow.id}
     assert stragglers([slow], NOW) == set()
     assert stragglers([*quick, slow._replace(saved_at=NOW - 60 * SECOND)], NOW) == set()
 
@@ -252,3 +255,16 @@ def test_people_see_keys_and_not_their_texts():
     assert (view.begin, view.end, view.owner, view.rate) == ((1, "a"), (2, "b"), 3, 2.0)
     assert view.percent == 25.0
     assert range_view(make(None, None), NOW, set()).owner is None
+
+
+def test_only_other_keys_make_another_source():
+    numbers, more = described(Keys(1, 5), "few"), described(Keys(1, 9), "many")
+    by_id = described(Table("sqlite:///a.db", "article", key="id"), "article")
+    by_code = described(Table("sqlite:///a.db", "article", key="code"), "article")
+    by_both = described(Table("sqlite:///a.db", "article", key=("id", "code")), "article")
+
+    assert has_same_keys(numbers, more)
+    assert has_same_keys(None, by_id)
+    assert not has_same_keys(numbers, by_id)
+    assert not has_same_keys(by_id, by_code)
+    assert not has_same_keys(by_id, by_both)

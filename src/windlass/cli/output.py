@@ -61,9 +61,21 @@ def warn_missing(missing: tuple[str, ...]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on standard output."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    """One JSON value on standard output. Bytes are in hexadecimal, as people see them."""
+    plain = _without_bytes(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True))
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _without_bytes(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return [_without_bytes(each) for each in value]
+        case dict():
+            return {name: _without_bytes(each) for name, each in value.items()}
+    return value
 
 
 def say(message: str) -> None:

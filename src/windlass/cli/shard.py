@@ -121,6 +121,11 @@ def move(
             f"{shard.name}: moved {counted(result.moved, 'row')}; "
             f"{counted(result.busy + len(result.stuck), 'row')} left"
         )
+    if result.sweeps and not as_json:
+        say(
+            f"{', '.join(result.sweeps)}: a sweep is not moved; it goes on here, and when "
+            f"{shard.name} is out of App(...) it begins a new round in another shard"
+        )
     if not result.is_done:
         raise typer.Exit(1)
 

@@ -32,7 +32,6 @@ from windlass.declare.sweep import Sweep
 from windlass.errors import DatabaseUnavailable
 from windlass.model.duration import format_duration
 from windlass.model.key import Key, shown
-from windlass.model.status import Status
 from windlass.model.sweep import Progress, RangeView, RoundView, SetAside
 from windlass.operate.status import rate_text
 
@@ -40,6 +39,8 @@ REDRAW_SECONDS = 1.0
 BAR = 30
 ROUNDS_SHOWN = 5
 MOST_RANGES_DRAWN = 200
+# A UUID is shown whole.
+LONGEST_PLACE = 36
 NUMBERS = ("round", "done", "failed", "rate", "eta")
 
 cli = typer.Typer(help="Look at sweeps, their ranges and failures, and act on them.")
@@ -65,7 +66,7 @@ def list_sweeps(app: AppOption = None, as_json: JsonOption = False) -> None:
     for progress in found:
         listed.add_row(
             Text(progress.sweep, style="bold"),
-            _bar(progress.percent, is_done=progress.percent >= 100),
+            _bar(progress.percent),
             str(progress.round or "-"),
             f"{progress.done:,}",
             Text(f"{progress.failed:,}", style="red" if progress.failed else ""),
@@ -225,9 +226,8 @@ def _head(progress: Progress, now: int) -> Table:
     title = progress.sweep
     head = table("sweep", title, wrap=(title,))
     head.add_row("round", f"{progress.round:,}" if progress.round else "-")
-    bar = _bar(progress.percent, is_done=progress.percent >= 100)
-    head.add_row("progress", bar)
-    total = "" if progress.total is None else f" of about {progress.total:,}"
+    head.add_row("progress", _bar(progress.percent))
+    total = " of unknown" if progress.total is None else f" of about {progress.total:,}"
     head.add_row("done", f"{progress.done:,}{total}")
     failed = Text(f"{progress.failed:,}", style="red" if progress.failed else "")
     head.add_row("failed", failed)
@@ -251,7 +251,7 @@ def _ranges(progress: Progress, now: int) -> RenderableType:
             _place(each.begin),
             _place(each.end),
             _place(each.breakpoint),
-            _bar(each.percent, is_done=each.status is Status.SUCCEEDED, style=style),
+            _bar(each.percent, style=style),
             f"{each.done:,}",
             Text(f"{each.failed:,}", style="red" if each.failed else ""),
             _rate(each.rate),
@@ -280,7 +280,10 @@ def _rounds(history: tuple[RoundView, ...], now: int) -> Table:
     return listed
 
 
-def _bar(percent: float, *, is_done: bool, style: str = "") -> Text:
+def _bar(percent: float | None, *, style: str = "") -> Text:
+    if percent is None:
+        return Text("░" * BAR, style="bright_black") + Text(" unknown")
+    is_done = percent >= 100
     filled = BAR if is_done else min(BAR - 1, int(BAR * percent / 100))
     colour = style or ("green" if is_done else "blue")
     bar = Text("█" * filled, style=colour) + Text("░" * (BAR - filled), style="bright_black")
@@ -288,7 +291,8 @@ def _bar(percent: float, *, is_done: bool, style: str = "") -> Text:
 
 
 def _place(key: Key | None) -> Text:
-    return Text("-" if key is None else visible(shown(key))[:24])
+    text = "-" if key is None else visible(shown(key))
+    return Text(text if len(text) <= LONGEST_PLACE else f"{text[: LONGEST_PLACE - 1]}…")
 
 
 def _rate(per_second: float) -> str:

@@ -19,7 +19,7 @@ from windlass.model.rate import parse_rate
 from windlass.model.retry import Backoff, Retries, retry_policy
 from windlass.model.rolling import Period, parse_tick
 from windlass.model.source import SweepSource
-from windlass.model.sweep import SweepTerms, check_order, check_ranges
+from windlass.model.sweep import SweepTerms, check_order, declared_ranges
 from windlass.model.task import Claimed, check_priority
 from windlass.model.window import Window, parse_window
 
@@ -178,7 +178,7 @@ def make_sweep(
             "object that has bounds, middle and read"
         )
     return SweepTerms(
-        ranges=check_ranges("of this declaration", ranges),
+        ranges=declared_ranges(ranges),
         redo=_duration(redo, "sweep: redo", zero=True),
         batch=_positive(batch, "sweep: batch") or 1,
         order=check_order(order),

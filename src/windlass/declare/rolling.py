@@ -11,7 +11,7 @@ from windlass.declare.twin import twin
 from windlass.errors import BadKey
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.source import Source
+from windlass.model.source import MirrorSource
 from windlass.model.task import check_key
 
 P = ParamSpec("P")
@@ -30,9 +30,9 @@ class RollingDesk(Protocol):
     async def avisit_item(
         self, kind: Kind, code: str, *, fresh: int | None, timeout: int
     ) -> Item: ...
-    def mirror(self, kind: Kind, source: Source, *, dry_run: bool) -> Mirror: ...
-    def follow(self, kind: Kind, source: Source) -> None: ...
-    def unfollow(self, kind: Kind, source: Source) -> bool: ...
+    def mirror(self, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror: ...
+    def follow(self, kind: Kind, source: MirrorSource) -> None: ...
+    def unfollow(self, kind: Kind, source: MirrorSource) -> bool: ...
     def freshness_of(self, kind: Kind) -> Freshness: ...
 
 
@@ -82,21 +82,21 @@ class Rolling(Generic[P, R]):
         code, fresh_for, patience = self._wish(code, fresh, timeout)
         return self._desk.visit_item(self._kind, code, fresh=fresh_for, timeout=patience)
 
-    def mirror(self, source: Source, *, dry_run: bool = False) -> Mirror:
+    def mirror(self, source: MirrorSource, *, dry_run: bool = False) -> Mirror:
         """Make the items equal to the keys of `source`; what was added and removed.
 
         Safe to repeat, and to break off: the next call does the rest. `dry_run` only counts.
         """
         return self._desk.mirror(self._kind, source, dry_run=dry_run)
 
-    def follow(self, source: Source) -> None:
+    def follow(self, source: MirrorSource) -> None:
         """Have triggers in the source's database add and remove items as its rows come and go.
 
         Follow first and mirror then: so nothing falls between the two.
         """
         self._desk.follow(self._kind, source)
 
-    def unfollow(self, source: Source) -> bool:
+    def unfollow(self, source: MirrorSource) -> bool:
         """Remove those triggers; whether there were any."""
         return self._desk.unfollow(self._kind, source)
 
@@ -123,15 +123,15 @@ class Rolling(Generic[P, R]):
         code, fresh_for, patience = self._wish(code, fresh, timeout)
         return await self._desk.avisit_item(self._kind, code, fresh=fresh_for, timeout=patience)
 
-    async def amirror(self, source: Source, *, dry_run: bool = False) -> Mirror:
+    async def amirror(self, source: MirrorSource, *, dry_run: bool = False) -> Mirror:
         """`mirror`, awaited."""
         return await twin(self.mirror, source, dry_run=dry_run)
 
-    async def afollow(self, source: Source) -> None:
+    async def afollow(self, source: MirrorSource) -> None:
         """`follow`, awaited."""
         await twin(self.follow, source)
 
-    async def aunfollow(self, source: Source) -> bool:
+    async def aunfollow(self, source: MirrorSource) -> bool:
         """`unfollow`, awaited."""
         return await twin(self.unfollow, source)
 

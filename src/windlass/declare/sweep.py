@@ -11,7 +11,15 @@ from windlass.declare.twin import twin
 from windlass.model.audit import Audit
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.key import Key
-from windlass.model.sweep import Progress, RangeView, RoundView, SetAside, SweepVisit, check_ranges
+from windlass.model.sweep import (
+    Progress,
+    RangeView,
+    RoundView,
+    SetAside,
+    SweepVisit,
+    check_limit,
+    check_ranges,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,11 +98,11 @@ class Sweep(Generic[P, R]):
 
     def rounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
         """The rounds that ended, newest first."""
-        return self._desk.rounds(self._kind, limit=limit)
+        return self._desk.rounds(self._kind, limit=check_limit(limit))
 
     def failures(self, limit: int = FAILURES_SHOWN) -> list[SetAside]:
         """Items that failed and were set aside, newest first."""
-        return self._desk.failures(self._kind, limit=limit)
+        return self._desk.failures(self._kind, limit=check_limit(limit))
 
     def retry_failures(self) -> int:
         """Have all items that were set aside run again; how many that are.

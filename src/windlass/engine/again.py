@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -14,12 +14,12 @@ from sqlalchemy import Connection
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
 from windlass.engine.current import current
-from windlass.engine.hold import Run
-from windlass.engine.item import ItemRun, claimed
+from windlass.engine.item import ItemRun, Row, claimed
 from windlass.engine.load import KindLoad
 from windlass.engine.part import Later, Tally
 from windlass.engine.reserve import name_of
 from windlass.engine.run import failure, success
+from windlass.engine.shelf import Run
 from windlass.errors import BadSource
 from windlass.model.key import Key, decode_key
 from windlass.model.outcome import Failed, Outcome, Retried, Snoozed
@@ -36,8 +36,9 @@ AT_ONCE = 200
 class Taken:
     """A batch of items with their rows; those that are gone, or cannot be found, have none."""
 
-    def __init__(self, batch: int, failures: list[Failure]) -> None:
+    def __init__(self, batch: int, worker: int, failures: list[Failure]) -> None:
         self.batch = batch
+        self.worker = worker
         self.failures = failures
         self.rows: list[tuple[Failure, Key, Any]] = []
         self.gone: list[int] = []
@@ -55,7 +56,8 @@ class Again:
         self.is_asked = False
         self._taking: Future[Taken] | None = None
         self._taken: Taken | None = None
-        self._worker = 0
+        # Of what is taken, or is being taken.
+        self.batch: int | None = None
         self._ready: deque[ItemRun] = deque()
         self._numbers: dict[int, int] = {}
         self._open = 0
@@ -73,17 +75,22 @@ class Again:
         """Whether something could begin."""
         return bool(self._ready or len(self.later))
 
-    def step(self, tools: Tools, worker: int, source: SweepSource) -> None:
+    def step(
+        self, tools: Tools, worker: int, source: SweepSource, threads: ThreadPoolExecutor
+    ) -> None:
         """Take a batch if some wait, and settle the one that is done."""
         if self._taking is not None and self._taking.done():
             future, self._taking = self._taking, None
-            self._begin(future.result(), worker)
+            taken = future.result()
+            if taken.worker == worker:
+                self._begin(taken)
         if tools.once and not (self._load.running or self._load.queued or self._ready):
             self._give_up_waiting()
         if self._taken is not None and not self._open:
             self._settle(tools)
         if self.is_asked and not self.is_busy and self._load.is_open:
-            self._taking = tools.threads.submit(self._take, tools, worker, source)
+            self.batch = batch = tools.numbers.take()[0]
+            self._taking = threads.submit(self._take, tools, batch, worker, source)
 
     def issue(self, most: int) -> list[ItemRun]:
         """Up to so many runs that may begin now."""
@@ -130,9 +137,7 @@ class Again:
             self._taken.failed[number] = error
             self._open -= 1
 
-    def _take(self, tools: Tools, worker: int, source: SweepSource) -> Taken:
-        batch = tools.numbers.take()[0]
-
+    def _take(self, tools: Tools, batch: int, worker: int, source: SweepSource) -> Taken:
         def work(connection: Connection) -> list[Failure]:
             return store.claim(
                 connection,
@@ -144,66 +149,69 @@ class Again:
                 limit=AT_ONCE,
             )
 
-        taken = Taken(batch, tools.database.write(work))
+        taken = Taken(batch, worker, tools.database.write(work))
         for each in taken.failures:
             key = decode_key(each.key)
             try:
-                found, row = find(self._kind, source, key)
+                found = find(self._kind, source, key)
             except Exception as problem:
                 taken.failed[each.id] = f"the row could not be read: {problem}"[:1_000]
                 continue
-            if found:
-                taken.rows.append((each, key, row))
+            if found is not None:
+                taken.rows.append((each, key, found[1]))
             else:
                 taken.gone.append(each.id)
         return taken
 
-    def _begin(self, taken: Taken, worker: int) -> None:
+    def _begin(self, taken: Taken) -> None:
         self.is_asked = False
         if not taken.failures:
             return
-        self._taken, self._worker = taken, worker
-        terms = self._kind.sweep
-        assert terms is not None
+        self._taken = taken
         now = self._clock.now()
         for each, key, row in taken.rows:
-            task = claimed(self._kind.name, each.id, batch=taken.batch, worker=worker, now=now)
-            value = key if terms.key_only else row
-            run = ItemRun(task, self._load, self, [(key, row)], [value] if terms.many else value)
+            task = claimed(
+                self._kind.name, each.id, batch=taken.batch, worker=taken.worker, now=now
+            )
+            run = ItemRun(task, self._load, self, [(key, row)])
             self._numbers[run.number] = each.id
             self._ready.append(run)
         self._open = len(taken.rows)
 
     def _settle(self, tools: Tools) -> None:
-        taken, self._taken = self._taken, None
+        taken = self._taken
         assert taken is not None
-        now, worker = tools.clock.now(), self._worker
+        now = tools.clock.now()
 
         def work(connection: Connection) -> None:
-            if tools.database.dialect.alive(connection, worker):
+            if tools.database.dialect.alive(connection, taken.worker):
                 store.settle(
                     connection, batch=taken.batch, well=taken.gone, failed=taken.failed, now=now
                 )
 
         tools.database.write(work)
+        self._taken = None
         # There may be more than fitted into one batch.
         self.is_asked = len(taken.failures) == AT_ONCE
 
 
-def find(kind: Kind, source: SweepSource, key: Key) -> tuple[bool, Any]:
-    """Whether there is a row of that key, and the row."""
+def find(kind: Kind, source: SweepSource, key: Key) -> Row | None:
+    """The row of that key, with the key as the source itself has it."""
     terms = kind.sweep
     assert terms is not None
+    locate: Callable[[Key], Row | None] | None = getattr(source, "locate", None)
+    if locate is not None:
+        return locate(key)
     look: Any = getattr(source, "find", None)
     if look is None:
         if terms.key_only:
-            return True, None
+            return key, None
         raise BadSource(
             f"{name_of(source)} has no find(key), so single rows cannot be had; give it one, or "
             f"declare {kind.name!r} with key_only=True"
         )
     row = look(key)
-    return row is not None, row
+    return None if row is None else (key, row)
 
 
 async def call_once(run: ItemRun) -> Outcome:

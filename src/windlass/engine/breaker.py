@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 from windlass.model.breaker import CLOSED, Breaker, State, Terms
 from windlass.model.duration import format_duration
 from windlass.model.outcome import Failed, Retried, Snoozed

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from windlass.clock import to_datetime
 from windlass.engine.current import current
 from windlass.engine.flow import Growing, growing
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 from windlass.errors import NoContext
 from windlass.model.cron import read_turn
 

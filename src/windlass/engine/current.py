@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 
 current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
 

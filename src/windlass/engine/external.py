@@ -22,9 +22,10 @@ from windlass.clock import Clock
 from windlass.declare.kind import Kind
 from windlass.engine.breaker import Breakers
 from windlass.engine.flow import Place
-from windlass.engine.hold import Hold, Run
+from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.ring import Ring
+from windlass.engine.shelf import Run
 from windlass.errors import NoContext
 from windlass.model.duration import format_duration
 from windlass.model.external import (

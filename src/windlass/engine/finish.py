@@ -12,9 +12,10 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.breaker import Breakers, Move
 from windlass.engine.handover import HandOver
-from windlass.engine.hold import Hold, Run
+from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
+from windlass.engine.shelf import Run
 from windlass.model.flow import SKIPPED, How
 from windlass.model.outcome import (
     SUCCESS,

@@ -19,7 +19,7 @@ from windlass.engine.muster import check_alone, muster, propose, tell
 from windlass.engine.shard import OUTAGES, Gathered, Shard, gather
 from windlass.errors import BadDatabase, BadInput, BadSource, DatabaseUnavailable
 from windlass.model.shard import COMING, CONTROL, MOST_SHARDS, Roster, place_of
-from windlass.model.source import Source
+from windlass.model.source import MirrorSource
 from windlass.store import migrate, task
 from windlass.store import shard as store
 from windlass.store.database import TRIES, Database
@@ -337,10 +337,10 @@ def make_fleet(
     return Fleet(shards)
 
 
-def only_database(fleet: Fleet, source: Source) -> Database:
+def only_database(fleet: Fleet, source: MirrorSource) -> Database:
     """The database whose triggers can keep all items; an app with several has none."""
     if fleet.single is None:
-        name = source.name if isinstance(source, Source) else repr(source)
+        name = source.name if isinstance(source, MirrorSource) else repr(source)
         raise BadSource(
             f"{name} cannot be followed: its triggers could only write into their own database, "
             f"and the items of this app are in {len(fleet.shards)} shards; mirror it now and then, "

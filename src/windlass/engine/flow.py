@@ -18,7 +18,7 @@ from windlass.declare.flow import Draft, Drawing
 from windlass.declare.kind import Kind, Registry
 from windlass.declare.task import How
 from windlass.engine.enqueue import Guard, due_of
-from windlass.engine.hold import Run
+from windlass.engine.shelf import Run
 from windlass.engine.wake import Bell
 from windlass.errors import DuplicateKey, NoContext, PayloadTooLarge
 from windlass.model.bucket import bucket_of

@@ -10,16 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Connection
-
-from windlass.declare.kind import CRON_KEY, Kind
+from windlass.declare.kind import Kind
 from windlass.engine.load import AHEAD_SECONDS, NO_ROOM, KindLoad, Room
-from windlass.engine.shelf import Shelf
+from windlass.engine.shelf import Keeper, Run, Shelf, State
 from windlass.engine.slot import Slots
-from windlass.model.node import check_runs
 from windlass.model.outcome import Outcome
 from windlass.model.task import Claimed
 
@@ -30,104 +26,6 @@ MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
 SPEED_WINDOW = 0.2
 LEAST_BUSY = 0.001
-
-
-class State(Enum):
-    """Where a run is in its life inside the worker."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDED = "ended"
-    GONE = "gone"
-
-
-class Keeper(Protocol):
-    """Who takes the outcomes of runs that are no rows of their own: items of a sweep.
-
-    Both are called under the lock of the hold.
-    """
-
-    def landed(self, run: Run) -> None:
-        """A run has ended; its outcome is there."""
-        ...
-
-    def taken_back(self, run: Run) -> None:
-        """A run that had not begun is not to begin now."""
-        ...
-
-
-class Stopper(Protocol):
-    """Who runs a run, and can be told to stop it."""
-
-    def stop(self, run: Run) -> None: ...
-
-
-class Run:
-    """One claimed row on its way through the worker."""
-
-    __slots__ = (
-        "began",
-        "callback_tries",
-        "deadline",
-        "external",
-        "growing",
-        "is_locked",
-        "is_poison",
-        "is_probe",
-        "keeper",
-        "kind",
-        "leaves_nothing",
-        "load",
-        "milliseconds",
-        "number",
-        "on_finish",
-        "outcome",
-        "runner",
-        "state",
-        "task",
-        "turns",
-    )
-
-    def __init__(self, task: Claimed, load: KindLoad) -> None:
-        self.number = task.id
-        self.task = task
-        self.load = load
-        self.kind = load.kind
-        self.state = State.QUEUED
-        self.began = 0.0
-        self.deadline: float | None = None
-        self.milliseconds = 0.0
-        self.outcome: Outcome | None = None
-        self.on_finish: list[Callable[[Connection], None]] | None = None
-        # The secret and the number of a submission to an external system.
-        self.external: tuple[str, int] | None = None
-        # What a node draws after itself.
-        self.growing: object = None
-        self.callback_tries = 0
-        self.runner: Stopper | None = None
-        self.is_poison = False
-        # Whether somebody else held its row when its outcome was to be written.
-        self.is_locked = False
-        # Whether an open breaker waits for how this run ends.
-        self.is_probe = False
-        # Who takes its outcome instead of the finish.
-        self.keeper: Keeper | None = None
-        # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
-        self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
-        # Whether a plain success deletes its row.
-        forgets = load.forgets if task.task_key is None else load.forgets_named
-        self.leaves_nothing = forgets and not self.turns and task.flow_id is None
-
-    @property
-    def key(self) -> str | None:
-        """By what its caller knows it."""
-        return self.task.task_key
-
-    def call(self) -> Any:
-        """Call the handler; a node only if its condition holds."""
-        if self.task.flow_id is not None:
-            check_runs(self.task.payload)
-        return self.kind.call(self.task, turns=self.turns)
 
 
 class Hold:
@@ -216,7 +114,8 @@ class Hold:
         load = runs[0].load
         shelf = self.asyncs if load.kind.is_async else self.syncs
         with self._lock:
-            if self.is_halted:
+            if self.is_halted or self.owner not in (None, runs[0].task.worker):
+                # Reserved in a life that is over: the ranges were given to others.
                 return
             load.queued += len(runs)
             for run in runs:
@@ -322,6 +221,15 @@ class Hold:
                 run.runner.stop(run)
         self._made_room()
         return dropped
+
+    def drop_kept(self, keeper: Keeper) -> None:
+        """Give up all runs of one keeper, also those that have not begun."""
+        with self._lock:
+            for shelf in (self.asyncs, self.syncs):
+                for run in shelf.drop(lambda run: run.keeper is keeper):
+                    run.load.queued -= 1
+            running = [run.number for run in self.running.values() if run.keeper is keeper]
+        self.drop(running)
 
     def take_back(self, kind: str) -> list[Claimed]:
         """Forget what is queued of a kind; the database still knows it as ours.

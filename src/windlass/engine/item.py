@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from windlass.engine.hold import Keeper, Run
+from windlass.declare.kind import Kind
 from windlass.engine.load import KindLoad
+from windlass.engine.shelf import Keeper, Run
 from windlass.model.key import Key, shown
 from windlass.model.outcome import Cancelled, Failed, Outcome, Succeeded
 from windlass.model.task import Claimed
@@ -21,18 +22,15 @@ Row = tuple[Key, Any]
 class ItemRun(Run):
     """One call of the handler of a sweep: with a row, or with several."""
 
-    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows", "value")
+    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
 
-    def __init__(
-        self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row], value: Any
-    ) -> None:
+    def __init__(self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row]) -> None:
         super().__init__(task, load)
         self.number = next(NUMBERS)
         self.keeper = keeper
         self.rows = rows
         # The key up to which all is done when it has ended.
         self.last: Key = rows[-1][0]
-        self.value = value
         # Whether it may have been run before, by a worker that died.
         self.is_again = False
         # Whether its last row is the last of a page.
@@ -43,11 +41,24 @@ class ItemRun(Run):
     @property
     def key(self) -> str | None:
         """The key of its row, for people."""
-        return shown(self.rows[0][0])
+        return shown(known_by(self.kind, self.rows[0]))
 
     def call(self) -> Any:
         """Call the handler with what it takes."""
-        return self.kind.function(self.value)
+        terms = self.kind.sweep
+        assert terms is not None
+        if terms.key_only:
+            given = [known_by(self.kind, row) for row in self.rows]
+        else:
+            given = [row for _, row in self.rows]
+        return self.kind.function(given if terms.many else given[0])
+
+
+def known_by(kind: Kind, row: Row) -> Key:
+    """The key by which people know a row: its own, unless the source says otherwise."""
+    key, what = row
+    key_of: Callable[[Any], Key] | None = getattr(kind.source, "key_of", None)
+    return key if key_of is None or what is None else key_of(what)
 
 
 def is_over(outcome: Outcome | None) -> bool:

@@ -14,8 +14,9 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.engine.hold import Hold, Run
+from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
+from windlass.engine.shelf import Run
 from windlass.store import claim
 from windlass.store.database import Database
 from windlass.store.dialect.base import Stamp

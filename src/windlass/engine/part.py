@@ -16,9 +16,9 @@ from copy import copy
 from msgspec.structs import replace
 
 from windlass.clock import Clock
-from windlass.engine.hold import Run, State
 from windlass.engine.item import ItemRun, Row, claimed, is_over
 from windlass.engine.load import KindLoad
+from windlass.engine.shelf import Run, State
 from windlass.model.key import Key, decoded, encode_key
 from windlass.model.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.model.sweep import Range, SweepTerms
@@ -26,7 +26,7 @@ from windlass.store.range import Save
 from windlass.store.sweep_failure import NewFailure
 
 SAVE_EVERY = 1.0
-SAVE_APART = 0.1
+SAVE_APART = 0.25
 # How much work is reserved ahead, in seconds and in pages.
 AHEAD_SECONDS = 2.0
 MOST_PAGES = 8
@@ -166,6 +166,11 @@ class Part:
         self.is_exhausted = False
         self.is_reading = False
         self.is_lost = False
+        # What keeps it from being saved; nothing more is read until it can be.
+        self.problem: Exception | None = None
+        # Whether it straggled when that was looked at last, and whether people know.
+        self.straggles = False
+        self.is_told = False
         self.read_again_at = 0.0
         self._read_at = 0.0
         self._goal = 0
@@ -191,7 +196,7 @@ class Part:
     @property
     def wants_rows(self) -> bool:
         """Whether it is time to reserve and read more."""
-        if self.is_reading or self.is_exhausted or self.is_lost:
+        if self.is_reading or self.is_exhausted or self.is_lost or self.problem is not None:
             return False
         if not self._is_stored or time.monotonic() < self.read_again_at:
             return False
@@ -214,7 +219,7 @@ class Part:
         if self.terms.many:
             pages = int(self.per_second * AHEAD_SECONDS / batch)
             return batch * min(MOST_PAGES, max(2, pages))
-        fewest = min(batch, max(FEWEST_ROWS, 2 * self.load.limit, self._goal))
+        fewest = max(min(batch, max(FEWEST_ROWS, 2 * self.load.limit)), self._goal)
         return min(MOST_PAGES * batch, max(fewest, int(self.per_second * AHEAD_SECONDS)))
 
     @property
@@ -224,10 +229,10 @@ class Part:
         return max(self.load.limit, int(self.per_second * AHEAD_SECONDS / 4))
 
     def begin_reading(self) -> None:
-        """Rows are asked for. If the last ones lasted no time, more of them are, up to a page."""
+        """Rows are asked for. If the last ones lasted no time, more of them are."""
         now = time.monotonic()
         is_fast = now - self._read_at < AHEAD_SECONDS / 8
-        self._goal = min(self.terms.batch, 2 * self.rows_wanted) if is_fast else 0
+        self._goal = 2 * self.rows_wanted if is_fast else 0
         self._read_at = now
         self.is_reading = True
 
@@ -251,17 +256,11 @@ class Part:
         while self._entries and len(runs) < most:
             rows, is_again, is_last = self._entries.popleft()
             self.rows_waiting -= len(rows)
-            run = ItemRun(self._task, self.load, self, rows, self._value(rows))
+            run = ItemRun(self._task, self.load, self, rows)
             run.is_again, run.is_last = is_again, is_last
             self._window.append(run)
             runs.append(run)
         return runs
-
-    def _value(self, rows: Sequence[Row]) -> object:
-        place = 0 if self.terms.key_only else 1
-        if self.terms.many:
-            return [row[place] for row in rows]
-        return rows[0][place]
 
     @property
     def only_waits(self) -> bool:
@@ -321,8 +320,10 @@ class Part:
 
     @property
     def is_still(self) -> bool:
-        """Whether nothing of it runs or is queued."""
-        return not self.is_reading and all(run.state is State.ENDED for run in self._window)
+        """Whether nothing of it runs or is queued; items may wait for their next try."""
+        waiting = len(self.later) + len(self._ready)
+        open_ = sum(run.state is not State.ENDED for run in self._window)
+        return not self.is_reading and open_ == waiting
 
     @property
     def has_begun_beyond(self) -> bool:
@@ -349,6 +350,8 @@ class Part:
     def wants_save(self, now: float) -> bool:
         """Whether it is time: every second, at the end of a page, and when a breaker must hear."""
         since = now - self._saved_at
+        if self.problem is not None:
+            return since >= SAVE_EVERY
         if since >= SAVE_EVERY or not self._is_stored:
             return True
         if (self.is_careful and self._has_moved) or self.load.is_tripped:
@@ -396,10 +399,15 @@ class Part:
         self._has_moved = self._page_ended = False
         self.stored_careful, self.stored_again_to = what.is_careful, what.again_to
 
-    def reach(self, place: str | None) -> None:
+    def not_saved(self, problem: Exception) -> None:
+        """It cannot be written down; that is tried again, but not at once."""
+        self.problem = problem
+        self._saved_at = time.monotonic()
+
+    def pass_to(self, place: str | None) -> None:
         """All up to `place` was reserved and nothing of it is left: be there."""
         self.breakpoint, self._last_key = place, decoded(place)
-        self._has_moved = False
+        self._has_moved = place is not None
 
     def _measure(self) -> None:
         now, ended = time.monotonic(), self.done + self.failed

@@ -13,12 +13,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from windlass.engine.ask import SourceFailed
 from windlass.engine.item import Row
 from windlass.engine.part import Part
-from windlass.model.key import Key, decoded, encode_key
+from windlass.errors import BadSource
+from windlass.model.key import LONGEST_KEY, Key, decoded, encode_key
 from windlass.model.source import SweepSource
 from windlass.store import range as ranges
 from windlass.store.database import Database
+
+# Text that is surely short enough, however it is written.
+SHORT = LONGEST_KEY // 4
 
 
 @dataclass
@@ -69,7 +74,7 @@ def _look(
     edge: Any = getattr(source, "edge", None)
     if edge is not None:
         return edge(after, upto, count), None
-    rows = source.read(after, upto, count)
+    rows = _read(source, after, upto, count)
     return (rows[-1][0] if rows else None), rows
 
 
@@ -100,12 +105,38 @@ def _reserve(database: Database, part: Part, wanted: str, reading: Reading) -> b
 def _pages(
     source: SweepSource, after: Key | None, upto: Key | None, part: Part
 ) -> list[Sequence[Row]]:
+    """All rows up to `upto`, however few of them a page has."""
     pages: list[Sequence[Row]] = []
-    most = part.terms.batch
-    while True:
-        page = source.read(after, upto, most)
-        if page:
-            pages.append(page)
-        if len(page) < most or page[-1][0] == upto:
-            return pages
+    while page := _read(source, after, upto, part.terms.batch):
+        pages.append(page)
+        if page[-1][0] == upto:
+            break
+        if page[-1][0] == after:
+            reason = f"asked for rows after {after!r}, it ended with that row"
+            raise SourceFailed(reason) from _bad(source, reason)
         after = page[-1][0]
+    return pages
+
+
+def _read(source: SweepSource, after: Key | None, upto: Key | None, limit: int) -> Sequence[Row]:
+    """The next rows. A key that cannot be kept is found here, not when it is to be written down."""
+    rows = source.read(after, upto, limit)
+    try:
+        # Whole numbers can always be kept, and are most keys.
+        keys = [key for key, _ in rows if type(key) is not int]
+    except (TypeError, ValueError):
+        reason = "read() is to return a list of (key, row)"
+        raise SourceFailed(reason) from _bad(source, reason)
+    for key in keys:
+        if not _is_plain(key):
+            encode_key(key, what=name_of(source))
+    return rows
+
+
+def _bad(source: SweepSource, reason: str) -> BadSource:
+    return BadSource(f"{name_of(source)}: {reason}")
+
+
+def _is_plain(key: Key) -> bool:
+    """Whether one glance shows that it can be kept."""
+    return type(key) is str and len(key) <= SHORT and key.isascii() and key.isprintable()

@@ -14,10 +14,10 @@ from windlass.declare.kind import Kind
 from windlass.engine.reserve import name_of
 from windlass.model.key import encode_key
 from windlass.model.source import SweepSource
-from windlass.model.sweep import Tile, tiles
+from windlass.model.sweep import Range, Round, Tile, described, tiles
 from windlass.store import sweep as store
 from windlass.store import worker
-from windlass.store.database import Database
+from windlass.store.database import Database, first_line
 from windlass.store.history import write_alert
 from windlass.store.number import Numbers
 from windlass.store.sweep import SweepRow
@@ -58,12 +58,37 @@ def declare(database: Database, kind: Kind, clock: Clock) -> None:
             kind.name,
             ranges=terms.ranges,
             redo=terms.redo,
-            source=name_of(source),
+            source=described(source, name_of(source)),
             now=now,
         )
 
     if database.write(work):
         telemetry.emit("sweep.declared", sweep=kind.name, source=name_of(source))
+
+
+def take_over(database: Database, numbers: Numbers, clock: Clock, kind: Kind) -> None:
+    """Have a sweep walk the source that is declared here, if the keys of its rows are others.
+
+    The round that runs was cut by the old keys: it is given up, and the next one is due at once.
+    """
+    declared = kind.source
+    assert declared is not None
+    now, source = clock.now(), described(declared, name_of(declared))
+
+    def work(connection: Connection) -> Round | None:
+        over = store.take_over(connection, kind.name, source=source, now=now)
+        if over is not None:
+            text = (
+                f"round {over.round} of sweep {kind.name!r} was given up after {over.done} items, "
+                f"as its source is another one now: {name_of(declared)}; the next round is due"
+            )
+            number = numbers.take(inside=connection)[0]
+            write_alert(connection, number, what="source", kind=kind.name, text=text, now=now)
+        return over
+
+    over = database.write(work)
+    if over is not None:
+        telemetry.emit("sweep.abandoned", sweep=kind.name, round=over.round, done=over.done)
 
 
 def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> list[str]:
@@ -90,7 +115,9 @@ class Cut:
         if check is not None:
             check()
         counted: Any = getattr(source, "count", None)
-        self.rows = int(counted() or 0) if counted is not None else 0
+        found = counted() if counted is not None else None
+        # None is not known, which is not the same as none.
+        self.rows = None if found is None else max(0, int(found))
         bounds = source.bounds(count) if count > 1 else []
         texts = [encode_key(key, what=name_of(source)) for key in bounds]
         self.tiles: list[Tile] = tiles(texts[: count - 1], self.rows)
@@ -103,11 +130,13 @@ def open_round(
     before: SweepRow,
     source: SweepSource,
     *,
+    source_text: str | None = None,
     worker: int | None = None,
 ) -> int | None:
     """Begin the round after `before`; the number of the round that runs then.
 
-    With a `worker`, it acts for that one: None if it was marked left.
+    With a `worker`, it acts for that one: None if it was marked left. `source_text` is what the row
+    says of the source from then on.
     """
     cut = Cut(source, before.ranges)
     ids = numbers.take(len(cut.tiles))
@@ -115,7 +144,15 @@ def open_round(
     def work(connection: Connection) -> int | None:
         if worker is not None and not database.dialect.alive(connection, worker):
             return None
-        return store.open_round(connection, before, cut.tiles, ids, rows=cut.rows, now=clock.now())
+        return store.open_round(
+            connection,
+            before,
+            cut.tiles,
+            ids,
+            rows=cut.rows,
+            now=clock.now(),
+            source=source_text,
+        )
 
     number = database.write(work)
     if number == before.round + 1:
@@ -129,7 +166,7 @@ def note_trouble(
     database: Database, numbers: Numbers, clock: Clock, name: str, problem: BaseException
 ) -> None:
     """Say in the row of a sweep what keeps it from going on, and tell people once."""
-    text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:1_000]
+    text = first_line(problem)
 
     def work(connection: Connection) -> bool:
         if not store.note_error(connection, name, text):
@@ -141,3 +178,32 @@ def note_trouble(
 
     if database.write(work):
         telemetry.emit("sweep.failed", sweep=name, error=text)
+
+
+def alert_of_failures(
+    connection: Connection, numbers: Numbers, name: str, over: Round, *, now: int
+) -> None:
+    """Tell people that a round set items aside, in the transaction that ends it."""
+    if over.failed:
+        text = (
+            f"round {over.round} of sweep {name!r} ended with {over.failed} items set aside, "
+            f"{over.done} were done; see: windlass sweep failures {name}"
+        )
+        number = numbers.take(inside=connection)[0]
+        write_alert(connection, number, what="failures", kind=name, text=text, now=now)
+
+
+def tell_straggler(database: Database, numbers: Numbers, clock: Clock, found: Range) -> None:
+    """Tell people that a range will end long after the others."""
+    text = (
+        f"range {found.id} of sweep {found.sweep!r} will end long after the others; idle workers "
+        f"take half of it; see: windlass sweep show {found.sweep}"
+    )
+
+    def work(connection: Connection) -> None:
+        number = numbers.take(inside=connection)[0]
+        now = clock.now()
+        write_alert(connection, number, what="straggler", kind=found.sweep, text=text, now=now)
+
+    database.write(work)
+    telemetry.emit("range.straggles", sweep=found.sweep, range=found.id)

@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.current import current
-from windlass.engine.hold import Hold, Run
+from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
+from windlass.engine.shelf import Run
 from windlass.model.outcome import (
     SUCCESS,
     Expanded,

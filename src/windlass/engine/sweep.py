@@ -18,7 +18,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Connection
 
@@ -39,12 +38,15 @@ from windlass.store.history import MINUTE
 from windlass.store.number import Numbers
 from windlass.store.sweep import SweepRow
 
+# How many threads ask the source of the only sweep, and of each one of several.
 THREADS = 4
+FEWEST_THREADS = 2
 BUSY_PAUSE = 0.01
 IDLE_PAUSE = 0.1
 LOOK_SECONDS = 0.5
 SOON_SECONDS = 0.1
 HAND_BACK_SECONDS = 10.0
+MIND_SECONDS = 10.0
 WAY_SECONDS = (2.0, 6.0)
 
 
@@ -76,24 +78,24 @@ class Sweeper(Loop):
         self._breakers = breakers
         self._worker = worker
         self._once = once
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="windlass-source")
+        swept = [kind for kind in kinds.values() if kind.sweep is not None]
         tools = Tools(
             database=database,
             clock=clock,
             numbers=numbers,
             hold=hold,
             gate=gate,
-            threads=self._threads,
             wake=self.wake,
             is_quiet=is_quiet,
             once=once,
             only_retries=only_retries,
+            threads=THREADS if len(swept) == 1 else FEWEST_THREADS,
         )
-        self.walks = [Walk(kind, tools) for kind in kinds.values() if kind.sweep is not None]
+        self.walks = [Walk(kind, tools) for kind in swept]
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
-        self._handed_back_at = time.monotonic()
+        self._handed_back_at = self._minded_at = time.monotonic()
         self._suspects: list[Walk] = []
         self._way_at: float | None = None
         self.done = 0
@@ -108,6 +110,7 @@ class Sweeper(Loop):
             for walk in self.walks:
                 walk.drop_all()
             self._me = me
+        if self._hold.is_halted:
             return IDLE_PAUSE
         self._look()
         careful = [walk for walk in self.walks if walk.is_careful]
@@ -120,6 +123,7 @@ class Sweeper(Loop):
             self.release_all()
             self._way_at = None
         self._hand_back_unknown(me)
+        self._mind_stragglers()
         self.is_idle = all(walk.is_idle() for walk in self.walks)
         if self._once:
             self.trouble = next((walk.problem for walk in self.walks if walk.problem), None)
@@ -161,7 +165,9 @@ class Sweeper(Loop):
                 part.set_waiting_aside()
         self.save(all_of_it=True)
         now, me = self._clock.now(), self._me
-        parts = [(walk, part) for walk in self.walks for part in walk.parts]
+        every = [(walk, part) for walk in self.walks for part in walk.parts]
+        # One that cannot be saved is handed back as it was.
+        parts = [(walk, part) for walk, part in every if part.problem is None]
 
         def work(connection: Connection) -> None:
             if not self._database.dialect.alive(connection, me):
@@ -180,7 +186,8 @@ class Sweeper(Loop):
 
     def close(self) -> None:
         """Let the threads go that ask sources; one that hangs is left behind."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for walk in self.walks:
+            walk.close()
 
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
@@ -234,7 +241,8 @@ class Sweeper(Loop):
     def _write(self, due: list[tuple[Walk, Part]], tallies: list[tuple[Kind, Tally]]) -> None:
         failed = sum(part.failed_rows for _, part in due)
         numbers = iter(self._numbers.take(failed) if failed else ())
-        saves = [(walk, part, part.save(numbers)) for walk, part in due]
+        made = [(walk, part, walk.made(part, numbers)) for walk, part in due]
+        saves = [(walk, part, save) for walk, part, save in made if save is not None]
         now, me = self._clock.now(), self._me
         lost: list[tuple[Walk, Part]] = []
         moves: list[Move] = []
@@ -264,7 +272,7 @@ class Sweeper(Loop):
             if (walk, part) in lost:
                 walk.drop(part)
             else:
-                part.saved(save)
+                walk.saved(part, save)
 
     def _note(
         self, connection: Connection, tallies: list[tuple[Kind, Tally]], now: int
@@ -292,14 +300,21 @@ class Sweeper(Loop):
         for walk in self.walks:
             walk.load.is_tripped = any(part.tally.opens_breaker for part in walk.parts)
 
+    def _mind_stragglers(self) -> None:
+        if time.monotonic() - self._minded_at >= MIND_SECONDS:
+            self._minded_at = time.monotonic()
+            for walk in self.walks:
+                walk.mind_stragglers()
+
     def _hand_back_unknown(self, me: int) -> None:
         """A claim whose answer was lost is nobody's concern here: let others have it."""
         if time.monotonic() - self._handed_back_at < HAND_BACK_SECONDS:
             return
         self._handed_back_at = time.monotonic()
         known = {part.batch for walk in self.walks for part in walk.parts}
+        known |= {walk.again.batch for walk in self.walks if walk.again.batch is not None}
         held = self._database.read(lambda connection: ranges.held(connection, me), tries=2)
-        if set(held.values()) <= known:
+        if held <= known:
             return
 
         def work(connection: Connection) -> None:

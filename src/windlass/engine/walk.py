@@ -6,8 +6,9 @@ is done by a few threads, and what it brought is taken in when it is there.
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +19,28 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.declare.kind import Kind
 from windlass.engine.again import Again
+from windlass.engine.ask import Asked, SourceFailed
 from windlass.engine.gate import Gate
 from windlass.engine.hold import Hold
 from windlass.engine.item import ItemRun
 from windlass.engine.part import Part
-from windlass.engine.reserve import Reading, read_more
-from windlass.engine.round import note_trouble, open_round
+from windlass.engine.reserve import Reading, name_of, read_more
+from windlass.engine.round import (
+    alert_of_failures,
+    note_trouble,
+    open_round,
+    take_over,
+    tell_straggler,
+)
 from windlass.engine.split import cut
-from windlass.model.sweep import may_begin_at, next_to_split
+from windlass.errors import BadKey
+from windlass.model.sweep import (
+    described,
+    has_same_keys,
+    may_begin_at,
+    next_to_split,
+    stragglers,
+)
 from windlass.store import range as ranges
 from windlass.store import sweep as store
 from windlass.store.database import Database
@@ -43,6 +58,8 @@ STEAL_AGAIN_AFTER = 0.5
 NOT_WORTH_SECONDS = 2.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+# When a sweep is taken over whose source was declared otherwise, and that nobody walks.
+OTHERS_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,13 +71,14 @@ class Tools:
     numbers: Numbers
     hold: Hold
     gate: Gate
-    threads: ThreadPoolExecutor
     wake: Callable[[], None]
     # Whether nothing new may begin, as a row is to run alone.
     is_quiet: Callable[[], bool]
     # Whether it ends when nothing is due, and then begins each round once at most.
     once: bool
     only_retries: bool
+    # How many threads ask one source. Each has its own: one that hangs must not hold up others.
+    threads: int
 
 
 class Walk:
@@ -71,12 +89,15 @@ class Walk:
         assert kind.source is not None
         self.kind = kind
         self.terms = kind.sweep
-        self.source = kind.source
+        self.source = Asked(kind.source)
         self._tools = tools
+        self._threads = ThreadPoolExecutor(tools.threads, thread_name_prefix="windlass-source")
         self.load = tools.hold.loads[kind.name]
         self.parts: list[Part] = []
         self.again = Again(kind, self.load, tools.clock, tools.wake)
         self.row: SweepRow | None = None
+        self._described = described(kind.source, name_of(kind.source))
+        self._others_since: float | None = None
         self._readings: dict[Future[Reading], Part] = {}
         self._starting: Future[int | None] | None = None
         self._stealing: Future[bool] | None = None
@@ -97,8 +118,13 @@ class Walk:
     def may_claim(self) -> bool:
         """Whether a round runs, and nothing keeps it from going on."""
         row = self.row
-        is_on = row is not None and row.is_running and row.stopped_at is None
+        is_on = row is not None and row.is_running and row.stopped_at is None and self._is_ours
         return is_on and self.load.is_open and not self._tools.only_retries
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the sweep walks the source that is declared here, and not one with other keys."""
+        return self.row is None or has_same_keys(self.row.source, self._described)
 
     @property
     def is_careful(self) -> bool:
@@ -115,7 +141,7 @@ class Walk:
         """Whether nothing is to be done now that could be."""
         if self.again.is_busy or self.again.is_asked:
             return self._is_held_back
-        if self._tools.only_retries or self._is_held_back:
+        if self._tools.only_retries or self._is_held_back or not self._is_ours:
             return True
         if self.is_busy or self.row is None:
             return False
@@ -131,7 +157,7 @@ class Walk:
         row = self.row
         if row is None or row.is_running or row.due_at is None or row.stopped_at is not None:
             return False
-        if self._tools.once and self._begun:
+        if (self._tools.once and self._begun) or not self._is_ours:
             return False
         now = self._tools.clock.now()
         if row.due_at > now:
@@ -146,6 +172,9 @@ class Walk:
             self._claim_at = 0.0
             self._found_none = False
         self.row = row
+        if row is not None and row.is_running:
+            # One that ends when nothing is due takes part in one round only.
+            self._begun = True
         self.again.is_asked = is_asked
         self._has_fallen = has_fallen
 
@@ -156,11 +185,12 @@ class Walk:
         self._take_in()
         if makes_way:
             return
-        self.again.step(self._tools, worker, self.source)
+        self.again.step(self._tools, worker, self.source, self._threads)
         if self.row is None or self._tools.only_retries:
             self._feed()
             return
         is_open = self.load.is_open and self.row.stopped_at is None
+        self._mind_others()
         if is_open and self._is_due:
             self._begin(worker)
         if self.may_claim and may_claim:
@@ -171,7 +201,7 @@ class Walk:
         self._feed()
         if self._tools.once:
             self._wait_for_nothing()
-        for part in [part for part in self.parts if part.is_finished]:
+        for part in [part for part in self.parts if part.is_finished and part.problem is None]:
             self._complete(part)
 
     def _wait_for_nothing(self) -> None:
@@ -186,9 +216,7 @@ class Walk:
         part.is_lost = True
         if part in self.parts:
             self.parts.remove(part)
-        hold = self._tools.hold
-        numbers = [number for number, run in list(hold.running.items()) if run.keeper is part]
-        hold.drop(numbers)
+        self._tools.hold.drop_kept(part)
 
     def drop_all(self) -> None:
         """That life is over: nothing is ours."""
@@ -197,11 +225,33 @@ class Walk:
         self.again.drop()
         self._claim_at = 0.0
 
+    def close(self) -> None:
+        """Let the threads go that ask the source; one that hangs is left behind."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     # Rounds
+
+    def _mind_others(self) -> None:
+        """Take a sweep over that walks a source with other keys, once nobody does that any more.
+
+        While workers with two declarations live beside each other they must not take it from each
+        other all the time.
+        """
+        now = time.monotonic()
+        if self._is_ours:
+            self._others_since = None
+        elif self._others_since is None:
+            self._others_since = now
+        elif now - self._others_since >= OTHERS_SECONDS:
+            self._others_since = now
+            tools = self._tools
+            found = tools.database.read(lambda connection: ranges.listing(connection, self.name))
+            if all(each.batch is None for each in found):
+                take_over(tools.database, tools.numbers, tools.clock, self.kind)
 
     def _begin(self, worker: int) -> None:
         if self._starting is None and time.monotonic() >= self._start_at:
-            self._starting = self._tools.threads.submit(self._open_round, worker)
+            self._starting = self._threads.submit(self._open_round, worker)
 
     def _open_round(self, worker: int) -> int | None:
         tools = self._tools
@@ -217,7 +267,13 @@ class Walk:
             return None
         try:
             return open_round(
-                tools.database, tools.numbers, tools.clock, before, self.source, worker=worker
+                tools.database,
+                tools.numbers,
+                tools.clock,
+                before,
+                self.source,
+                source_text=self._described,
+                worker=worker,
             )
         except Exception:
             tools.database.write(
@@ -283,9 +339,7 @@ class Walk:
         for part in self.parts:
             if part.wants_rows:
                 part.begin_reading()
-                future = self._tools.threads.submit(
-                    read_more, self._tools.database, self.source, part
-                )
+                future = self._threads.submit(read_more, self._tools.database, self.source, part)
                 self._readings[future] = part
                 future.add_done_callback(lambda _future: self._tools.wake())
 
@@ -309,28 +363,39 @@ class Walk:
                     lambda connection: store.get(connection, self.name)
                 )
         if self._stealing is not None and self._stealing.done():
-            stolen, self._stealing = self._result(self._stealing), None
-            if stolen:
+            stolen, self._stealing = self._stealing, None
+            if self._result(stolen):
                 self._claim_at = 0.0
                 self._found_none = False
 
     def _result(self, future: Future[Any]) -> Any:
-        """What a thread brought; trouble with the source is told, and waited out."""
+        """What a thread brought; trouble with the source is told, and waited out.
+
+        Any other trouble is that of our own database: the loop tells it, and tries again.
+        """
         try:
             found = future.result()
-        except Exception as problem:
+        except (SourceFailed, BadKey) as failed:
+            problem = failed.__cause__ if isinstance(failed, SourceFailed) else failed
+            assert isinstance(problem, Exception)
             tools = self._tools
             note_trouble(tools.database, tools.numbers, tools.clock, self.name, problem)
-            self._start_at = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self.problem = problem
+            self._wait_out()
             return None
-        if self.problem is not None:
+        if self.problem is not None and not any(part.problem for part in self.parts):
             self.problem, self._pause = None, FIRST_PAUSE
             self._tools.database.write(
                 lambda connection: store.note_error(connection, self.name, None)
             )
         return found
+
+    def _wait_out(self) -> None:
+        """Ask the source again after a pause, which grows with each try, not with each range."""
+        now = time.monotonic()
+        if now >= self._start_at:
+            self._start_at = now + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _have(self, part: Part, reading: Reading) -> None:
         if reading.is_lost:
@@ -346,6 +411,9 @@ class Walk:
         part.is_exhausted = reading.is_exhausted
         for page in reading.pages:
             part.extend(page, is_again=part.again_to is not None)
+        if reading.has_reserved and not part.in_flight:
+            # The rows that were there when it was asked how far they go are gone.
+            part.pass_to(reading.read_to)
 
     def _feed(self) -> None:
         """Have as many items begin as may."""
@@ -370,15 +438,20 @@ class Walk:
         part.advance()
         if not part.is_finished:
             return
-        part.reach(part.read_to)
+        part.pass_to(part.read_to)
         numbers = tools.numbers.take(part.failed_rows) if part.failures else []
-        save = part.save(iter(numbers))
+        save = self.made(part, iter(numbers))
+        if save is None:
+            return
         now = tools.clock.now()
 
         def work(connection: Connection) -> Completed:
             if not tools.database.dialect.alive(connection, part.worker):
                 return Completed(False)
-            return ranges.complete(connection, save, sweep=self.name, end=part.end, now=now)
+            ended = ranges.complete(connection, save, sweep=self.name, end=part.end, now=now)
+            if ended.over is not None:
+                alert_of_failures(connection, tools.numbers, self.name, ended.over, now=now)
+            return ended
 
         completed = tools.database.write(work)
         if completed.is_done:
@@ -388,11 +461,43 @@ class Walk:
         if found is None or found.batch != part.batch:
             self.drop(part)
         else:
-            part.saved(save)
+            self.saved(part, save)
             part.end, part.is_exhausted = found.end, False
 
-    def _completed(self, part: Part, save: Save, completed: Completed) -> None:
+    def made(self, part: Part, numbers: Iterator[int]) -> Save | None:
+        """How a range is now, to be written down; what keeps it from that is told.
+
+        That is the trouble of this range alone: the others, and other sweeps, go on.
+        """
+        tools = self._tools
+        try:
+            save = part.save(numbers)
+        except Exception as problem:
+            is_new = part.problem is None
+            part.not_saved(problem)
+            self.problem = problem
+            if is_new:
+                telemetry.log.exception("range %s cannot be saved", part.range.id)
+                note_trouble(tools.database, tools.numbers, tools.clock, self.name, problem)
+            return None
+        part.problem = None
+        return save
+
+    def saved(self, part: Part, save: Save) -> None:
+        """What was saved is so; tell what was set aside with it."""
         part.saved(save)
+        if save.failures:
+            telemetry.emit(
+                "range.set_aside",
+                sweep=self.name,
+                range=save.id,
+                items=len(save.failures),
+                key=save.failures[0].key,
+                error=save.failures[0].error,
+            )
+
+    def _completed(self, part: Part, save: Save, completed: Completed) -> None:
+        self.saved(part, save)
         self.parts.remove(part)
         self.again.tallies.append(part.tally)
         self._claim_at = 0.0
@@ -412,7 +517,21 @@ class Walk:
                 lambda connection: store.get(connection, self.name)
             )
 
-    # Stealing
+    # Stragglers
+
+    def mind_stragglers(self) -> None:
+        """Tell which ranges here straggle, each once, if they did when it was looked last, too."""
+        if not self.parts:
+            return
+        tools = self._tools
+        found = tools.database.read(lambda connection: ranges.listing(connection, self.name))
+        straggling = stragglers(found, tools.clock.now())
+        for part in self.parts:
+            is_straggler = part.range.id in straggling
+            if is_straggler and part.straggles and not part.is_told:
+                part.is_told = True
+                tell_straggler(tools.database, tools.numbers, tools.clock, part.range)
+            part.straggles = is_straggler
 
     def _steal(self) -> None:
         """Cut the range that will take longest in two, if there is nothing else to do here."""
@@ -420,7 +539,7 @@ class Walk:
         if not (self.terms.steal and is_idle) or time.monotonic() < self._steal_at:
             return
         self._steal_at = time.monotonic() + STEAL_AGAIN_AFTER
-        self._stealing = self._tools.threads.submit(self._cut_longest)
+        self._stealing = self._threads.submit(self._cut_longest)
 
     def _cut_longest(self) -> bool:
         tools = self._tools
@@ -430,9 +549,11 @@ class Walk:
             each
             for each in found
             if each.batch is not None and not each.is_careful
-            if each.left > each.speed(now) * NOT_WORTH_SECONDS
+            if not each.is_counted or each.left > each.speed(now) * NOT_WORTH_SECONDS
         ]
-        longest = next_to_split(worth)
+        # Of those whose rows nobody has counted, any may be the longest.
+        uncounted = [each for each in worth if not each.is_counted]
+        longest = random.choice(uncounted) if uncounted else next_to_split(worth)
         if longest is None or not cut(tools.database, tools.numbers, self.source, longest):
             return False
         telemetry.emit("range.stolen", sweep=self.name, range=longest.id)

@@ -29,7 +29,7 @@ from windlass.engine.member import Members, connect
 from windlass.engine.rate import Rates
 from windlass.engine.read import OwnersRead
 from windlass.engine.ring import Ring
-from windlass.engine.round import discover, everywhere
+from windlass.engine.round import discover, everywhere, take_over
 from windlass.engine.run import Coroutines, Threads, Watch
 from windlass.engine.slot import Slots
 from windlass.engine.sweep import Sweeper
@@ -349,6 +349,9 @@ class Worker:
             cron.discover(self._database, kinds, self._clock, self._numbers, where=where)
             has_sweep = everywhere if self._among is None else self._among.has_sweep
             discover(self._database, kinds, self._clock, is_here=has_sweep)
+            for kind in kinds.values():
+                if kind.sweep is not None and has_sweep(kind):
+                    take_over(self._database, self._numbers, self._clock, kind)
             self.switchboard.obey()
         self.life.join_ring()
 
@@ -430,10 +433,12 @@ class Worker:
         if self.sweeper is not None:
             self.sweeper.stop()
         deadline = time.monotonic() + self._settings.grace / SECOND
-        while not await asyncio.to_thread(self.feed.join, 0.2):
-            # A claim that hangs is not waited for; what it brings is handed back with the rest.
-            if self._stop_asked > 1 or time.monotonic() > deadline:
-                break
+        for loop in (self.feed, self.sweeper):
+            # A tick that still runs could add to what is dropped here.
+            while loop is not None and not await asyncio.to_thread(loop.join, 0.2):
+                # A claim that hangs is not waited for; what it brings is handed back with the rest.
+                if self._stop_asked > 1 or time.monotonic() > deadline:
+                    break
         self.hold.drop_queued()
         await self._let_finish(deadline)
         self.threads.stop()

@@ -8,7 +8,10 @@ from windlass.errors import BadSource
 
 
 class Keys:
-    """The whole numbers from `begin` to `end`, both included; a handler gets the number."""
+    """The whole numbers from `begin` to `end`, both included; a handler gets the number.
+
+    If the end is before the begin there are none, as may come of a computation.
+    """
 
     def __init__(self, begin: int, end: int) -> None:
         for given in (begin, end):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
-class Source(Protocol):
+class MirrorSource(Protocol):
     """Keys that somebody else keeps. Whatever has these four members can be mirrored."""
 
     @property
@@ -33,13 +33,14 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class SweepSource(Protocol):
+class Source(Protocol):
     """Rows that lie in the order of their keys. Whatever has these three members can be swept.
 
     A key is a whole number, text, a UUID, a time, bytes, or a tuple of these. What comes first is
     for the source to say; nobody else compares two keys. It may also have `name` for people,
     `check()` as above, `count()` for about how many rows there are, `find(key)` for one row, and
-    `edge(after, upto, count)` for the key of a row that many further on, if that is cheaper.
+    `edge(after, upto, count)` for the key of a row that many further on, if that is cheaper. The
+    guide names the rest.
     """
 
     def bounds(self, ranges: int) -> Sequence[Any]:
@@ -59,3 +60,7 @@ class SweepSource(Protocol):
         In order, at most `limit`, and at least one if there is one.
         """
         ...
+
+
+# The same, where both kinds of source are spoken of.
+SweepSource = Source

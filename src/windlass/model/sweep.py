@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from statistics import median
-from typing import NamedTuple
+from statistics import median_low
+from typing import NamedTuple, TypeGuard
 
 from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadDeclaration, BadInput
@@ -69,7 +69,7 @@ class Range(NamedTuple):
     done: int
     failed: int
     repeated: int
-    # About how many rows it has in all.
+    # About how many rows it has in all; 0 if nobody knows.
     rows: int
     per_second: float
     lost: int
@@ -92,9 +92,10 @@ class Range(NamedTuple):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of it was ever reserved."""
-        is_new = self.begin == self.breakpoint == self.read_to
-        return self.status is Status.WAITING and self.batch is None and is_new
+        """Whether nothing of it was ever reserved, also by one who did not get past its begin."""
+        is_new = self.begin == self.breakpoint == self.read_to and self.again_to is None
+        is_free = self.status is Status.WAITING and self.batch is None
+        return is_free and is_new and not self.is_careful
 
     @property
     def floor(self) -> str | None:
@@ -105,6 +106,11 @@ class Range(NamedTuple):
     def left(self) -> int:
         """About how many rows are still to be done; at least one while it is open."""
         return max(1, self.rows - self.done - self.failed) if self.is_open else 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether anybody knows about how many rows it has."""
+        return self.rows > 0
 
     def speed(self, now: int) -> float:
         """Items a second, if it was heard of lately."""
@@ -125,17 +131,19 @@ class RangeView:
     done: int
     failed: int
     repeated: int
-    rows_estimate: int
+    rows_estimate: int | None
     rate: float
     owner: int | None
     heartbeat_at: datetime | None
     is_straggler: bool
 
     @property
-    def percent(self) -> float:
-        """How much of it is done, by the estimate of its rows."""
+    def percent(self) -> float | None:
+        """How much of it is done, by the estimate of its rows; None if there is none."""
         if self.status is Status.SUCCEEDED:
             return 100.0
+        if self.rows_estimate is None:
+            return None
         return min(99.9, 100 * (self.done + self.failed) / max(1, self.rows_estimate))
 
 
@@ -170,13 +178,14 @@ class RoundView:
 class Progress:
     """How far a sweep is. `total` is an estimate, and so are `percent` and `eta`.
 
-    `eta` is how long the round will take from now on; None if nobody knows.
+    `eta` is how long the round will take from now on. All three are None if nobody knows: if the
+    source does not count its rows.
     """
 
     sweep: str
     round: int
     is_running: bool
-    percent: float
+    percent: float | None
     done: int
     failed: int
     repeated: int
@@ -214,14 +223,54 @@ class SweepVisit:
     is_new: bool
 
 
+# Between what people know a source by and what its keys are.
+BESIDE = " | "
+
+
+def described(source: object, name: str) -> str:
+    """What a row says of a source: its name, and what the keys of its rows are.
+
+    Ranges that were cut by keys of one kind mean nothing to a source with keys of another.
+    """
+    parts = [getattr(source, part, None) for part in ("schema", "table", "key", "key_columns")]
+    told = [str(part) for part in parts if isinstance(part, str | tuple | list)]
+    return name + BESIDE + " ".join([type(source).__name__, *told])
+
+
+def has_same_keys(one: str | None, other: str | None) -> bool:
+    """Whether two descriptions tell of the same keys, as far as they tell of any."""
+    texts = [text for text in (one, other) if text is not None and BESIDE in text]
+    return len({text.rpartition(BESIDE)[2] for text in texts}) < 2
+
+
 def check_ranges(sweep: str, count: object) -> int:
     """`count`, if a sweep can be cut into so many ranges."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_RANGES:
+    if not _is_ranges(count):
         raise BadInput(
             f"sweep {sweep!r}: cannot split into {count!r} ranges; "
             f"give a number from 1 to {MOST_RANGES}"
         )
     return count
+
+
+def declared_ranges(count: object) -> int:
+    """`count`, if a sweep can be declared with so many ranges."""
+    if not _is_ranges(count):
+        raise BadDeclaration(f"sweep: ranges={count!r} is not a number from 1 to {MOST_RANGES}")
+    return count
+
+
+def _is_ranges(count: object) -> TypeGuard[int]:
+    if isinstance(count, bool) or not isinstance(count, int):
+        return False
+    return 1 <= count <= MOST_RANGES
+
+
+def check_limit(limit: object) -> int:
+    """`limit`, if so many things can be listed."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise BadInput(f"limit={limit!r} is not a number from 1 on")
+    return limit
 
 
 def check_order(order: object) -> Order:
@@ -234,17 +283,17 @@ def check_order(order: object) -> Order:
 
 
 class Tile(NamedTuple):
-    """What a new range holds, and about how many rows."""
+    """What a new range holds, and about how many rows; 0 if nobody knows."""
 
     begin: str | None
     end: str | None
     rows: int
 
 
-def tiles(bounds: Sequence[str], total: int) -> list[Tile]:
+def tiles(bounds: Sequence[str], total: int | None) -> list[Tile]:
     """The ranges that `bounds` cut the key space into; the first and the last are open."""
     edges: list[str | None] = [None, *dict.fromkeys(bounds), None]
-    rows = -(-total // (len(edges) - 1))
+    rows = -(-(total or 0) // (len(edges) - 1))
     return [Tile(begin, end, rows) for begin, end in itertools.pairwise(edges)]
 
 
@@ -339,7 +388,7 @@ def stragglers(ranges: Iterable[Range], now: int) -> set[int]:
     }
     if len(needs) < 2:
         return set()
-    usual = median(needs.values())
+    usual = median_low(needs.values())
     return {
         number
         for number, seconds in needs.items()
@@ -350,7 +399,7 @@ def stragglers(ranges: Iterable[Range], now: int) -> set[int]:
 class Estimate(NamedTuple):
     """How far a round is, as far as that can be known."""
 
-    percent: float
+    percent: float | None
     eta_seconds: float | None
 
 
@@ -360,6 +409,8 @@ def estimate(ranges: Sequence[Range], *, total: int | None, rate: float) -> Esti
         return Estimate(100.0, 0.0)
     done = sum(each.done + each.failed for each in ranges)
     known = sum(each.rows for each in ranges) if total is None else total
+    if ranges and total is None and not known:
+        return Estimate(None, None)
     left = max(known - done, sum(1 for each in ranges if each.is_open))
     percent = min(99.9, 100 * done / max(1, done + left)) if ranges else 0.0
     return Estimate(percent, left / rate if rate > 0 else None)
@@ -389,7 +440,7 @@ def range_view(each: Range, now: int, straggling: set[int]) -> RangeView:
         done=each.done,
         failed=each.failed,
         repeated=each.repeated,
-        rows_estimate=each.rows,
+        rows_estimate=each.rows if each.is_counted else None,
         rate=each.speed(now),
         owner=each.worker if each.status is Status.RUNNING and each.batch is not None else None,
         heartbeat_at=None if each.saved_at is None else to_datetime(each.saved_at),

@@ -21,7 +21,7 @@ from windlass.engine.rolling import ADD_AT_ONCE, CHANGE_AT_ONCE
 from windlass.engine.spread import SpreadItems
 from windlass.errors import BadKey, BadSource
 from windlass.model.rolling import Mirror
-from windlass.model.source import Source
+from windlass.model.source import MirrorSource
 from windlass.model.task import check_key
 from windlass.operate.rolling import is_followed
 from windlass.store import rolling
@@ -31,10 +31,10 @@ PAGE = 10_000
 
 
 def mirror(
-    fleet: Fleet, items: SpreadItems, kind: Kind, source: Source, *, dry_run: bool
+    fleet: Fleet, items: SpreadItems, kind: Kind, source: MirrorSource, *, dry_run: bool
 ) -> Mirror:
     """Add what is new in `source` and remove what is gone; or only count it."""
-    if not isinstance(source, Source):
+    if not isinstance(source, MirrorSource):
         raise BadSource(
             f"{source!r} is not a source; give a windlass.Table, or an object that has name, "
             "check, keys and present"
@@ -48,12 +48,14 @@ def mirror(
     return Mirror(result.added + again.added - again.removed, result.removed, dry_run)
 
 
-def _is_followed(fleet: Fleet, kind: Kind, source: Source) -> bool:
+def _is_followed(fleet: Fleet, kind: Kind, source: MirrorSource) -> bool:
     # Triggers write into their own database, so apps with several shards have none.
     return fleet.single is not None and is_followed(fleet.single.database, kind, source)
 
 
-def _walk(fleet: Fleet, items: SpreadItems, kind: Kind, source: Source, *, dry_run: bool) -> _Side:
+def _walk(
+    fleet: Fleet, items: SpreadItems, kind: Kind, source: MirrorSource, *, dry_run: bool
+) -> _Side:
     side = _Side(items, kind, source, dry_run=dry_run)
     theirs = _checked(kind, source, chain.from_iterable(source.keys()))
     for is_new, code in _differences(_all_codes(fleet, kind.name), theirs, side):
@@ -65,7 +67,9 @@ def _walk(fleet: Fleet, items: SpreadItems, kind: Kind, source: Source, *, dry_r
 class _Side:
     """Collects what differs, and changes it a part at a time."""
 
-    def __init__(self, items: SpreadItems, kind: Kind, source: Source, *, dry_run: bool) -> None:
+    def __init__(
+        self, items: SpreadItems, kind: Kind, source: MirrorSource, *, dry_run: bool
+    ) -> None:
         self._items = items
         self._kind = kind
         self._source = source
@@ -120,7 +124,7 @@ class _Side:
         return present
 
 
-def _checked(kind: Kind, source: Source, keys: Iterable[str]) -> Iterator[str]:
+def _checked(kind: Kind, source: MirrorSource, keys: Iterable[str]) -> Iterator[str]:
     for key in keys:
         try:
             yield check_key(kind.name, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from windlass.declare.kind import Kind
 from windlass.errors import BadSource
 from windlass.model.rolling import Item
-from windlass.model.source import Source
+from windlass.model.source import MirrorSource
 from windlass.store import rolling, trigger
 from windlass.store.database import Database
 from windlass.store.source import Table
@@ -16,22 +16,22 @@ def item(database: Database, kind: Kind, code: str) -> Item | None:
     return database.read(lambda connection: rolling.item(connection, kind.name, code))
 
 
-def follow(database: Database, kind: Kind, source: Source) -> None:
+def follow(database: Database, kind: Kind, source: MirrorSource) -> None:
     """Have triggers add and remove items as rows of `source` come and go."""
     trigger.install(database, _table(source), kind=kind.name, priority=kind.priority)
 
 
-def unfollow(database: Database, kind: Kind, source: Source) -> bool:
+def unfollow(database: Database, kind: Kind, source: MirrorSource) -> bool:
     """Remove those triggers; whether there were any."""
     return trigger.uninstall(database, _table(source), kind=kind.name)
 
 
-def is_followed(database: Database, kind: Kind, source: Source) -> bool:
+def is_followed(database: Database, kind: Kind, source: MirrorSource) -> bool:
     """Whether `source` has those triggers."""
     return isinstance(source, Table) and trigger.is_installed(database, source, kind=kind.name)
 
 
-def _table(source: Source) -> Table:
+def _table(source: MirrorSource) -> Table:
     if not isinstance(source, Table):
         raise BadSource(
             f"{source!r} cannot be followed: only a windlass.Table can have triggers; "

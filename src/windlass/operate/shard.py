@@ -15,6 +15,7 @@ from windlass.engine.shard import Shard
 from windlass.errors import BadInput
 from windlass.model.shard import Roster
 from windlass.store import shard as store
+from windlass.store import sweep
 from windlass.store.shard import Load
 from windlass.store.task import COUNTED_EXACTLY
 
@@ -43,11 +44,16 @@ class ShardView:
 
 @dataclass(frozen=True)
 class Moved:
-    """What a move did. Rows that are `busy` were running; `stuck` ones have keys that are taken."""
+    """What a move did. Rows that are `busy` were running; `stuck` ones have keys that are taken.
+
+    `sweeps` are those of a drained shard: they go on there, and once it is out of the list they
+    begin a new round in another one.
+    """
 
     moved: int
     busy: int
     stuck: list[str]
+    sweeps: list[str]
 
     @property
     def is_done(self) -> bool:
@@ -106,15 +112,22 @@ def move(
             if time.monotonic() - quiet_since >= HEARD_SECONDS or not _may_come(fleet, source):
                 settle = partial(_settled, ring=source.ring, layout=done.layout)
                 if source.ring not in _unmoved(fleet.change(settle)):
-                    return Moved(moved, 0, [])
+                    return Moved(moved, 0, [], _sweeps(fleet, source))
                 quiet_since = None
         else:
             quiet_since = None
             only_stuck = bool(done.stuck) and not (done.moved or done.busy)
             if only_stuck or (not wait and not done.moved):
-                return Moved(moved, done.busy, done.stuck)
+                return Moved(moved, done.busy, done.stuck, _sweeps(fleet, source))
         if not done.moved:
             time.sleep(LOOK_SECONDS)
+
+
+def _sweeps(fleet: Fleet, source: Shard) -> list[str]:
+    """The sweeps that a shard which is about to be taken out still has."""
+    if not fleet.roster.is_draining(source.ring):
+        return []
+    return [row.name for row in source.database.read(sweep.listing)]
 
 
 def _may_come(fleet: Fleet, source: Shard) -> bool:

@@ -251,7 +251,8 @@ def _swept(connection: Connection, name: str, now: int) -> _Swept:
         "running": sum(each.is_open and not each.is_free for each in found),
         "failed": sweep_failure.count(connection, name),
     }
-    told = f"round {0 if row is None else row.round:,}, {percent:.0f} %"
+    far = "unknown" if percent is None else f"{percent:.0f} %"
+    told = f"round {0 if row is None else row.round:,}, {far}"
     return _Swept(counts, told, sweep_why(row, found, now))
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from windlass.clock import to_datetime
 from windlass.declare.kind import Kind
 from windlass.engine.fleet import Fleet
+from windlass.engine.reserve import name_of
 from windlass.engine.round import declare, open_round
 from windlass.engine.shard import Shard
 from windlass.engine.split import cut
@@ -61,7 +62,15 @@ class Sweeps:
         row = self._row(shard, kind)
         if row.is_running:
             return row.round
-        number = open_round(shard.database, shard.numbers, shard.clock, row, _source(kind))
+        source = _source(kind)
+        number = open_round(
+            shard.database,
+            shard.numbers,
+            shard.clock,
+            row,
+            source,
+            source_text=rule.described(source, name_of(source)),
+        )
         shard.bell.ring_here()
         assert number is not None
         return number
@@ -222,7 +231,7 @@ def progress(
         sweep=kind.name,
         round=0 if row is None else row.round,
         is_running=is_running,
-        percent=round(estimate.percent, 1),
+        percent=None if estimate.percent is None else round(estimate.percent, 1),
         done=sum(each.done for each in found),
         failed=sum(each.failed for each in found),
         repeated=sum(each.repeated for each in found),

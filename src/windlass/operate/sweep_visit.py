@@ -7,7 +7,6 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -16,7 +15,7 @@ from windlass.declare.kind import Kind
 from windlass.declare.twin import twin
 from windlass.engine.again import call_once, find
 from windlass.engine.breaker import Breakers
-from windlass.engine.item import ItemRun, claimed
+from windlass.engine.item import ItemRun, Row, claimed, known_by
 from windlass.engine.load import KindLoad
 from windlass.engine.rate import Rates
 from windlass.engine.shard import Shard
@@ -62,6 +61,7 @@ class _Keeper:
 class Prepared:
     """A visit that is about to happen."""
 
+    key: Key
     text: str
     run: ItemRun
     deadline: float
@@ -91,7 +91,7 @@ class Visitor:
             outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
         except TimeoutError:
             raise self._late(key, timeout) from None
-        return self._record(key, prepared, outcome)
+        return self._record(prepared, outcome)
 
     async def avisit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
         """`visit`, awaited; an async handler runs on this event loop."""
@@ -105,7 +105,7 @@ class Visitor:
             outcome = await asyncio.wait_for(call_once(prepared.run), left)
         except TimeoutError:
             raise self._late(key, timeout) from None
-        return await twin(self._record, key, prepared, outcome)
+        return await twin(self._record, prepared, outcome)
 
     def _prepare(self, key: Key, *, fresh: int | None, timeout: int) -> Prepared | SweepVisit:
         deadline = time.monotonic() + timeout / SECOND
@@ -113,27 +113,36 @@ class Visitor:
         now = self._shard.clock.now()
         name = self._kind.name
 
-        def read(connection: Connection) -> tuple[Visited | None, Switch]:
-            return aside.visited(connection, name, text), switch.get(connection, name)
-
-        last, held = self._shard.database.read(read)
-        if last is not None and fresh is not None and last.visited_at >= now - fresh:
+        held = self._shard.database.read(lambda connection: switch.get(connection, name))
+        last = self._fresh(text, fresh, now)
+        if last is not None:
             return self._view(key, last, is_new=False)
         if held.off or (self._kind.breaker is not None and held.breaker.is_open):
             raise HeldBack(name, held_back(self._kind, held, now=now) or "held back")
-        found, row = find(self._kind, self._source, key)
-        if not found:
+        row = find(self._kind, self._source, key)
+        if row is None:
             raise ItemNotFound(name, shown(key), of="sweep")
+        # A database may find "A7" for "a7", and 7 for "7": it is one item, whatever it is called.
+        known = known_by(self._kind, row)
+        own = encode_key(row[0], what=f"sweep {name!r}")
+        last = None if own == text else self._fresh(own, fresh, now)
+        if last is not None:
+            return self._view(known, last, is_new=False)
         self._wait_for_rate(held, deadline, key, timeout)
-        return Prepared(text, self._run(key, row, now), deadline)
+        return Prepared(known, own, self._run(row, now), deadline)
 
-    def _run(self, key: Key, row: Any, now: int) -> ItemRun:
-        terms = self._kind.sweep
-        assert terms is not None
-        value = key if terms.key_only else row
+    def _fresh(self, text: str, fresh: int | None, now: int) -> Visited | None:
+        """The last visit, if it is that fresh."""
+        if fresh is None:
+            return None
+        last = self._shard.database.read(
+            lambda connection: aside.visited(connection, self._kind.name, text)
+        )
+        return last if last is not None and last.visited_at >= now - fresh else None
+
+    def _run(self, row: Row, now: int) -> ItemRun:
         task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
-        load = KindLoad(self._kind, 1)
-        return ItemRun(task, load, _Keeper(), [(key, row)], [value] if terms.many else value)
+        return ItemRun(task, KindLoad(self._kind, 1), _Keeper(), [row])
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
         per_second = setting_of(self._kind, held).rate
@@ -148,7 +157,7 @@ class Visitor:
             time.sleep(LOOK_SECONDS)
         rates.spend(name, 1)
 
-    def _record(self, key: Key, prepared: Prepared, outcome: Outcome) -> SweepVisit:
+    def _record(self, prepared: Prepared, outcome: Outcome) -> SweepVisit:
         shard, kind, run = self._shard, self._kind, prepared.run
         now = shard.clock.now()
         error = _error_of(outcome)
@@ -173,7 +182,7 @@ class Visitor:
             breakers.note(connection, [run], {run.task.id}, now=now)
 
         shard.database.write(work)
-        return self._view(key, what, is_new=True)
+        return self._view(prepared.key, what, is_new=True)
 
     @staticmethod
     def _view(key: Key, what: Visited, *, is_new: bool) -> SweepVisit:

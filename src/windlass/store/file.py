@@ -1,14 +1,16 @@
 """`Lines` and `Csv`: files as sources. The key of a row is the place in the file where it ends.
 
-So a breakpoint is where to go on reading, and a file of any size is cut without being read.
+So a breakpoint is where to go on reading. Lines are cut into ranges without being read. A line end
+of a CSV may be inside of quotes, so it is read once for that, and its quotes are counted.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +18,10 @@ from typing import IO, Any
 from windlass.errors import BadSource
 
 CHUNK = 1 << 20
+USUAL_ROW = 1 << 16
 LONGEST_ROW = 16 << 20
+# What some programs begin a file in UTF-8 with; it is no part of its first row.
+MARK = codecs.BOM_UTF8
 
 
 class _File(ABC):
@@ -24,7 +29,7 @@ class _File(ABC):
 
     def __init__(self, path: str | PathLike[str], *, encoding: str = "utf-8") -> None:
         self.path = Path(path)
-        self.encoding = encoding
+        self.encoding = _checked_encoding(self.path, encoding)
 
     @property
     def name(self) -> str:
@@ -50,10 +55,12 @@ class _File(ABC):
         with self._open() as file:
             size = file.seek(0, io.SEEK_END)
             begin = self._begin(file)
-            ends = (
-                self._end_of_row(file, begin, begin + (size - begin) * part // ranges)
-                for part in range(1, ranges)
-            )
+            ends, last = [], begin
+            for part in range(1, ranges):
+                place = begin + (size - begin) * part // ranges
+                if place >= last:
+                    last = self._end_of_row(file, last, place)
+                    ends.append(last)
             return sorted({end for end in ends if begin < end < size})
 
     def middle(self, after: int | None, upto: int | None) -> int | None:
@@ -72,13 +79,16 @@ class _File(ABC):
         """The next rows, each with the place where it ends."""
         rows: list[tuple[int, Any]] = []
         with self._open() as file:
-            place = self._begin(file) if after is None else after
-            file.seek(place)
-            for raw in self._rows(file):
-                place += len(raw)
-                if upto is not None and place > upto:
+            begin = self._begin(file)
+            place = begin if after is None else max(begin, after)
+            for raw in self._rows(file, place):
+                end = place + len(raw)
+                if upto is not None and end > upto:
                     break
-                rows.append((place, self._row(raw)))
+                row = self._row(raw, place)
+                place = end
+                if row is not None:
+                    rows.append((place, row))
                 if len(rows) == limit:
                     break
         return rows
@@ -87,13 +97,18 @@ class _File(ABC):
         """The row that ends there; it is found by walking back to the end of the one before."""
         with self._open() as file:
             begin = self._begin(file)
-            if not isinstance(key, int) or not begin < key:
+            if not isinstance(key, int) or isinstance(key, bool) or not begin < key:
                 return None
-            back = max(begin, key - LONGEST_ROW)
-            file.seek(back)
-            raw = file.read(key - back)
-            cut = self._last_row(raw, is_whole=back == begin)
-            return None if cut is None or len(raw) != key - back else self._row(cut)
+            for length in (USUAL_ROW, LONGEST_ROW):
+                back = max(begin, key - length)
+                file.seek(back)
+                raw = file.read(key - back)
+                if len(raw) < key - back or not (raw.endswith(b"\n") or not file.read(1)):
+                    return None
+                cut = self._last_row(raw, is_whole=back == begin)
+                if cut is not None:
+                    return self._row(cut, key - len(cut))
+        return None
 
     def _open(self) -> IO[bytes]:
         try:
@@ -101,17 +116,26 @@ class _File(ABC):
         except OSError as problem:
             raise BadSource(f"{self.name}: {problem.strerror or problem}; check the path") from None
 
+    def _skip_mark(self, file: IO[bytes]) -> int:
+        file.seek(0)
+        has_mark = self.encoding == "utf-8" and file.read(len(MARK)) == MARK
+        return len(MARK) if has_mark else 0
+
+    def _text(self, raw: bytes) -> str:
+        # One broken byte must neither stop the scan nor make text that databases cannot store.
+        return raw.decode(self.encoding, errors="backslashreplace")
+
     @abstractmethod
     def _begin(self, file: IO[bytes]) -> int:
         """Where the first row begins."""
 
     @abstractmethod
-    def _rows(self, file: IO[bytes]) -> Iterator[bytes]:
-        """The rows from where the file stands."""
+    def _rows(self, file: IO[bytes], place: int) -> Iterator[bytes]:
+        """The rows from `place`."""
 
     @abstractmethod
-    def _row(self, raw: bytes) -> Any:
-        """What a handler gets."""
+    def _row(self, raw: bytes, place: int) -> Any | None:
+        """What a handler gets of what begins at `place`; None if that is no row."""
 
     @abstractmethod
     def _end_of_row(self, file: IO[bytes], begin: int, place: int) -> int:
@@ -123,19 +147,23 @@ class _File(ABC):
 
 
 class Lines(_File):
-    """The lines of a file; a handler gets the line as text, without its end."""
+    """The lines of a file; a handler gets the line as text, without its end.
+
+    Bytes that are no text in `encoding` come as `\\xff`.
+    """
 
     def __repr__(self) -> str:
         return f"Lines({str(self.path)!r})"
 
     def _begin(self, file: IO[bytes]) -> int:
-        return 0
+        return self._skip_mark(file)
 
-    def _rows(self, file: IO[bytes]) -> Iterator[bytes]:
+    def _rows(self, file: IO[bytes], place: int) -> Iterator[bytes]:
+        file.seek(place)
         return iter(file)
 
-    def _row(self, raw: bytes) -> str:
-        return raw.decode(self.encoding).rstrip("\r\n")
+    def _row(self, raw: bytes, place: int) -> str:
+        return self._text(raw).rstrip("\r\n")
 
     def _end_of_row(self, file: IO[bytes], begin: int, place: int) -> int:
         file.seek(place)
@@ -150,7 +178,8 @@ class Lines(_File):
 class Csv(_File):
     """The rows of a file with a header; a handler gets a mapping of column to text.
 
-    `key` is the column by which people know a row: it must be there, and be filled.
+    `key` is the column by which people know a row: it must be there, and be filled. Empty lines are
+    no rows. Bytes that are no text in `encoding` come as `\\xff`.
     """
 
     def __init__(
@@ -164,6 +193,11 @@ class Csv(_File):
         super().__init__(path, encoding=encoding)
         self.key = key
         self.delimiter = delimiter
+        if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+            raise BadSource(
+                f"{self.name}: delimiter={delimiter!r} cannot be between columns; give one "
+                'character, as delimiter=";"'
+            )
         self._header: list[str] | None = None
 
     def check(self) -> None:
@@ -174,32 +208,85 @@ class Csv(_File):
             columns = ", ".join(self._header or []) or "none"
             raise BadSource(f"{self.name} has no column {self.key!r}; its columns: {columns}")
 
+    def find(self, key: int | str) -> dict[str, str] | None:
+        """The row that ends at that place; given text, the first that has it as its key."""
+        found = self.locate(key)
+        return None if found is None else found[1]
+
+    def locate(self, key: int | str) -> tuple[int, dict[str, str]] | None:
+        """That row, and the place where it ends. For text all rows up to it are read."""
+        if not isinstance(key, str):
+            row = super().find(key)
+            return None if row is None else (key, row)
+        with self._open() as file:
+            place = self._begin(file)
+            for raw in self._rows(file, place):
+                row = self._row(raw, place)
+                place += len(raw)
+                if row is not None and row[self.key] == key:
+                    return place, row
+        return None
+
+    def key_of(self, row: Mapping[str, str]) -> str:
+        """The key by which people know a row."""
+        return row[self.key]
+
     def __repr__(self) -> str:
         return f"Csv({str(self.path)!r}, key={self.key!r})"
 
     def _begin(self, file: IO[bytes]) -> int:
-        file.seek(0)
-        first = next(self._rows(file), b"")
-        self._header = next(self._parse(first), [])
-        return len(first)
+        begin = self._skip_mark(file)
+        first = next(self._rows(file, begin), b"")
+        self._header = self._values(first, begin)
+        return begin + len(first)
 
-    def _rows(self, file: IO[bytes]) -> Iterator[bytes]:
-        row = b""
+    def _rows(self, file: IO[bytes], place: int) -> Iterator[bytes]:
+        file.seek(place)
+        lines: list[bytes] = []
+        size = quotes = 0
         for line in file:
-            row += line
+            lines.append(line)
+            size += len(line)
+            quotes += line.count(b'"')
             # A quote is written twice inside quotes, so an even number has closed them.
-            if row.count(b'"') % 2 == 0:
-                yield row
-                row = b""
-        if row:
-            yield row
+            if quotes % 2 == 0:
+                yield b"".join(lines)
+                place += size
+                lines, size, quotes = [], 0, 0
+            elif size > LONGEST_ROW:
+                raise self._bad_quote(place)
+        if lines:
+            yield b"".join(lines)
 
-    def _row(self, raw: bytes) -> dict[str, str]:
-        values = next(self._parse(raw), [])
-        return dict(zip(self._header or [], values, strict=False))
+    def _row(self, raw: bytes, place: int) -> dict[str, str] | None:
+        values = self._values(raw, place)
+        if not values:
+            return None
+        row = dict(zip(self._header or [], values, strict=False))
+        if not row.get(self.key):
+            raise BadSource(
+                f"{self.name}: the row that begins at byte {place} has no {self.key!r}; "
+                "give every row its key"
+            )
+        return row
 
-    def _parse(self, raw: bytes) -> Iterator[list[str]]:
-        return csv.reader(io.StringIO(raw.decode(self.encoding)), delimiter=self.delimiter)
+    def _values(self, raw: bytes, place: int) -> list[str]:
+        try:
+            text = io.StringIO(self._text(raw), newline="")
+            records = list(csv.reader(text, delimiter=self.delimiter))
+        except csv.Error as problem:
+            raise BadSource(
+                f"{self.name}: the row that begins at byte {place} cannot be read: {problem}"
+            ) from None
+        if len(records) > 1:
+            raise self._bad_quote(place)
+        return records[0] if records else []
+
+    def _bad_quote(self, place: int) -> BadSource:
+        return BadSource(
+            f"{self.name}: in the row that begins at byte {place} a quote is not closed, or stands "
+            'in a column without quotes; write it as "5"" pipe"'
+        )
 
     def _end_of_row(self, file: IO[bytes], begin: int, place: int) -> int:
         """Quotes are counted from the begin, as a line may end inside of them."""
@@ -219,9 +306,26 @@ class Csv(_File):
         return here
 
     def _last_row(self, raw: bytes, *, is_whole: bool) -> bytes | None:
-        start = len(raw)
+        start, quotes = len(raw), 0
         while start > 0:
-            start = raw.rfind(b"\n", 0, start - 1) + 1
-            if raw[start:].count(b'"') % 2 == 0:
+            end, start = start, raw.rfind(b"\n", 0, start - 1) + 1
+            quotes += raw.count(b'"', start, end)
+            if quotes % 2 == 0:
                 return raw[start:] if start or is_whole else None
         return None
+
+
+def _checked_encoding(path: Path, given: str) -> str:
+    """Its name, if rows can be cut at bytes that are line ends."""
+    try:
+        is_usable = b'\n\r",a'.decode(given) == '\n\r",a'
+    except (LookupError, UnicodeError, TypeError):
+        is_usable = False
+    if not is_usable:
+        raise BadSource(
+            f"{path}: encoding={given!r} cannot be read; give one in which ASCII is one byte a "
+            'character, as "utf-8" or "latin-1"'
+        )
+    # Either way a mark at the begin is left out.
+    name = codecs.lookup(given).name
+    return "utf-8" if name == "utf-8-sig" else name

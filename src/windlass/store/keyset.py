@@ -22,10 +22,11 @@ from sqlalchemy import (
     or_,
     select,
     table,
-    text,
     tuple_,
 )
 from sqlalchemy.types import NullType
+
+from windlass.errors import BadKey
 
 Key = Any
 
@@ -50,7 +51,10 @@ class Keyset:
         if columns is not None:
             named = dict.fromkeys([*key, *columns])
             self._shown = [column(each) for each in named]
-        self._where = where
+        # As it is written: a colon in it begins no parameter.
+        self._where: ColumnElement[Any] | None = None
+        if where is not None:
+            self._where = literal_column(f"({where})")
         # MySQL and MariaDB walk through all rows to compare several columns at once.
         self._compares_rows = compares_rows
 
@@ -94,7 +98,7 @@ class Keyset:
         for each, bound in zip(self._columns, self._binds("after"), strict=True):
             query = query.where(each == bound)
         if self._where is not None:
-            query = query.where(text(f"({self._where})"))
+            query = query.where(self._where)
         found = connection.execute(query.limit(1), self._values(key, None)).mappings().first()
         return None if found is None else dict(found)
 
@@ -103,14 +107,14 @@ class Keyset:
         null = or_(*(each.is_(None) for each in self._columns))
         query = select(*self._columns).select_from(self._from).where(null).limit(1)
         if self._where is not None:
-            query = query.where(text(f"({self._where})"))
+            query = query.where(self._where)
         return connection.execute(query).first() is not None
 
     def duplicate(self, connection: Connection) -> Key | None:
         """A key that comes more than once."""
         query = select(*self._columns).select_from(self._from).group_by(*self._columns)
         if self._where is not None:
-            query = query.where(text(f"({self._where})"))
+            query = query.where(self._where)
         row = connection.execute(query.having(func.count() > 1).limit(1)).first()
         if row is None:
             return None
@@ -132,7 +136,7 @@ class Keyset:
         if upto is not None:
             query = query.where(self._up_to("upto"))
         if self._where is not None:
-            query = query.where(text(f"({self._where})"))
+            query = query.where(self._where)
         return query
 
     def _beyond(self, name: str) -> ColumnElement[bool]:
@@ -175,6 +179,18 @@ class Keyset:
         values: dict[str, Any] = {}
         for name, key in (("after", after), ("upto", upto)):
             if key is not None:
-                parts = key if len(self._names) > 1 else (key,)
+                parts = self._parts(key)
                 values |= {f"{name}_{place}": part for place, part in enumerate(parts)}
         return values
+
+    def _parts(self, key: Key) -> Sequence[Any]:
+        is_several = isinstance(key, tuple | list)
+        if len(self._names) == 1 and not is_several:
+            return (key,)
+        if len(self._names) > 1 and is_several and len(key) == len(self._names):
+            return tuple(key)
+        names = ", ".join(self._names)
+        raise BadKey(
+            f"{self._from.name}: {key!r} is not a key of it; give "
+            + (f"a value of {names}" if len(self._names) == 1 else f"a tuple of {names}")
+        )

@@ -77,8 +77,11 @@ class Pages:
             found.append((row[self.key], row))
             if row[self.key] == upto:
                 break
-        if found and found[-1][0] == after:
-            raise BadSource(f"{self.name}: asked for rows after {after!r}, it began with that row")
+        if found and after is not None and after in (found[0][0], found[-1][0]):
+            raise BadSource(
+                f"{self.name}: asked for rows after {after!r}, it answered with that row again; "
+                f"{self._after}= must leave it out"
+            )
         return found
 
     def find(self, key: Any) -> Mapping[str, Any] | None:

@@ -18,7 +18,7 @@ def explain(connection: Connection, query: Select[Any]) -> str:
         for setting in ("enable_seqscan", "enable_sort", "enable_bitmapscan"):
             connection.execute(text(f"set local {setting} = off"))
     word = "explain query plan" if name == "sqlite" else "explain"
-    rows = connection.exec_driver_sql(f"{word} {compiled.replace('%', '%%')}").mappings().all()
+    rows = connection.exec_driver_sql(f"{word} {compiled}").mappings().all()
     if name == "sqlite":
         return "; ".join(str(row["detail"]) for row in rows)
     if name == "postgresql":

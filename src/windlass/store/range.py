@@ -35,7 +35,6 @@ from windlass.store import sweep_failure as aside
 from windlass.store.dialect.base import Dialect
 from windlass.store.history import write_alert
 from windlass.store.schema import range_
-from windlass.store.schema import sweep as sweep_table
 from windlass.store.sweep import is_
 from windlass.store.sweep_failure import NewFailure
 
@@ -88,7 +87,8 @@ def claim(
     """
     if not dialect.alive(connection, worker):
         return None
-    mine = connection.execute(select(range_).where(range_.c.batch == batch)).mappings().first()
+    own = select(range_).where(range_.c.worker == worker, range_.c.batch == batch)
+    mine = connection.execute(own).mappings().first()
     if mine is not None:
         return Claim(_range(mine))
     states = (Status.RUNNING,) if wish.only_fallen else OPEN
@@ -286,13 +286,14 @@ def split(connection: Connection, seen: Range, *, middle: str, number: int) -> b
     """
     if middle in (seen.begin, seen.end):
         return False
-    half = max(1, seen.left // 2)
+    half = max(1, seen.left // 2) if seen.is_counted else 0
+    rest = max(1, seen.rows - half) if seen.is_counted else 0
     cut = connection.execute(
         update(range_)
         .where(range_.c.id == seen.id, range_.c.status.in_(OPEN))
         .where(is_(range_.c.range_end, seen.end), is_(range_.c.read_to, seen.read_to))
         .where(is_(range_.c.again_to, seen.again_to))
-        .values(range_end=middle, rows_estimate=seen.rows - half)
+        .values(range_end=middle, rows_estimate=rest)
     )
     if not cut.rowcount:
         return False
@@ -372,22 +373,24 @@ def complete(
 
 def fall(connection: Connection, worker: int) -> int:
     """A worker died: its ranges are nobody's, and nothing it still writes matches; how many."""
-    _let_go(connection, worker)
+    rounds.give_up_starts(connection, worker=worker)
     fallen = connection.execute(
         update(range_)
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
         .values(batch=None)
     )
+    aside.fall(connection, worker)
     return fallen.rowcount
 
 
 def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> int:
     """The ranges of a worker wait again, but those whose batch it knows; how many.
 
-    Nothing is known of what ran beyond their breakpoints: that is run again.
+    So do the items that it had taken to try them again. Nothing is known of what ran beyond the
+    breakpoints: that is run again.
     """
     if not unless:
-        _let_go(connection, worker)
+        rounds.give_up_starts(connection, worker=worker)
     handed_back = connection.execute(
         update(range_)
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
@@ -404,14 +407,8 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
             per_second=0.0,
         )
     )
+    aside.let_go(connection, worker, unless=unless)
     return handed_back.rowcount
-
-
-def _let_go(connection: Connection, worker: int) -> None:
-    connection.execute(
-        update(sweep_table).where(sweep_table.c.starter == worker).values(starter=None)
-    )
-    aside.let_go(connection, worker)
 
 
 class Free(NamedTuple):
@@ -423,10 +420,12 @@ class Free(NamedTuple):
 
 def free(connection: Connection) -> Free:
     """Which sweeps have ranges that somebody must take, also one who has enough."""
+    # Written as the index has it, so that of ranges that just wait, however many, none is read.
+    fallen = and_(range_.c.status == Status.RUNNING, range_.c.careful.in_((0, 1)))
+    careful = and_(range_.c.status == Status.WAITING, range_.c.careful == 1)
     rows = connection.execute(
         select(range_.c.sweep, range_.c.careful)
-        .where(range_.c.status.in_(OPEN), range_.c.batch.is_(None))
-        .where(or_(range_.c.status == Status.RUNNING, range_.c.careful == 1))
+        .where(or_(*(and_(each, range_.c.batch.is_(None)) for each in (fallen, careful))))
         .distinct()
     ).all()
     return Free(
@@ -434,16 +433,16 @@ def free(connection: Connection) -> Free:
     )
 
 
-def held(connection: Connection, worker: int) -> dict[int, int]:
-    """The batches of the ranges that a worker holds, by id."""
-    rows = connection.execute(
-        select(range_.c.id, range_.c.batch).where(
+def held(connection: Connection, worker: int) -> set[int]:
+    """The batches under which a worker holds ranges, or items to be tried again."""
+    found = connection.scalars(
+        select(range_.c.batch).where(
             range_.c.worker == worker,
             range_.c.status == Status.RUNNING,
             range_.c.batch.is_not(None),
         )
     )
-    return {row.id: row.batch for row in rows}
+    return {*found, *aside.held(connection, worker)}
 
 
 def _is_same(one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[bool]:

@@ -382,6 +382,7 @@ range_ = _table(
     Column("saved_at", BigInteger),
     Index("windlass_range_round", "sweep", "round", "status"),
     Index("windlass_range_worker", "worker"),
+    Index("windlass_range_free", "status", "careful", "batch"),
 )
 
 # The rounds that ended.
@@ -413,7 +414,12 @@ sweep_failure = _table(
     Column("error", Long, nullable=False),
     Index("windlass_sweep_failure_key", "sweep", "key_hash", unique=True),
     Index("windlass_sweep_failure_retry", "sweep", "retry_at"),
-    Index("windlass_sweep_failure_worker", "worker"),
+)
+Index(
+    "windlass_sweep_failure_worker",
+    sweep_failure.c.worker,
+    postgresql_where=sweep_failure.c.worker.is_not(None),
+    sqlite_where=sweep_failure.c.worker.is_not(None),
 )
 
 # When single keys of sweeps were visited last.

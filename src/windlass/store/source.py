@@ -35,9 +35,10 @@ from sqlalchemy import (
     select,
     table,
 )
+from sqlalchemy.dialects.mysql import SET
 from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.engine.interfaces import ReflectedIndex
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -212,6 +213,14 @@ class Table:
         with self.connect() as connection:
             return self._keyset.find(connection, key)
 
+    def locate(self, key: Any) -> tuple[Any, Any] | None:
+        """The row with that key, and the key as the row has it."""
+        row = self.find(key)
+        if row is None:
+            return None
+        own = tuple(row[name] for name in self.key_columns)
+        return (own if len(own) > 1 else own[0]), row
+
     def check_sweep(self) -> None:
         """Raise `BadSource` unless it can be swept: every row has a key of its own."""
         with self.connect() as connection:
@@ -242,7 +251,7 @@ class Table:
         try:
             with self._made_engine().connect() as connection:
                 yield connection
-        except (DBAPIError, PoolTimeout) as problem:
+        except (StatementError, PoolTimeout) as problem:
             raise self._told(problem) from problem
 
     def close(self) -> None:
@@ -295,17 +304,19 @@ class Table:
                 self._engine = _engine(self.url, self.name)
             return self._engine
 
-    def _told(self, problem: DBAPIError | PoolTimeout) -> Exception:
+    def _told(self, problem: StatementError | PoolTimeout) -> Exception:
         lines = str(original(problem)).strip().splitlines()
         line = lines[0][:300] if lines else type(problem).__name__
         if self.url.password:
             line = line.replace(str(self.url.password), "***")
         message = f"{self.name}: {line}"
-        is_away = (
-            isinstance(problem, PoolTimeout)
-            or problem.connection_invalidated
-            or self._dialect.is_conflict(problem)
-            or self._dialect.is_outage(problem)
+        is_away = isinstance(problem, PoolTimeout) or (
+            isinstance(problem, DBAPIError)
+            and (
+                problem.connection_invalidated
+                or self._dialect.is_conflict(problem)
+                or self._dialect.is_outage(problem)
+            )
         )
         return DatabaseUnavailable(message) if is_away else BadSource(message)
 
@@ -330,6 +341,12 @@ class Table:
                 raise BadSource(
                     f"{self.name}: column {name!r} has type {types[name]}, which cannot be a key; "
                     "use a whole number, text, a UUID or a time"
+                )
+            if self._dialect.name == "mysql" and isinstance(types[name], Enum | SET):
+                # They are sorted by the number of a value, and compared with text as text.
+                raise BadSource(
+                    f"{self.name}: column {name!r} has type {types[name]}, whose order is not that "
+                    "of its text; use another column as key"
                 )
 
     def _similar(self, inspector: Inspector) -> str:
@@ -468,7 +485,8 @@ def _engine(url: URL, name: str) -> Engine:
     if dialect.name == "mysql":
         options["connect_args"] |= {
             "read_timeout": SORT_SECONDS,
-            "init_command": f"set session net_write_timeout = {TAKE_SECONDS}",
+            # A time in a zone of its own has hours that come twice, and would be no key.
+            "init_command": f"set session net_write_timeout = {TAKE_SECONDS}, time_zone = '+00:00'",
         }
     try:
         return create_engine(url, **options)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from windlass.model.status import Status
-from windlass.model.sweep import Round, Tile, next_round_at
+from windlass.model.sweep import Round, Tile, has_same_keys, next_round_at
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import range_, round_, sweep, sweep_failure
 
@@ -67,6 +67,7 @@ def declare(
     """Have the row of a sweep say what is declared; whether it is new, or back.
 
     A new sweep is due at once. Another number of ranges than before counts from the next round on.
+    A source with other keys is not taken over here.
     """
     query = select(sweep).where(sweep.c.name == name).with_for_update()
     row = connection.execute(query).mappings().first()
@@ -89,7 +90,7 @@ def declare(
         changes["redo"] = redo
         if row["status"] == Status.WAITING and row["ended_at"] is not None:
             changes["due_at"] = next_round_at(ended_at=row["ended_at"], redo=redo)
-    if row["source"] != source:
+    if row["source"] != source and has_same_keys(row["source"], source):
         changes["source"] = source
     is_back = row["stopped_at"] is not None
     if is_back:
@@ -157,14 +158,20 @@ def give_up_start(connection: Connection, name: str, *, worker: int) -> None:
     )
 
 
+def give_up_starts(connection: Connection, *, worker: int) -> None:
+    """Let others begin all rounds that a worker was about to."""
+    connection.execute(update(sweep).where(sweep.c.starter == worker).values(starter=None))
+
+
 def open_round(
     connection: Connection,
     before: SweepRow,
     tiles: Sequence[Tile],
     numbers: Sequence[int],
     *,
-    rows: int,
+    rows: int | None,
     now: int,
+    source: str | None = None,
 ) -> int:
     """Begin the round after `before`, unless somebody has; the number of the round that runs."""
     found = get(connection, before.name, lock=True)
@@ -201,6 +208,7 @@ def open_round(
             due_at=None,
             starter=None,
             error=None,
+            source=found.source if source is None else source,
         )
     )
     return number
@@ -225,7 +233,29 @@ def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[Round]
     return [Round(*row) for row in rows]
 
 
-def end_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
+def take_over(connection: Connection, name: str, *, source: str, now: int) -> Round | None:
+    """Walk a source with other keys from now on; the round that was given up for it, if one ran.
+
+    Its ranges are gone with it, so whoever holds one finds that it is not theirs any more.
+    """
+    row = get(connection, name, lock=True)
+    if row is None or has_same_keys(row.source, source):
+        return None
+    connection.execute(update(sweep).where(sweep.c.name == name).values(source=source))
+    if not row.is_running:
+        return None
+    over = _note_round(connection, row, now=now)
+    connection.execute(delete(range_).where(range_.c.sweep == name))
+    connection.execute(
+        update(sweep)
+        .where(sweep.c.name == name)
+        .values(status=Status.WAITING, ended_at=now, due_at=now, rows_estimate=None, error=None)
+    )
+    return over
+
+
+def _note_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
+    """Have the history of a sweep say what was done in a round that is over."""
     done, failed, repeated, count = connection.execute(
         select(
             func.sum(range_.c.done),
@@ -238,6 +268,12 @@ def end_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
         row.round, row.started_at or now, now, int(done), int(failed), int(repeated), int(count)
     )
     connection.execute(insert(round_).values(sweep=row.name, **over._asdict()))
+    return over
+
+
+def end_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
+    """End a round whose ranges are all done."""
+    over = _note_round(connection, row, now=now)
     connection.execute(
         update(sweep)
         .where(sweep.c.name == row.name)

@@ -18,6 +18,7 @@ from windlass.store.schema import sweep_failure, visit
 
 AT_ONCE = 500
 KEEP_VISITS = 7 * 86_400 * 1_000_000
+DIED = "its worker died while it was tried again; it waits until it is asked for once more"
 
 
 class NewFailure(NamedTuple):
@@ -139,7 +140,8 @@ def claim(
     """Take items that are to be tried again; done again, it finds its own work."""
     if not dialect.alive(connection, worker):
         return []
-    mine = connection.execute(_failures().where(sweep_failure.c.batch == batch)).all()
+    own = _failures().where(sweep_failure.c.worker == worker, sweep_failure.c.batch == batch)
+    mine = connection.execute(own).all()
     if mine:
         return [Failure(*row) for row in mine]
     rows = connection.execute(
@@ -191,13 +193,39 @@ def settle(
     return forgotten
 
 
-def let_go(connection: Connection, worker: int) -> None:
-    """What a worker had taken to try again waits for another one."""
+def let_go(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> None:
+    """What a worker had taken to try again waits for another one, but for these batches."""
     connection.execute(
         update(sweep_failure)
-        .where(sweep_failure.c.worker == worker)
+        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
         .values(batch=None, worker=None)
     )
+
+
+def fall(connection: Connection, worker: int) -> None:
+    """A worker died: what it was trying again waits until somebody asks for it once more.
+
+    One of these items may have killed it, and must not kill the next one by itself.
+    """
+    connection.execute(
+        update(sweep_failure)
+        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.is_not(None))
+        .values(
+            error=DIED,
+            tries=sweep_failure.c.tries + 1,
+            retry_at=None,
+            batch=None,
+            worker=None,
+        )
+    )
+
+
+def held(connection: Connection, worker: int) -> set[int]:
+    """The batches under which a worker has taken items to try them again."""
+    query = select(sweep_failure.c.batch).where(
+        sweep_failure.c.worker == worker, sweep_failure.c.batch.is_not(None)
+    )
+    return set(connection.scalars(query.distinct()))
 
 
 def visited(connection: Connection, sweep: str, key: str) -> Visited | None:

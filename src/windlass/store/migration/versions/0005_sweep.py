@@ -79,6 +79,7 @@ def range_() -> None:
     )
     op.create_index("windlass_range_round", "windlass_range", ["sweep", "round", "status"])
     op.create_index("windlass_range_worker", "windlass_range", ["worker"])
+    op.create_index("windlass_range_free", "windlass_range", ["status", "careful", "batch"])
 
 
 def round_() -> None:
@@ -116,7 +117,14 @@ def sweep_failure() -> None:
         "windlass_sweep_failure_key", "windlass_sweep_failure", ["sweep", "key_hash"], unique=True
     )
     op.create_index("windlass_sweep_failure_retry", "windlass_sweep_failure", ["sweep", "retry_at"])
-    op.create_index("windlass_sweep_failure_worker", "windlass_sweep_failure", ["worker"])
+    taken = sa.text("worker is not null")
+    op.create_index(
+        "windlass_sweep_failure_worker",
+        "windlass_sweep_failure",
+        ["worker"],
+        postgresql_where=taken,
+        sqlite_where=taken,
+    )
 
 
 def visit() -> None:
