@@ -54,13 +54,16 @@ class HandOver:
     def read(self, ids: Collection[int], worker: int) -> list[Claimed]:
         """The rows of due nodes as an owner's read finds them."""
         statements = STATEMENTS[self._database.dialect.name]
-        now = self._clock.now()
 
         def read(connection: Connection) -> list[Sequence[Any]]:
             asked = {"ids": statements.listed(ids)}
             return list(connection.execute(statements.rows, asked).fetchall())
 
-        rows = self._database.read(read)
+        return self.taken(self._database.read(read), worker)
+
+    def taken(self, rows: Iterable[Sequence[Any]], worker: int) -> list[Claimed]:
+        """Rows as an owner's read has them."""
+        now = self._clock.now()
         stamp = Stamp(None, worker, now, now)
         # One that is not as it was made, another has taken or ended meanwhile.
         return [stamped(row, stamp) for row in rows if row[4] is not None]
@@ -119,13 +122,20 @@ class Hand:
         for run, status in self._after.runs.items():
             telemetry.emit("flow.ended", run=run, status=str(status))
         near = [number for number, bucket in self._after.due.items() if self._desk.is_near(bucket)]
-        rows = self._desk.read(near[:MOST], self._worker) if near else []
+        rows = self._rows(near)
         ours = [row for row in rows if self._desk.is_ours(row)]
         if ours:
             self._desk.put(ours)
             self._desk.on_rows()
         if len(ours) < len(near):
             self._desk.on_others()
+
+    def _rows(self, near: Sequence[int]) -> list[Claimed]:
+        if not near:
+            return []
+        if self._after.rows:
+            return self._desk.taken(self._after.rows, self._worker)
+        return self._desk.read(near[:MOST], self._worker)
 
 
 def resolved(database: Database, tasks: list[Claimed]) -> list[Claimed]:

@@ -8,6 +8,7 @@ accepts the outcome: an outcome that is repeated is not accepted, and fills noth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -33,6 +34,11 @@ from windlass.store.dialect.base import Dialect, encode
 from windlass.store.dialect.flow import STATEMENTS
 from windlass.store.schema import slot, task
 
+# So many of the rows that one end makes due come with it; the others are read when there is room.
+MOST_ROWS = 200
+# Nodes that one end makes due are due at moments of their own in the last milliseconds.
+APART = 10_000
+
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
@@ -42,6 +48,8 @@ class After:
 
     # Nodes that are due now, with their buckets.
     due: dict[int, int] = field(default_factory=dict)
+    # Of those, whole rows that came with them, as a claim has them.
+    rows: list[Sequence[Any]] = field(default_factory=list)
     # Runs that have ended.
     runs: dict[int, Status] = field(default_factory=dict)
 
@@ -73,22 +81,74 @@ def after_end(
     unhappy = [number for number, (_, how) in ended.items() if how is not How.SUCCEEDED]
     names = _names(connection, unhappy)
     run_of = {number: run for number, (run, _) in ended.items()}
-    left: dict[int, int] = {}
+    gone: Counter[int] = Counter()
     round_ = [Ended(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
     while round_:
-        edges = edges_below(connection, dialect, round_)
-        filled = fill(edges, round_)
-        run_of |= {edge.task: edge.run for edge in edges}
-        places = {edge.task: edge.bucket for edge in edges}
-        after.due |= {number: places[number] for number in filled.due}
-        for node in (*round_, *filled.ended):
-            left[run_of[node.id]] = left.get(run_of[node.id], 0) + 1
-        # The last round counts for the runs, too.
-        write(connection, dialect, filled, now=now, left={} if filled.empty else left)
-        round_ = _end_nested(connection, filled.empty, now=now)
-    over = [run for run, count in left.items() if before.get(run, 0) <= count]
+        is_plain = all(node.how is How.SUCCEEDED for node in round_)
+        way = fill_at_once if is_plain and STATEMENTS[dialect.name].fill is not None else fill_below
+        empty, count = way(connection, dialect, round_, run_of, after, now=now)
+        gone += count
+        round_ = _end_nested(connection, empty, now=now)
+    over = [run for run, count in gone.items() if before.get(run, 0) <= count]
     after.runs = end_runs(connection, over, now=now) if over else {}
     return after
+
+
+def fill_below(
+    connection: Connection,
+    dialect: Dialect,
+    ended: Sequence[Ended],
+    run_of: dict[int, int],
+    after: After,
+    *,
+    now: int,
+) -> tuple[list[int], Counter[int]]:
+    """Fill the slots below nodes: nested flows that are empty now, and ends by run.
+
+    Notes in `after` what is due, and in `run_of` whose it is.
+    """
+    edges = edges_below(connection, dialect, ended)
+    filled = fill(edges, ended)
+    run_of |= {edge.task: edge.run for edge in edges}
+    places = {edge.task: edge.bucket for edge in edges}
+    after.due |= {number: places[number] for number in filled.due}
+    count = Counter(run_of[node.id] for node in (*ended, *filled.ended))
+    write(connection, dialect, filled, now=now, left=count)
+    return filled.empty, count
+
+
+def fill_at_once(
+    connection: Connection,
+    dialect: Dialect,
+    ended: Sequence[Ended],
+    run_of: dict[int, int],
+    after: After,
+    *,
+    now: int,
+) -> tuple[list[int], Counter[int]]:
+    """The same for nodes that have all succeeded, by one statement that brings what is due."""
+    statements = STATEMENTS[dialect.name]
+    count = Counter(run_of[node.id] for node in ended)
+    asked = {
+        "ids": statements.listed([node.id for node in ended]),
+        "runs": statements.listed(count.keys()),
+        "counts": statements.listed(count.values()),
+        # Not all at the same time: readers go by it.
+        "first": now - APART,
+        "most": MOST_ROWS,
+    }
+    assert statements.fill is not None
+    empty: list[int] = []
+    for status, left, *row in connection.execute(statements.fill, asked).fetchall():
+        number, payload, bucket, run = row[0], row[5], row[9], row[10]
+        if status == Status.WAITING:
+            after.due[number] = bucket
+            if payload is not None:
+                after.rows.append(row)
+        elif status == Status.RUNNING and left <= 0 and number not in count:
+            run_of[number] = run
+            empty.append(number)
+    return empty, count
 
 
 def edges_below(connection: Connection, dialect: Dialect, ended: Sequence[Ended]) -> list[Edge]:

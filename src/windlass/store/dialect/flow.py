@@ -30,6 +30,30 @@ select s.dep_id, s.task_id, s.rule, t.status, t.open_slots, t.flow_id, t.bucket
 from below as s join windlass_task as t on t.id = s.task_id
 """
 
+# Nodes that have succeeded fill a slot of each that waits for them, and count as ended in their
+# runs. Rules: 2 is any_success, 3 the slot of a nested flow, which runs; so does the run, as -1.
+FILL = """
+with c (child, rule, filled, moment) as {materialized} (
+    select s.task_id, s.rule, count(*), :first + row_number() over (order by s.task_id)
+    from windlass_slot as s where s.dep_id {listed} group by s.task_id, s.rule
+    union all
+    select {runs}
+)
+"""
+FILLED = """
+update windlass_task as t
+set open_slots = case when c.rule = 2 then 0 else t.open_slots - c.filled end,
+    due_at = case when c.rule < 0 or c.rule = 3 or (c.rule < 2 and t.open_slots > c.filled)
+        then t.due_at else c.moment end,
+    status = case when c.rule < 0 or c.rule = 3 or (c.rule < 2 and t.open_slots > c.filled)
+        then t.status else 0 end
+from c
+where {among} t.id = c.child
+  and +t.status = case when c.rule < 0 or c.rule = 3 then 1 else 4 end
+returning status, open_slots, {columns}
+"""
+FILL_COLUMNS = COLUMNS.replace("payload", "case when due_at <= :first + :most then payload end")
+
 
 @dataclass(frozen=True)
 class FlowStatements:
@@ -44,6 +68,9 @@ class FlowStatements:
     # Whole rows, as a claim has them.
     rows: TextClause
     results: TextClause
+    # Fills the slots of nodes that have succeeded, and brings what that makes due; None where an
+    # update returns nothing.
+    fill: TextClause | None = None
     is_array: bool = False
 
     def listed(self, ids: Collection[int]) -> str:
@@ -84,6 +111,19 @@ def _postgresql() -> FlowStatements:
               and t.id = c.id and +t.status = c.was"""),
         rows=text(f"select {COLUMNS} from windlass_task where id {listed}"),
         results=text(f"select id, result from windlass_task where id {listed}"),
+        fill=text(
+            FILL.format(
+                materialized="materialized",
+                listed=listed,
+                runs="id, -1, filled, 0 from unnest(cast(:runs as bigint[]), "
+                "cast(:counts as bigint[])) as r (id, filled)",
+            )
+            + ", moved as ("
+            + FILLED.format(
+                among="t.id = any(array(select child from c)) and", columns=FILL_COLUMNS
+            )
+            + ") select * from moved where status = 0 or (status = 1 and open_slots <= 0)"
+        ),
         is_array=True,
     )
 
@@ -113,6 +153,15 @@ def _sqlite() -> FlowStatements:
             where t.id = (c.value ->> 'id') and +t.status = (c.value ->> 'was')"""),
         rows=text(f"select {COLUMNS} from windlass_task where id {listed}"),
         results=text(f"select id, result from windlass_task where id {listed}"),
+        fill=text(
+            FILL.format(
+                materialized="",
+                listed=listed,
+                runs="r.value, -1, n.value, 0 from json_each(:runs) as r "
+                "join json_each(:counts) as n on n.key = r.key",
+            )
+            + FILLED.format(among="", columns=FILL_COLUMNS)
+        ),
     )
 
 
