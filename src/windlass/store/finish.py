@@ -78,13 +78,23 @@ def finish(
     driver's error when somebody else holds one of the rows for long: `held_by_others` tells which.
     """
 
+    is_patient = on_accepted is not None
+
+    def begin(connection: Connection) -> Mapping[int, int] | None:
+        # The rows of runs before those of their nodes, as everyone does who locks both.
+        if batch.runs:
+            return database.dialect.alive_with(
+                connection, batch.worker, batch.runs, patient=is_patient
+            )
+        is_alive = database.dialect.alive(connection, batch.worker, patient=is_patient)
+        return slot.NOTHING if is_alive else None
+
     def work(connection: Connection) -> set[int] | None:
-        if not database.dialect.alive(connection, batch.worker, patient=on_accepted is not None):
+        before = begin(connection)
+        if before is None:
             return None
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
-        # As late as can be: others that end nodes of these runs wait from here to the commit.
-        before = slot.lock_runs(connection, batch.runs) if batch.runs else {}
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
         if batch.nodes:
@@ -93,7 +103,7 @@ def finish(
                 on_filled(connection, after)
         return accepted
 
-    return database.write(work, tries=tries, patient=on_accepted is not None)
+    return database.write(work, tries=tries, patient=is_patient)
 
 
 def fill(

@@ -30,9 +30,11 @@ from windlass.model.flow import (
 from windlass.model.node import head_of
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK
 from windlass.model.status import Status
-from windlass.store.dialect.base import Dialect, encode
+from windlass.store.dialect.base import Dialect, encode, lock_runs
 from windlass.store.dialect.flow import STATEMENTS
 from windlass.store.schema import slot, task
+
+__all__ = ["After", "after_end", "edges_below", "end_runs", "lock_runs", "write"]
 
 # So many of the rows that one end makes due come with it; the others are read when there is room.
 MOST_ROWS = 200
@@ -52,17 +54,6 @@ class After:
     rows: list[Sequence[Any]] = field(default_factory=list)
     # Runs that have ended.
     runs: dict[int, Status] = field(default_factory=dict)
-
-
-def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
-    """Lock the rows of runs that go on, in the order of their ids: id to nodes that are left."""
-    rows = connection.execute(
-        select(task.c.id, task.c.open_slots)
-        .where(task.c.id.in_(runs), task.c.status == Status.RUNNING)
-        .order_by(task.c.id)
-        .with_for_update()
-    )
-    return dict(map(tuple, rows))
 
 
 def after_end(

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     TextClause,
     delete,
+    select,
     text,
     update,
 )
@@ -303,6 +304,14 @@ class Dialect(ABC):
         Unless it is `patient`, the transaction fails when it has to wait long for a row.
         """
 
+    def alive_with(
+        self, connection: Connection, worker: int, runs: Collection[int], *, patient: bool = True
+    ) -> dict[int, int] | None:
+        """As `alive`, with those of the runs locked that go on: id to nodes left; None if not."""
+        if not self.alive(connection, worker, patient=patient):
+            return None
+        return lock_runs(connection, runs)
+
     @abstractmethod
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         """Those of the running rows that nobody else has locked; they are locked now."""
@@ -451,6 +460,17 @@ def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
     rows = list(result.cursor.fetchall())
     result.close()
     return rows
+
+
+def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
+    """Lock the rows of runs that go on, in the order of their ids: id to nodes that are left."""
+    rows = connection.execute(
+        select(task.c.id, task.c.open_slots)
+        .where(task.c.id.in_(runs), task.c.status == Status.RUNNING)
+        .order_by(task.c.id)
+        .with_for_update()
+    )
+    return dict(map(tuple, rows))
 
 
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:

@@ -114,6 +114,23 @@ select id, set_config('idle_in_transaction_session_timeout', :idle, true),
 from windlass_worker where id = :worker and left_at is null for key share
 """)
 
+# The settings come first: they bound the wait for the rows.
+ALIVE_WITH = text("""
+with setting as materialized (
+    select set_config('idle_in_transaction_session_timeout', :idle, true) as idle,
+        set_config('lock_timeout', :lock, true) as wait
+), alive as materialized (
+    select id from windlass_worker
+    where id = :worker and left_at is null and (select idle from setting) is not null
+    for key share
+), run as materialized (
+    select id, open_slots from windlass_task
+    where id = any(cast(:runs as bigint[])) and status = 1 and exists (select from alive)
+    order by id for update
+)
+select alive.id, run.id, run.open_slots from alive left join run on true
+""")
+
 LOCK_WORKER = text(str(ALIVE).replace("for key share", "for update"))
 
 # One statement, so one round trip and one commit. The rows are picked in a materialised part of
@@ -361,6 +378,13 @@ class PostgreSQL(Dialect):
 
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(ALIVE, self._patience(worker, patient)).first() is not None
+
+    def alive_with(
+        self, connection: Connection, worker: int, runs: Collection[int], *, patient: bool = True
+    ) -> dict[int, int] | None:
+        asked = {**self._patience(worker, patient), "runs": _array(runs)}
+        rows = connection.execute(ALIVE_WITH, asked).fetchall()
+        return {run: left for _, run, left in rows if run is not None} if rows else None
 
     def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(LOCK_WORKER, self._patience(worker, patient)).first() is not None
