@@ -35,7 +35,9 @@ def serve(port, path):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
             parts = self.path.strip("/").split("/")
-            if len(parts) == 1:
+            if "refuse" in body:
+                self.send_error(body["refuse"])
+            elif len(parts) == 1:
                 key = self.headers["Idempotency-Key"]
                 job = jobs.jobs.setdefault(key, {"status": "running", "body": body, "starts": 0})
                 job["starts"] += 1
