@@ -576,3 +576,63 @@ def test_ended_runs_are_pruned_with_their_nodes(app, clock, kinds):
     clock.forward("2h")
     assert prune() == 3
     assert (rows_in(app, task), rows_in(app, slot)) == (0, 0)
+
+
+def test_a_retry_of_what_has_not_failed_changes_nothing(app, kinds):
+    @app.flow
+    def fine(flow):
+        flow.add(kinds.silent)
+
+    run = fine.start()
+    app.drain()
+
+    assert run.retry() == 0
+    assert run.status() is Status.SUCCEEDED
+
+
+def two_broken_parents(app, kinds):
+    @app.flow
+    def twice(flow):
+        first = flow.add(kinds.fragile, "first", name="first")
+        second = flow.add(kinds.fragile, "second", name="second")
+        child = flow.add(kinds.note, "child", after=[first, second], name="child")
+        flow.add(kinds.note, "last", after=child, name="last")
+
+    run = twice.start()
+    app.drain()
+    return run
+
+
+def test_what_a_second_node_blocks_stays_blocked_when_the_first_is_skipped(app, kinds, seen):
+    run = two_broken_parents(app, kinds)
+
+    run.skip("first")
+    assert run.status() is Status.FAILED
+    assert states(run) == {
+        "first": "succeeded",
+        "second": "failed",
+        "child": "failed",
+        "last": "failed",
+    }
+
+    run.skip("second")
+    app.drain()
+    assert run.status() is Status.SUCCEEDED
+    assert seen == ["child", "last"]
+
+
+def test_what_a_second_node_blocks_stays_blocked_when_the_first_is_retried(app, kinds, seen):
+    run = two_broken_parents(app, kinds)
+    kinds.is_broken = False
+
+    assert run.retry("first") == 1
+    app.drain()
+    assert run.status() is Status.FAILED
+    assert seen == ["first"]
+    with pytest.raises(BadFlow, match="node 'child' is blocked by"):
+        run.retry("child")
+
+    assert run.retry() == 3
+    app.drain()
+    assert run.status() is Status.SUCCEEDED
+    assert seen == ["first", "second", "child", "last"]

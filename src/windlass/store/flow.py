@@ -152,6 +152,12 @@ def lock(connection: Connection, number: int) -> RunRow | None:
     return None if row is None else _run(row)
 
 
+def is_free(connection: Connection, number: int) -> bool:
+    """Whether nobody is just ending a node; then nobody will until the transaction ends."""
+    row = select(task.c.id).where(task.c.id == number).with_for_update(skip_locked=True)
+    return connection.scalar(row) is not None
+
+
 def nodes(connection: Connection, number: int) -> list[NodeRow]:
     """The nodes of a run, in the order in which they were drawn."""
     rows = connection.execute(
@@ -258,7 +264,7 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    # A node that is just being ended waits for the run, so it is not waited for here.
+    # Who is just ending a node waits for the run, so that is not waited for here.
     free = select(task.c.id).where(*inside, task.c.id != number).order_by(task.c.id)
     for part in _parts(list(connection.scalars(free.with_for_update(skip_locked=True)))):
         connection.execute(update(task).where(task.c.id.in_(part)).values(**ended, remark=reason))
@@ -270,11 +276,17 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     return external_ids
 
 
-def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
-    """End what somebody had locked while its run was cancelled, and what has not ended since."""
+def left_of(connection: Connection, number: int) -> list[int]:
+    """The nodes of a run that have not ended."""
+    is_left = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
+    return list(connection.scalars(select(task.c.id).where(*is_left).order_by(task.c.id)))
+
+
+def cancel_node(connection: Connection, number: int, *, reason: str, now: int) -> None:
+    """End what somebody had locked while its run was cancelled, if it has not ended since."""
     connection.execute(
         update(task)
-        .where(task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN))
+        .where(task.c.id == number, task.c.status.in_(OPEN))
         .values(status=Status.CANCELLED, due_at=None, batch=None, finished_at=now, remark=reason)
     )
 
