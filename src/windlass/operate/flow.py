@@ -162,9 +162,11 @@ class Flows:
                 )
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 1.3, LAST_LOOK)
-            seen = shard.database.read(lambda connection: store.status_of(connection, run))
+            seen = shard.database.read(partial(store.status_of, number=run))
             if seen is None:
-                raise _unknown(run)
+                # It has ended, and was moved to another shard.
+                shard, found = self._find(run)
+                seen = found.status
             status = seen
         return status
 
@@ -209,8 +211,11 @@ class Flows:
                 lambda connection: store.runs(connection, kind=kind, status=status, limit=limit)
             )
         )
+        # Of a run that is on its way the one that it leaves counts.
+        every = [run for part in found.values for run in part]
+        once = {run.id: run for run in sorted(every, key=lambda run: not run.is_coming)}
         merged = sorted(
-            (run for part in found.values for run in part),
+            once.values(),
             key=lambda run: (run.created_at, run.id),
             reverse=True,
         )
@@ -341,6 +346,7 @@ class Flows:
     def _find(self, run: int) -> tuple[Shard, RunRow]:
         self._fleet.prepare()
         away: list[str] = []
+        coming: tuple[Shard, RunRow] | None = None
         for shard in self._fleet.seeking(run):
             try:
                 found = shard.database.read(lambda connection: store.run(connection, run))
@@ -350,8 +356,13 @@ class Flows:
                 shard.failed(problem)
                 away.append(f"{shard.name}: {first_line(problem)}")
                 continue
-            if found is not None:
+            if found is not None and not found.is_coming:
                 return shard, found
+            if found is not None:
+                # It counts when it has left where it was.
+                coming = shard, found
+        if coming is not None:
+            return coming
         if away:
             raise DatabaseUnavailable(
                 f"run {run} is in none of the shards that answer; {'; '.join(away)}"

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 
 from windlass.model.flow import How, Rule, how_ended
+from windlass.model.shard import COMING
 from windlass.model.status import FINAL, Status
 from windlass.model.task import NewNode
 from windlass.store.dialect.base import Dialect, Executor, encode
@@ -65,6 +66,12 @@ class RunRow:
     created_at: int
     finished_at: int | None
     remark: str | None
+    batch: int | None
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is a copy that is on its way from another shard."""
+        return self.batch == COMING
 
 
 ROW = (
@@ -92,6 +99,7 @@ RUN = (
     task.c.created_at,
     task.c.finished_at,
     task.c.remark,
+    task.c.batch,
 )
 IS_RUN = task.c.id == task.c.flow_id
 
@@ -302,6 +310,7 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     over = connection.scalars(
         select(task.c.id)
         .where(task.c.prune_at <= now, task.c.flow_id.is_not(None), IS_RUN)
+        .where(or_(task.c.batch.is_(None), task.c.batch != COMING))
         .order_by(task.c.prune_at)
         .limit(10)
         .with_for_update(skip_locked=True)
