@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -22,10 +23,13 @@ class Jobs:
         self.path = Path(path)
         self.jobs = json.loads(self.path.read_text()) if self.path.exists() else {}
 
+        self._lock = threading.Lock()
+
     def save(self):
         part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.jobs))
-        part.replace(self.path)
+        with self._lock:
+            part.write_text(json.dumps(self.jobs))
+            part.replace(self.path)
 
 
 def serve(port, path):

@@ -17,6 +17,8 @@ from windlass import Done, External, Failed, Running, Status, UnknownHandle
 from windlass.external import Command, HttpJob
 from windlass.web.callback import make_server
 
+pytestmark = pytest.mark.mostly("sqlite")
+
 
 class Spark(External):
     """A system in memory that remembers what it was asked."""
@@ -99,6 +101,7 @@ def test_a_task_that_failed_over_there_has_failed(app, clock, system, spark):
         ref.result(timeout=1)
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_task_that_failed_over_there_is_submitted_again_under_another_id(app, clock, system):
     again = app.external("again", system, every="5s", retries=1)
     (ref,) = submit(app, again, "load")
@@ -125,6 +128,7 @@ def test_a_task_whose_time_is_out_has_failed_and_is_cancelled_over_there(app, cl
     assert system.cancelled == [f"handle-{ref.id}"]
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_notification_ends_a_task_at_once_and_a_second_one_does_nothing(app, system, spark):
     by_handle, by_ref, by_id = submit(app, spark, "one", "two", "three")
 
@@ -270,6 +274,7 @@ def test_a_task_whose_time_is_out_has_failed_though_nobody_answers(app, clock, s
         ref.result(timeout=1)
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_an_external_task_is_a_node(app, clock, system, spark):
     seen = []
 

@@ -13,6 +13,8 @@ SPEC = {
     "edges": [["load", "twice"]],
 }
 
+pytestmark = pytest.mark.mostly("sqlite")
+
 
 @pytest.fixture
 def seen():
@@ -83,6 +85,7 @@ def run(app, count):
     return line.start()
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_nodes_and_edges_are_added_to_a_run(app, count, run, seen):
     def change(edit):
         extra = edit.add(count, 10, name="extra", after="first")

@@ -15,6 +15,8 @@ from windlass.model.flow import How, Rule, open_after
 TRIGGERS = ("all_success", "all_done", "any_success")
 WORKERS = 3
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 @st.composite
 def graphs(draw):
