@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from tests.cli.conftest import open_module
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Terminal, shown
 from tests.server.process import free_port
 from tests.wait import eventually
 from windlass import Status
@@ -35,6 +35,15 @@ def tell() -> None: ...
 @app.flow
 def gated(flow):
     flow.add(tell, after=flow.add(wait_for_gate))
+
+@app.task
+def part(number: int) -> None:
+    if number % 100 == 7:
+        raise ValueError("a part that is broken, of which much could be said on a wide terminal")
+
+@app.flow
+def fan(flow):
+    flow.add(tell, after=flow.each(part, range(200)), name="after")
 
 class Yard(External):
     def submit(self) -> str:
@@ -95,6 +104,31 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(yard, folder):
         assert terminal.close() == 0
 
     assert run.status() is Status.RUNNING
+
+
+def test_a_fan_is_one_line_and_a_node_is_one_line_at_any_width(yard):
+    run = yard.fan.start()
+    yard.app.drain()
+
+    for columns in (80, 40):
+        drawn = shown("flow", "show", str(run.id), columns=columns)
+        lines = drawn.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert "part x 200 198 succeeded, 2" in drawn
+        assert [line.split()[1] for line in lines if line.lstrip().startswith("✘")] == [
+            "part",
+            "part-8",
+            "part-108",
+            "after",
+        ]
+
+
+def test_runs_are_listed_on_a_narrow_terminal(yard):
+    run = yard.gated.start()
+
+    line = shown("flow", "list", columns=44).splitlines()[-1]
+
+    assert line.split()[:3] == [str(run.id), "gated", "running"]
 
 
 def call(address, secret, body, **headers):
