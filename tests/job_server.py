@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -22,10 +23,13 @@ class Jobs:
         self.path = Path(path)
         self.jobs = json.loads(self.path.read_text()) if self.path.exists() else {}
 
+        self._lock = threading.Lock()
+
     def save(self):
         part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.jobs))
-        part.replace(self.path)
+        with self._lock:
+            part.write_text(json.dumps(self.jobs))
+            part.replace(self.path)
 
 
 def serve(port, path):
@@ -35,7 +39,9 @@ def serve(port, path):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
             parts = self.path.strip("/").split("/")
-            if len(parts) == 1:
+            if "refuse" in body:
+                self.send_error(body["refuse"])
+            elif len(parts) == 1:
                 key = self.headers["Idempotency-Key"]
                 job = jobs.jobs.setdefault(key, {"status": "running", "body": body, "starts": 0})
                 job["starts"] += 1

@@ -14,6 +14,7 @@ WindlassError
         BadFlow                         a graph that cannot run, or a node that cannot be changed
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     UnknownFlow, UnknownNode, UnknownHandle
+    ExternalDown                        an external system cannot be reached; a submit may raise it
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
     RunLost                             the run was taken over, or released
@@ -148,6 +149,10 @@ class UnknownHandle(WindlassError):
             "returned, or with the task"
         )
         self.handle = handle
+
+
+class ExternalDown(WindlassError):
+    """An external system cannot be reached. No task fails for it: it is tried again later."""
 
 
 class UnknownKind(WindlassError):

@@ -17,6 +17,8 @@ from windlass import Done, External, Failed, Running, Status, UnknownHandle
 from windlass.external import Command, HttpJob
 from windlass.web.callback import make_server
 
+pytestmark = pytest.mark.mostly("sqlite")
+
 
 class Spark(External):
     """A system in memory that remembers what it was asked."""
@@ -99,6 +101,7 @@ def test_a_task_that_failed_over_there_has_failed(app, clock, system, spark):
         ref.result(timeout=1)
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_task_that_failed_over_there_is_submitted_again_under_another_id(app, clock, system):
     again = app.external("again", system, every="5s", retries=1)
     (ref,) = submit(app, again, "load")
@@ -125,6 +128,7 @@ def test_a_task_whose_time_is_out_has_failed_and_is_cancelled_over_there(app, cl
     assert system.cancelled == [f"handle-{ref.id}"]
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_notification_ends_a_task_at_once_and_a_second_one_does_nothing(app, system, spark):
     by_handle, by_ref, by_id = submit(app, spark, "one", "two", "three")
 
@@ -176,6 +180,101 @@ def test_a_system_that_is_down_opens_its_breaker_and_nothing_is_lost(app, clock,
     assert late.status() is Status.EXTERNAL
 
 
+def test_a_submit_that_raises_for_ever_uses_up_its_retries_and_has_failed(app, clock, events):
+    class Picky(Spark):
+        def submit(self, job: str) -> str:
+            self.submitted.append(job)
+            raise ValueError(f"{job} is no job")
+
+    system = Picky()
+    picky = app.external("picky", system, retries=2, backoff="10s", breaker=None)
+    ref = picky.enqueue("nonsense")
+
+    app.drain()
+    assert ref.status() is Status.WAITING
+    for _ in range(5):
+        clock.forward("1m")
+        app.drain()
+
+    assert system.submitted == ["nonsense"] * 3
+    with pytest.raises(windlass.TaskFailed, match="nonsense is no job"):
+        ref.result(timeout=1)
+
+
+class Wrapped(Exception):
+    """What a client makes of an error that it met."""
+
+
+def refuse() -> None:
+    try:
+        raise ConnectionRefusedError("nobody there")
+    except OSError as problem:
+        raise Wrapped("the request failed") from problem
+
+
+def say_so() -> None:
+    raise windlass.ExternalDown("closed on Sundays")
+
+
+@pytest.mark.parametrize("raise_error", [refuse, say_so])
+def test_a_submit_that_finds_nobody_is_repeated_as_long_as_it_takes(app, clock, raise_error):
+    class Away(Spark):
+        def submit(self, job: str) -> str:
+            if self.is_down:
+                raise_error()
+            return super().submit(job)
+
+    system = Away()
+    system.is_down = True
+    away = app.external("away", system, retries=0, backoff="1s", breaker="2 in a row, 1m")
+    ref = away.enqueue("load")
+    for _ in range(10):
+        clock.forward("1h")
+        app.drain()
+    assert ref.status() is Status.WAITING
+
+    system.is_down = False
+    clock.forward("3h")
+    app.drain()
+
+    assert ref.status() is Status.EXTERNAL
+    assert [job for _, job in system.submitted] == ["load"]
+
+
+@pytest.mark.parametrize("answer", [None, {"handle": "done"}])
+def test_an_answer_that_cannot_be_understood_fails_nothing(app, clock, events, answer):
+    class Babel(Spark):
+        def poll(self, handles):
+            self.asked.append(handles)
+            return answer and dict.fromkeys(handles, answer["handle"])
+
+    system = Babel()
+    babel = app.external("babel", system, every="5s", breaker=None)
+    (ref,) = submit(app, babel, "load")
+
+    clock.forward("6s")
+    app.drain()
+
+    assert ref.status() is Status.EXTERNAL
+    # It is put off, and not asked again and again.
+    assert len(system.asked) == 1
+    silent = [fields for name, fields in events if name == "external.silent"]
+    assert "poll answered" in silent[0]["error"]
+
+
+def test_a_task_whose_time_is_out_has_failed_though_nobody_answers(app, clock, system):
+    slow = app.external("slow", system, every="5s", timeout="1h", breaker=None)
+    (ref,) = submit(app, slow, "load")
+    system.is_down = True
+
+    clock.forward("2h")
+    app.drain()
+
+    with pytest.raises(windlass.TaskFailed, match="did not end within 1h"):
+        ref.result(timeout=1)
+
+
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_an_external_task_is_a_node(app, clock, system, spark):
     seen = []
 
@@ -247,6 +346,18 @@ def test_a_job_behind_http_is_started_once_although_its_answer_was_lost(app, clo
     assert ref.status() is Status.EXTERNAL
     # Asked to start twice, it knows one job.
     assert {key: job["starts"] for key, job in jobs.jobs().items()} == {str(ref.id): 2}
+
+
+def test_a_start_that_the_server_refuses_has_failed(app, clock, jobs, http):
+    refused = http.enqueue(refuse=400)
+    busy = http.enqueue(refuse=503)
+    for _ in range(3):
+        app.drain()
+        clock.forward("1h")
+
+    with pytest.raises(windlass.TaskFailed, match="400"):
+        refused.result(timeout=1)
+    assert busy.status() is Status.WAITING
 
 
 def test_a_server_that_was_killed_and_is_back_is_asked_again(app, clock, jobs, http):

@@ -10,6 +10,8 @@ import windlass
 from windlass import BadArgument, BadFlow, DuplicateKey, ResultTimeout, Status, UnknownKind
 from windlass.store.schema import slot, task
 
+pytestmark = pytest.mark.mostly("sqlite")
+
 
 @pytest.fixture
 def seen():
@@ -61,6 +63,7 @@ def rows_in(app, table):
     )
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_node_runs_after_all_that_it_waits_for(app, kinds, seen):
     @app.flow
     def cancel_order(flow, order: str):
@@ -121,6 +124,7 @@ def test_a_part_of_a_result_can_be_asked_for(app, seen):
     assert seen == [(4, None)]
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_failed_node_fails_what_is_below_it_and_other_branches_go_on(app, kinds, seen):
     @app.flow
     def branches(flow):
@@ -143,6 +147,7 @@ def test_a_failed_node_fails_what_is_below_it_and_other_branches_go_on(app, kind
     }
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_retry_runs_what_failed_and_goes_on(app, kinds, seen):
     @app.flow
     def branches(flow):
@@ -311,6 +316,7 @@ def test_what_waits_for_a_skipped_node_alone_is_skipped_too(app, kinds, seen):
     assert errors == {"no": "skipped: when first.result > 9", "below": "skipped: no"}
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_running_node_adds_nodes_after_itself(app, kinds, seen):
     @app.task
     def split(count: int) -> None:
@@ -384,6 +390,7 @@ def test_a_flow_is_a_node_of_another(app, kinds, seen):
     assert set(states(run)) == {"first", "nested", "last", "nested/one", "nested/two"}
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_nested_flow_that_fails_is_a_node_that_failed_and_can_be_retried(app, kinds, seen):
     @app.flow
     def inner(flow):
@@ -410,6 +417,7 @@ def test_a_nested_flow_that_fails_is_a_node_that_failed_and_can_be_retried(app, 
     assert seen == ["fragile", "inside", "last"]
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_start_under_a_key_happens_once(app, kinds, seen):
     @app.flow
     def once(flow):
@@ -576,3 +584,64 @@ def test_ended_runs_are_pruned_with_their_nodes(app, clock, kinds):
     clock.forward("2h")
     assert prune() == 3
     assert (rows_in(app, task), rows_in(app, slot)) == (0, 0)
+
+
+def test_a_retry_of_what_has_not_failed_changes_nothing(app, kinds):
+    @app.flow
+    def fine(flow):
+        flow.add(kinds.silent)
+
+    run = fine.start()
+    app.drain()
+
+    assert run.retry() == 0
+    assert run.status() is Status.SUCCEEDED
+
+
+def two_broken_parents(app, kinds):
+    @app.flow
+    def twice(flow):
+        first = flow.add(kinds.fragile, "first", name="first")
+        second = flow.add(kinds.fragile, "second", name="second")
+        child = flow.add(kinds.note, "child", after=[first, second], name="child")
+        flow.add(kinds.note, "last", after=child, name="last")
+
+    run = twice.start()
+    app.drain()
+    return run
+
+
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
+def test_what_a_second_node_blocks_stays_blocked_when_the_first_is_skipped(app, kinds, seen):
+    run = two_broken_parents(app, kinds)
+
+    run.skip("first")
+    assert run.status() is Status.FAILED
+    assert states(run) == {
+        "first": "succeeded",
+        "second": "failed",
+        "child": "failed",
+        "last": "failed",
+    }
+
+    run.skip("second")
+    app.drain()
+    assert run.status() is Status.SUCCEEDED
+    assert seen == ["child", "last"]
+
+
+def test_what_a_second_node_blocks_stays_blocked_when_the_first_is_retried(app, kinds, seen):
+    run = two_broken_parents(app, kinds)
+    kinds.is_broken = False
+
+    assert run.retry("first") == 1
+    app.drain()
+    assert run.status() is Status.FAILED
+    assert seen == ["first"]
+    with pytest.raises(BadFlow, match="node 'child' is blocked by"):
+        run.retry("child")
+
+    assert run.retry() == 3
+    app.drain()
+    assert run.status() is Status.SUCCEEDED
+    assert seen == ["first", "second", "child", "last"]

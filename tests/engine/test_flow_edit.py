@@ -13,6 +13,8 @@ SPEC = {
     "edges": [["load", "twice"]],
 }
 
+pytestmark = pytest.mark.mostly("sqlite")
+
 
 @pytest.fixture
 def seen():
@@ -83,6 +85,7 @@ def run(app, count):
     return line.start()
 
 
+@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_nodes_and_edges_are_added_to_a_run(app, count, run, seen):
     def change(edit):
         extra = edit.add(count, 10, name="extra", after="first")
@@ -108,6 +111,36 @@ def test_a_node_is_added_after_one_that_has_ended(app, count, run, seen):
 
     assert run.status() is Status.SUCCEEDED
     assert seen == [1, 2, 3, 4]
+
+
+def test_a_node_that_is_added_below_one_that_failed_is_blocked_and_the_run_has_ended(app, count):
+    @app.task
+    def broken() -> None:
+        raise ValueError("not today")
+
+    @app.flow
+    def short(flow):
+        flow.add(broken)
+
+    run = short.start()
+    app.drain()
+
+    run.edit(lambda edit: edit.add(count, 1, name="below", after="broken"))
+
+    assert run.status() is Status.FAILED
+    assert run.nodes()[1].error == "blocked by broken"
+
+
+def test_two_who_add_a_node_of_one_name_do_not_both_succeed(app, count, run):
+    def change(edit):
+        edit.add(count, 1, name="more")
+        # Somebody else is quicker.
+        run.edit(lambda other: other.add(count, 2, name="more"))
+
+    with pytest.raises(BadFlow, match="named 'more' already"):
+        run.edit(change)
+
+    assert [node.name for node in run.nodes()] == ["first", "second", "third", "more"]
 
 
 @pytest.mark.parametrize(

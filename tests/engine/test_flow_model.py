@@ -15,6 +15,8 @@ from windlass.model.flow import How, Rule, open_after
 TRIGGERS = ("all_success", "all_done", "any_success")
 WORKERS = 3
 
+pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+
 
 @st.composite
 def graphs(draw):
@@ -97,18 +99,30 @@ def test_every_node_runs_once_after_its_parents(app, start, nodes, seed):
                 assert set(after) & runnable <= ended.keys()
         return taken
 
-    while True:
-        take(chance.choice(workers))
-        held = [(worker, taken) for worker in workers for taken in worker.held]
-        if not held and not any(map(take, workers)):
-            break
-        if held and chance.random() < 0.5:
-            worker, taken = chance.choice(held)
-            fails = nodes[index_of(taken)][2]
-            ended[index_of(taken)] = How.FAILED if fails else How.SUCCEEDED
-            worker.end(taken, ended[index_of(taken)])
+    def run_all(fails):
+        while True:
+            take(chance.choice(workers))
+            held = [(worker, taken) for worker in workers for taken in worker.held]
+            if not held and not any(map(take, workers)):
+                break
+            if held and chance.random() < 0.5:
+                worker, taken = chance.choice(held)
+                index = index_of(taken)
+                ended[index] = How.FAILED if fails(index) else How.SUCCEEDED
+                worker.end(taken, ended[index])
 
+    run_all(lambda index: nodes[index][2])
     assert run.status() is (Status.FAILED if How.FAILED in ends else Status.SUCCEEDED)
     wanted = [Status.SUCCEEDED if how is How.SUCCEEDED else Status.FAILED for how in ends]
     assert [each.status for each in run.nodes()] == wanted
     assert Counter(begun) == Counter(runnable)
+
+    # What failed or was blocked runs once more, after its parents, and nothing else does.
+    failed = {index for index, how in enumerate(ends) if how is How.FAILED}
+    runnable.update(failed)
+    ended = {index: how for index, how in ended.items() if index not in failed}
+    begun.clear()
+    assert run.retry() == len(failed)
+    run_all(lambda index: False)
+    assert run.status() is Status.SUCCEEDED
+    assert Counter(begun) == Counter(failed)

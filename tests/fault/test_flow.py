@@ -1,10 +1,14 @@
 """Workers are killed in the middle of a flow: every node still runs after its parents."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.wait import eventually
 from windlass import Status
 
+MOST_BYTES = 400 * 1024 * 1024
 LAYERS = 10
 WIDTH = 100
 
@@ -42,6 +46,7 @@ def check_order(crew, run, edges):
     assert early == set()
 
 
+@pytest.mark.mostly("postgresql")
 def test_a_run_of_a_thousand_nodes_survives_the_death_of_workers(crew):
     workers = crew.start_many(3, "--concurrency", "20")
     run, edges = layered(crew)
@@ -65,7 +70,7 @@ def test_a_run_of_a_thousand_nodes_survives_the_death_of_workers(crew):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_run_of_fifty_thousand_nodes_ends(postgresql_crew):
+def test_a_run_of_fifty_thousand_nodes_ends_within_memory(postgresql_crew):
     crew = postgresql_crew
 
     @crew.jobs.app.flow
@@ -84,7 +89,14 @@ def test_a_run_of_fifty_thousand_nodes_ends(postgresql_crew):
             ]
 
     run = large.start()
-    crew.start_many(2)
+    workers = crew.start_many(2)
 
     assert run.wait(timeout=500) is Status.SUCCEEDED
     assert run.progress().total == 50_000
+    assert all(peak_bytes(worker.pid) < MOST_BYTES for worker in workers)
+
+
+def peak_bytes(pid):
+    """The most memory that a process ever had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024

@@ -33,6 +33,7 @@ PUBLIC = {
     "DuplicateKind",
     "Edit",
     "External",
+    "ExternalDown",
     "Failed",
     "Flow",
     "FlowGraph",

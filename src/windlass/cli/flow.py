@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +15,9 @@ from rich.live import Live
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.flow_picture import picture, took
 from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
 from windlass.cli.output import (
-    COLOURS,
     complain,
     console,
     counted,
@@ -29,22 +28,17 @@ from windlass.cli.output import (
     say,
     status_text,
     table,
-    timestamp,
     visible,
     warn_missing,
     when,
 )
 from windlass.declare.flow import Flow, FlowRun
 from windlass.errors import DatabaseUnavailable, UnknownFlow
-from windlass.model.duration import format_duration
 from windlass.model.node import arguments_of, head_of
-from windlass.model.run import FlowGraph, FlowProgress, NodeView
 from windlass.model.status import Status
 from windlass.store.flow import RunRow
 
 REDRAW_SECONDS = 0.5
-BAR = 30
-MOST_DRAWN = 200
 FORMATS = ("mermaid", "dot", "json")
 
 cli = typer.Typer(help="Look at flows and their runs, start them, and have them go on.")
@@ -79,18 +73,21 @@ def list_runs(
         say("No run was started yet; windlass flow start FLOW starts one.")
         return
     now = loaded.clock.now()
-    listed = table("run", "flow", "key", "status", "left", "started", "took", "why", cut=("why",))
+    # On a narrow terminal, what tells one run from another.
+    is_wide = console.width >= 60
+    more = ("key", "left", "started", "why") if is_wide else ()
+    listed = table("run", "flow", "status", "took", *more, cut=("why",) if is_wide else ())
     for run in found:
-        listed.add_row(
+        cells: list[str | Text] = [
             str(run.id),
             Text(run.kind, style="bold"),
-            Text(visible(run.key or "-")),
             status_text(run.status),
-            f"{run.left:,}",
-            when(run.created_at, now=now),
-            _took(run.created_at, run.finished_at, now),
-            Text(visible(run.remark or "")),
-        )
+        ]
+        cells.append(took(run.created_at, run.finished_at, now))
+        if is_wide:
+            cells += [Text(visible(run.key or "-")), f"{run.left:,}"]
+            cells += [when(run.created_at, now=now), Text(visible(run.remark or ""))]
+        listed.add_row(*cells)
     console.print(listed)
 
 
@@ -118,7 +115,7 @@ def show(
     elif as_json:
         print_json(_for_programs(loaded, found))
     else:
-        console.print(_picture(loaded, found))
+        console.print(picture(loaded, found))
 
 
 @cli.command()
@@ -253,86 +250,21 @@ def _flow(loaded: App, name: str) -> Flow[...]:
 def _watch(loaded: App, run: FlowRun) -> None:
     """Draw until the run ends or Ctrl-C, on a screen of its own; the last picture stays."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    picture: RenderableType = _picture(loaded, run)
+    drawn: RenderableType = picture(loaded, run)
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(picture, refresh=True)
+                live.update(drawn, refresh=True)
                 if run.status().is_final:
                     break
                 time.sleep(REDRAW_SECONDS)
                 try:
-                    picture = _picture(loaded, run)
+                    drawn = picture(loaded, run)
                 except DatabaseUnavailable as away:
-                    picture = Group(Text(str(away), style="red"), picture)
+                    drawn = Group(Text(str(away), style="red"), drawn)
     except KeyboardInterrupt:
         pass
-    console.print(_picture(loaded, run))
-
-
-def _picture(loaded: App, run: FlowRun) -> RenderableType:
-    row, progress = loaded.flows.run(run.id), run.progress()
-    now = loaded.clock.now()
-    head = table("run", str(run.id))
-    head.add_row("flow", Text(row.kind, style="bold"))
-    head.add_row("status", status_text(row.status))
-    head.add_row("progress", _bar(progress))
-    head.add_row("started", f"{timestamp(row.created_at)} ({when(row.created_at, now=now)})")
-    head.add_row("took", _took(row.created_at, row.finished_at, now))
-    if row.remark:
-        head.add_row("why", Text(visible(row.remark), style="red"))
-    return Group(head, Text(), *_tree(run.graph(), run.nodes(), now))
-
-
-def _tree(graph: FlowGraph, nodes: list[NodeView], now: int) -> Iterator[Text]:
-    """The nodes, each below the parent that it is furthest from the beginning by."""
-    by_name = {node.name: node for node in nodes}
-    after: dict[str, list[str]] = {node.name: [] for node in nodes}
-    for parent, child in graph.edges:
-        after[child].append(parent)
-    depth = _depths(after)
-    ordered = sorted(nodes, key=lambda node: (depth[node.name], node.id))
-    for node in ordered[:MOST_DRAWN]:
-        line = Text("  " * depth[node.name])
-        line += Text("● ", style=COLOURS[node.status]) + Text(visible(node.name), style="bold")
-        line += Text(f" {node.status}", style=COLOURS[node.status])
-        if node.started_at is not None and node.status is not Status.BLOCKED:
-            line += Text(f" {_took(node.started_at, node.finished_at, now)}", style="bright_black")
-        if node.kind != node.name:
-            line += Text(f" {node.kind}", style="bright_black")
-        if after[node.name]:
-            shown = ", ".join(after[node.name][:4]) + (" ..." if len(after[node.name]) > 4 else "")
-            line += Text(f" ← {visible(shown)}", style="bright_black")
-        if node.error:
-            line += Text(f" {visible(node.error)}", style="red")
-        yield line
-    if len(by_name) > MOST_DRAWN:
-        yield Text(f"and {counted(len(by_name) - MOST_DRAWN, 'node')} more; --json shows all")
-
-
-def _depths(after: dict[str, list[str]]) -> dict[str, int]:
-    depth: dict[str, int] = {}
-    left = dict(after)
-    while left:
-        ready = [name for name, parents in left.items() if all(each in depth for each in parents)]
-        if not ready:
-            # A picture of what was changed while it was read.
-            return depth | dict.fromkeys(left, 0)
-        for name in ready:
-            depth[name] = 1 + max((depth[parent] for parent in left[name]), default=-1)
-            del left[name]
-    return depth
-
-
-def _bar(progress: FlowProgress) -> Text:
-    filled = int(BAR * progress.percent / 100)
-    bar = Text("█" * filled, style="green") + Text("░" * (BAR - filled), style="bright_black")
-    parts = ", ".join(f"{count:,} {status}" for status, count in sorted(progress.counts.items()))
-    return bar + Text(f" {progress.percent:5.1f} %  {parts}")
-
-
-def _took(begin: int | None, end: int | None, now: int) -> str:
-    return "-" if begin is None else format_duration(max(0, (end or now) - begin))
+    console.print(picture(loaded, run))
 
 
 def _status(name: str | None) -> Status | None:

@@ -26,7 +26,7 @@ from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.ring import Ring
 from windlass.engine.shelf import Run
-from windlass.errors import NoContext
+from windlass.errors import ExternalDown, NoContext, Signal
 from windlass.model.duration import format_duration
 from windlass.model.external import (
     LONGEST_HANDLE,
@@ -36,6 +36,7 @@ from windlass.model.external import (
     ExternalTerms,
     Failed,
     Running,
+    is_down,
 )
 from windlass.model.flow import How
 from windlass.model.outcome import (
@@ -86,7 +87,7 @@ def submit(
             connection, database.dialect, number, kind=run.kind.name, secret=secrets.token_hex(32)
         )
     )
-    handle = call(*args, **kwargs)
+    handle = _call(call, args, kwargs)
     if not isinstance(handle, str) or not handle or len(handle) > LONGEST_HANDLE:
         raise TypeError(f"submit returned {handle!r}; it must return a handle, text of up to 255")
     now = clock.now()
@@ -97,6 +98,20 @@ def submit(
     run.on_finish = [*(run.on_finish or []), record]
     telemetry.emit("external.submitted", task=number, kind=run.kind.name, handle=handle)
     return Submitted(handle, terms.every)
+
+
+def _call(
+    call: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> object:
+    """The handle. A system that is down is no fault of the task: that is told apart here."""
+    try:
+        return call(*args, **kwargs)
+    except (Signal, ExternalDown):
+        raise
+    except Exception as problem:
+        if is_down(problem):
+            raise ExternalDown(f"{type(problem).__name__}: {problem}") from problem
+        raise
 
 
 def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
@@ -116,7 +131,6 @@ def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
             if isinstance(judged, FailedOutcome):
                 return FailedOutcome(str(answer.reason), str(answer.reason))
             return judged
-    raise TypeError(f"poll answered {answer!r}; it must answer Running(), Done(...) or Failed(...)")
 
 
 def write_ends(
@@ -128,8 +142,6 @@ def write_ends(
     now: int,
 ) -> After:
     """Write how tasks have ended elsewhere, and have those go on that wait for them."""
-    runs = {row.task.flow_id for row in outcomes if row.task.flow_id is not None}
-    before = slot.lock_runs(connection, runs) if runs else {}
     # It stays for a while whatever came of it: a late notification must find that it has ended.
     terms = kind.terms if kind.terms.keep else replace(kind.terms, keep=KEEP_RESULT)
     settled = [
@@ -151,6 +163,7 @@ def write_ends(
     }
     if not ended:
         return After()
+    before = slot.lock_runs(connection, {run for run, _ in ended.values()})
     return slot.after_end(connection, database.dialect, ended, before=before, now=now)
 
 
@@ -194,6 +207,8 @@ class Poll(Loop):
                 telemetry.log.error("polling %s failed", name, exc_info=problem)
             if not self._hold.is_halted and self._hold.loads[name].is_open:
                 self._asking[name] = self._pool.submit(self.ask, kind)
+            if asking is not None and asking.exception() is not None:
+                return LOOK_SECONDS
         return LOOK_SECONDS if self.is_idle else BUSY_SECONDS
 
     @property
@@ -240,8 +255,8 @@ class Poll(Loop):
 
     def _answers(
         self, kind: Kind, terms: ExternalTerms, rows: Sequence[ExternalRow], *, is_probe: bool
-    ) -> dict[int, Answer] | None:
-        """What the system says of each; None if it does not answer."""
+    ) -> dict[int, Answer]:
+        """What the system says of each; none of those are here of which it says nothing."""
         now = self._clock.now()
         answers: dict[int, Answer] = {
             row.task.id: msgspec.json.decode(row.told, type=Told).answer
@@ -249,34 +264,42 @@ class Poll(Loop):
             if row.told is not None
         }
         asked = {row.handle: row for row in rows if row.handle and row.task.id not in answers}
+        found = self._poll(kind, terms, list(asked), is_probe=is_probe) if asked else {}
+        for handle, row in asked.items():
+            answer = None if found is None else found.get(handle, Running())
+            began = row.submitted_at or now
+            is_late = terms.timeout is not None and now - began > terms.timeout
+            if is_late and (answer is None or isinstance(answer, Running)):
+                answer = Failed(f"it did not end within {format_duration(terms.timeout or 0)}")
+                cancel_quietly(terms, handle)
+            if answer is not None:
+                answers[row.task.id] = answer
+        return answers
+
+    def _poll(
+        self, kind: Kind, terms: ExternalTerms, handles: list[str], *, is_probe: bool
+    ) -> dict[str, Answer] | None:
+        """Ask the system; None if it does not answer, or nothing that can be understood."""
         try:
-            found = terms.system.poll(list(asked)) if asked else {}
+            found = _checked(terms.system.poll(handles))
         except Exception as problem:
             errors = self._errors[kind.name] = self._errors.get(kind.name, 0) + 1
             text = f"{type(problem).__name__}: {problem}"[:300]
             telemetry.emit("external.silent", kind=kind.name, error=text, errors=errors)
             if kind.breaker is not None:
                 self._breakers.count_call(kind.name, kind.breaker, ok=False, is_probe=is_probe)
-            return answers or None
+            return None
         self._errors[kind.name] = 0
         if kind.breaker is not None:
             self._breakers.count_call(kind.name, kind.breaker, ok=True, is_probe=is_probe)
-        for handle, row in asked.items():
-            answer = found.get(handle, Running())
-            began = row.submitted_at or now
-            is_late = terms.timeout is not None and now - began > terms.timeout
-            if isinstance(answer, Running) and is_late:
-                answer = Failed(f"it did not end within {format_duration(terms.timeout or 0)}")
-                cancel_quietly(terms, handle)
-            answers[row.task.id] = answer
-        return answers
+        return found
 
     def _write(
         self,
         kind: Kind,
         terms: ExternalTerms,
         rows: Sequence[ExternalRow],
-        answers: Mapping[int, Answer] | None,
+        answers: Mapping[int, Answer],
         *,
         worker: int,
     ) -> None:
@@ -284,11 +307,11 @@ class Poll(Loop):
         outcomes: dict[ExternalRow, Outcome] = {}
         later: dict[int, list[ExternalRow]] = {}
         for row in rows:
-            answer = (answers or {}).get(row.task.id)
+            answer = answers.get(row.task.id)
             outcome = None if answer is None else outcome_of(row, answer, kind)
             if outcome is not None:
                 outcomes[row] = outcome
-            elif answers is None or answer is None:
+            elif answer is None:
                 pause = terms.pause_after_error(self._errors.get(kind.name, 1))
                 later.setdefault(pause, []).append(row)
             else:
@@ -308,6 +331,19 @@ class Poll(Loop):
             telemetry.emit("flow.ended", run=run, status=str(status))
         if after.due:
             self._look_now()
+
+
+def _checked(found: object) -> dict[str, Answer]:
+    """What a poll answered, if it can be understood."""
+    if not isinstance(found, dict):
+        raise TypeError(f"poll answered {found!r}; it must answer a dict of handles")
+    for handle, answer in found.items():
+        if not isinstance(answer, Running | Done | Failed):
+            raise TypeError(
+                f"poll answered {answer!r} for {handle!r}; it must be Running(), Done(...) or "
+                "Failed(...)"
+            )
+    return found
 
 
 def cancel_quietly(terms: ExternalTerms, handle: str) -> None:

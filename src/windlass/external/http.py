@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -12,10 +13,13 @@ from urllib.parse import quote
 
 from windlass.declare.external import External
 from windlass.engine.context import context
+from windlass.errors import ExternalDown
 from windlass.model.duration import Duration, parse_duration
 from windlass.model.external import Answer, Done, Failed, Running
 
 AT_ONCE = 8
+# A server that answers so, or by 500 and more, is to be asked again.
+TRY_AGAIN = (408, 425, 429)
 
 
 class HttpJob(External):
@@ -23,8 +27,9 @@ class HttpJob(External):
 
     `{handle}` in a URL is the handle; paths such as "data.state" say where in an answer something
     is. The start carries `Idempotency-Key`, the same when it is repeated: the server must take two
-    starts with one key for one. With `callback`, the address of `windlass callback`, the start also
-    carries where and with which secret to call back.
+    starts with one key for one. A start that it refuses by 400 to 499 has failed; one that it does
+    not answer, or by 500 and more, is tried again as long as it takes. With `callback`, the address
+    of `windlass callback`, the start also carries where and with which secret to call back.
     """
 
     def __init__(
@@ -103,8 +108,15 @@ class HttpJob(External):
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **self._headers, **(headers or {})}
         request = urllib.request.Request(url, data=data, headers=sent, method=method)
-        with urllib.request.urlopen(request, timeout=self._timeout) as response:
-            text = response.read()
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                text = response.read()
+        except urllib.error.HTTPError as problem:
+            if problem.code < 500 and problem.code not in TRY_AGAIN:
+                raise
+            raise ExternalDown(f"{url} answered {problem.code} {problem.reason}") from problem
+        except (urllib.error.URLError, http.client.HTTPException) as problem:
+            raise ExternalDown(f"{url} does not answer: {problem}") from problem
         return json.loads(text) if text.strip() else None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import Protocol
+
+from windlass.errors import ExternalDown
 
 LONGEST_HANDLE = 255
 MOST_BACKOFF = 5
@@ -33,6 +36,19 @@ Answer = Running | Done | Failed
 
 class ExternalFailed(Exception):
     """What an external system was asked to do has failed over there."""
+
+
+def is_down(error: BaseException) -> bool:
+    """Whether an error was raised because the other side could not be reached.
+
+    Clients wrap what they met; it is looked for down the causes.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ExternalDown | ConnectionError | TimeoutError | socket.gaierror):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 class System(Protocol):

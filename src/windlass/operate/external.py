@@ -19,13 +19,12 @@ from windlass.engine.current import current
 from windlass.engine.external import Told, cancel_quietly, outcome_of, submit, write_ends
 from windlass.engine.fleet import Fleet
 from windlass.engine.shard import Shard
-from windlass.errors import BadInput, UnknownHandle
+from windlass.errors import BadInput, ExternalDown, Retry, UnknownHandle
 from windlass.model.duration import Duration, parse_duration
-from windlass.model.external import ExternalFailed, ExternalTerms
-from windlass.model.retry import MOST_RETRIES, Backoff
+from windlass.model.external import ExternalTerms
+from windlass.model.retry import MOST_RETRIES, RETRY_ASKED_FOR, Backoff
 from windlass.model.status import Status
 from windlass.store import external as store
-from windlass.store import slot
 from windlass.store.external import ExternalRow
 
 BREAKER = "5 in a row, 30s"
@@ -60,8 +59,9 @@ class Externals:
         """Declare a system that executes tasks elsewhere; what is enqueued of it is submitted.
 
         It is asked `every` so often how they are going, `batch` at once; after `timeout` a task has
-        failed. A task that failed over there is submitted up to `retries` times again. When the
-        system does not answer, nothing fails: it is asked, or submitted to, again later.
+        failed. A task that failed over there, or whose `submit` raised, is submitted up to
+        `retries` times again. When the system cannot be reached, nothing fails: it is asked, or
+        submitted to, again later.
         """
         terms = ExternalTerms(
             system=system,
@@ -73,7 +73,11 @@ class Externals:
         )
         options = Options(
             name=name,
-            retries={Exception: MOST_RETRIES, ExternalFailed: retries},
+            retries={
+                Exception: retries,
+                Retry: max(retries, RETRY_ASKED_FOR),
+                ExternalDown: MOST_RETRIES,
+            },
             backoff=backoff,
             concurrency=concurrency,
             rate=rate,
@@ -143,10 +147,6 @@ class Externals:
         database, now = shard.database, shard.clock.now()
 
         def work(connection: Connection) -> bool:
-            seen = store.find(connection, number)
-            if seen and seen[0].task.flow_id is not None:
-                # The run comes first, for whoever changes it.
-                slot.lock_runs(connection, [seen[0].task.flow_id])
             row = store.lock(connection, number)
             if row is None or row.status.is_final:
                 return False

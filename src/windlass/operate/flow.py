@@ -47,6 +47,8 @@ T = TypeVar("T")
 
 FIRST_LOOK = 0.002
 LAST_LOOK = 0.05
+# How long to wait for the callbacks of a node that is just being ended.
+PATIENCE_SECONDS = 30.0
 SKIPPED_BY_HAND = "skipped by hand"
 
 
@@ -160,9 +162,11 @@ class Flows:
                 )
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 1.3, LAST_LOOK)
-            seen = shard.database.read(lambda connection: store.status_of(connection, run))
+            seen = shard.database.read(partial(store.status_of, number=run))
             if seen is None:
-                raise _unknown(run)
+                # It has ended, and was moved to another shard.
+                shard, found = self._find(run)
+                seen = found.status
             status = seen
         return status
 
@@ -207,8 +211,11 @@ class Flows:
                 lambda connection: store.runs(connection, kind=kind, status=status, limit=limit)
             )
         )
+        # Of a run that is on its way the one that it leaves counts.
+        every = [run for part in found.values for run in part]
+        once = {run.id: run for run in sorted(every, key=lambda run: not run.is_coming)}
         merged = sorted(
-            (run for part in found.values for run in part),
+            once.values(),
             key=lambda run: (run.created_at, run.id),
             reverse=True,
         )
@@ -230,9 +237,10 @@ class Flows:
                 if node not in failed:
                     raise BadFlow(f"node {node!r} has not failed: it is {graph.named(node).status}")
                 chosen = {node} | (failed & set(descendants(graph.children, [node])))
-            if chosen:
-                graph.begin_again(connection, chosen, now=self._now(graph.shard))
-            return len(chosen)
+            again = graph.begin_again(connection, chosen, now=self._now(graph.shard))
+            if node is not None and node not in again:
+                raise BadFlow(f"node {node!r} is {graph.named(node).remark}; retry or skip that")
+            return len(again)
 
         count = self._change(run, work)
         telemetry.emit("flow.retried", run=run, nodes=count)
@@ -241,8 +249,11 @@ class Flows:
     def skip(self, run: int, node: str) -> None:
         """Count a node as succeeded, and go on."""
 
-        def work(connection: Connection, graph: Run) -> None:
+        def work(connection: Connection, graph: Run) -> bool:
             row, now = graph.named(node), self._now(graph.shard)
+            if not store.is_free(connection, row.id):
+                # Who is just ending it waits for the run.
+                return False
             if row.how is End.SUCCEEDED:
                 raise BadFlow(f"node {node!r} has succeeded; there is nothing to skip")
             had_ended = row.how is not None
@@ -251,15 +262,22 @@ class Flows:
             if had_ended:
                 below = set(descendants(graph.children, [node]))
                 again = {each.node for each in graph.rows.values() if each.how is End.FAILED}
-                graph.begin_again(connection, again & below, now=now)
-                slot.end_runs(connection, [run], now=now)
+                if not graph.begin_again(connection, again & below, now=now):
+                    # What the run has come to is decided anew.
+                    store.restart(connection, run, more=0)
+                    slot.end_runs(connection, [run], now=now)
             else:
                 ended = {row.id: (run, End.SUCCEEDED)}
                 before = slot.lock_runs(connection, [run])
                 dialect = graph.shard.database.dialect
                 slot.after_end(connection, dialect, ended, before=before, now=now)
+            return True
 
-        self._change(run, work)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._change(run, work):
+            if time.monotonic() > deadline:
+                raise BadFlow(f"node {node!r} is just being ended, and that takes long; try again")
+            time.sleep(LAST_LOOK)
         telemetry.emit("flow.skipped", run=run, node=node)
 
     def cancel(self, run: int, reason: str) -> bool:
@@ -278,10 +296,9 @@ class Flows:
         away = shard.database.write(work)
         if away is None:
             return False
-        now = self._now(shard)
-        shard.database.write(
-            lambda connection: store.cancel_rest(connection, run, reason=text, now=now)
-        )
+        for number in shard.database.read(lambda connection: store.left_of(connection, run)):
+            end = partial(store.cancel_node, number=number, reason=text, now=self._now(shard))
+            shard.database.write(end)
         telemetry.emit("flow.ended", run=run, status=str(Status.CANCELLED))
         if away:
             self.on_cancelled(shard, away)
@@ -320,13 +337,16 @@ class Flows:
         return done
 
     def _read(self, shard: Shard, run: int) -> tuple[list[NodeRow], list[NewSlot]]:
-        return shard.database.read(
-            lambda connection: (store.nodes(connection, run), store.slots(connection, run))
-        )
+        # Nodes after slots: one that is added meanwhile is no end of an edge that was read.
+        slots = shard.database.read(lambda connection: store.slots(connection, run))
+        rows = shard.database.read(lambda connection: store.nodes(connection, run))
+        there = {row.id for row in rows}
+        return rows, [each for each in slots if each.dep_id in there and each.task_id in there]
 
     def _find(self, run: int) -> tuple[Shard, RunRow]:
         self._fleet.prepare()
         away: list[str] = []
+        coming: tuple[Shard, RunRow] | None = None
         for shard in self._fleet.seeking(run):
             try:
                 found = shard.database.read(lambda connection: store.run(connection, run))
@@ -336,8 +356,13 @@ class Flows:
                 shard.failed(problem)
                 away.append(f"{shard.name}: {first_line(problem)}")
                 continue
-            if found is not None:
+            if found is not None and not found.is_coming:
                 return shard, found
+            if found is not None:
+                # It counts when it has left where it was.
+                coming = shard, found
+        if coming is not None:
+            return coming
         if away:
             raise DatabaseUnavailable(
                 f"run {run} is in none of the shards that answer; {'; '.join(away)}"
@@ -395,8 +420,11 @@ class Run:
                 return row
         raise UnknownNode(self.number, node)
 
-    def begin_again(self, connection: Connection, chosen: set[str], *, now: int) -> None:
-        """Have nodes that have ended be as if they had never been."""
+    def begin_again(self, connection: Connection, chosen: set[str], *, now: int) -> set[str]:
+        """Have nodes that have ended be as if they had never been; which of the chosen can be."""
+        chosen = chosen - self._barred(chosen)
+        if not chosen:
+            return chosen
         ids = {row.node: row.id for row in self.rows.values() if row.node in chosen}
         nested = {group for member, group in self.inside.items() if member in set(ids.values())}
         leaves = {node: number for node, number in ids.items() if number not in nested}
@@ -415,6 +443,33 @@ class Run:
         store.set_open(connection, blocked)
         self._reopen(connection, {number for number in ids.values() if number in nested}, ended)
         store.restart(connection, self.number, more=len(ids))
+        return chosen
+
+    def _barred(self, chosen: set[str]) -> set[str]:
+        """Those that could not run, because of something above them that has failed and stays."""
+        hows = {row.node: row.how for row in self.rows.values()}
+        members: dict[str, list[str]] = {}
+        for member, group in self.inside.items():
+            members.setdefault(self.rows[group].node, []).append(self.rows[member].node)
+        barred: set[str] = set()
+
+        def is_barred(node: str) -> bool:
+            if node in members:
+                return all(each not in chosen or each in barred for each in members[node])
+            stay = (
+                hows[each] if each not in chosen or each in barred else None
+                for each in self.after[node]
+            )
+            verdict = open_after(self.rules.get(node, Rule.ALL_SUCCESS), list(stay))[1]
+            return verdict not in (None, End.SUCCEEDED)
+
+        queue = list(chosen)
+        while queue:
+            node = queue.pop()
+            if node in chosen and node not in barred and is_barred(node):
+                barred.add(node)
+                queue += self.children.get(node, ())
+        return barred
 
     def _reopen(
         self, connection: Connection, groups: set[int], ended: Mapping[str, End | None]
@@ -432,12 +487,17 @@ class Run:
         shard = self.shard
         for parent, child in edit.unlinked:
             self._unlink(connection, parent, child)
+        for draft in edit.drafts:
+            if draft.shape.name in self.after:
+                raise BadFlow(f"a node is named {draft.shape.name!r} already; give another name=")
         if edit.drafts:
             asked = {name for draft in edit.drafts for name in draft.shape.after}
             asked |= {name for draft in edit.drafts for name in draft.shape.needs}
             known = {name: self.named(name) for name in asked if name in self.after}
             place = Place(shard.database, shard.clock, shard.numbers, registry, shard.max_payload)
             insert_nodes(connection, place, edit.drafts, self.number, known=known)
+            # If the new ones could never run, nothing may be left to wait for.
+            slot.end_runs(connection, [self.number], now=shard.clock.now())
             for row in store.nodes(connection, self.number):
                 self.rows.setdefault(row.id, row)
             self.after |= {draft.shape.name: list(draft.shape.after) for draft in edit.drafts}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from windlass.model.outcome import Change
 from windlass.model.status import Status
@@ -64,16 +64,33 @@ def due(
 ) -> list[ExternalRow]:
     """The tasks of a kind that are to be asked for by now, in these buckets."""
     ours = [task.c.bucket.between(run.start, run.stop - 1) for run in buckets]
-    if not ours:
-        return []
-    query = (
-        _rows()
-        .where(task.c.status == Status.EXTERNAL, task.c.kind == kind, task.c.due_at <= now)
-        .where(or_(*ours))
-        .order_by(task.c.due_at)
-        .limit(limit)
-    )
-    return [_row(row, worker) for row in connection.execute(query)]
+    found: list[ExternalRow] = []
+    # One priority after the other: only so the index tells which are due.
+    for priority in _priorities(connection, kind) if ours else ():
+        query = (
+            _rows()
+            .where(_away(kind), task.c.priority == priority, task.c.due_at <= now)
+            .where(or_(*ours))
+            .order_by(task.c.due_at)
+            .limit(limit - len(found))
+        )
+        found += [_row(row, worker) for row in connection.execute(query)]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _priorities(connection: Connection, kind: str) -> Iterator[int]:
+    """The priorities that tasks of a kind have, the most urgent first, each by one look."""
+    query = select(func.max(task.c.priority)).where(_away(kind))
+    found = connection.scalar(query)
+    while found is not None:
+        yield found
+        found = connection.scalar(query.where(task.c.priority < found))
+
+
+def _away(kind: str) -> ColumnElement[bool]:
+    return and_(task.c.status == Status.EXTERNAL, task.c.kind == kind, task.c.due_at.is_not(None))
 
 
 def find(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 
 from windlass.model.flow import How, Rule, how_ended
+from windlass.model.shard import COMING
 from windlass.model.status import FINAL, Status
 from windlass.model.task import NewNode
 from windlass.store.dialect.base import Dialect, Executor, encode
@@ -65,6 +67,12 @@ class RunRow:
     created_at: int
     finished_at: int | None
     remark: str | None
+    batch: int | None
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is a copy that is on its way from another shard."""
+        return self.batch == COMING
 
 
 ROW = (
@@ -92,8 +100,12 @@ RUN = (
     task.c.created_at,
     task.c.finished_at,
     task.c.remark,
+    task.c.batch,
 )
 IS_RUN = task.c.id == task.c.flow_id
+
+
+LARGEST = 1 << 62
 
 
 def insert(
@@ -130,6 +142,8 @@ def runs(
     limit: int,
 ) -> list[RunRow]:
     """Runs, newest first."""
+    if kind is None and status is None:
+        return list(islice(_newest(connection), limit))
     query = select(*RUN).where(task.c.flow_id.is_not(None), IS_RUN)
     if kind is not None:
         query = query.where(task.c.kind == kind)
@@ -137,6 +151,18 @@ def runs(
         query = query.where(task.c.status == status)
     rows = connection.execute(query.order_by(task.c.id.desc()).limit(limit))
     return [_run(row) for row in rows]
+
+
+def _newest(connection: Connection) -> Iterator[RunRow]:
+    """All runs, each by one look, however many rows lie between them."""
+    last = LARGEST
+    while True:
+        before = select(func.max(task.c.flow_id)).where(task.c.flow_id < last).scalar_subquery()
+        row = connection.execute(select(*RUN).where(task.c.id == before)).first()
+        if row is None:
+            return
+        yield _run(row)
+        last = row.id
 
 
 def status_of(connection: Connection, number: int) -> Status | None:
@@ -150,6 +176,12 @@ def lock(connection: Connection, number: int) -> RunRow | None:
     query = select(*RUN).where(task.c.id == number, IS_RUN).with_for_update()
     row = connection.execute(query).first()
     return None if row is None else _run(row)
+
+
+def is_free(connection: Connection, number: int) -> bool:
+    """Whether nobody is just ending a node; then nobody will until the transaction ends."""
+    row = select(task.c.id).where(task.c.id == number).with_for_update(skip_locked=True)
+    return connection.scalar(row) is not None
 
 
 def nodes(connection: Connection, number: int) -> list[NodeRow]:
@@ -258,7 +290,7 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    # A node that is just being ended waits for the run, so it is not waited for here.
+    # Who is just ending a node waits for the run, so that is not waited for here.
     free = select(task.c.id).where(*inside, task.c.id != number).order_by(task.c.id)
     for part in _parts(list(connection.scalars(free.with_for_update(skip_locked=True)))):
         connection.execute(update(task).where(task.c.id.in_(part)).values(**ended, remark=reason))
@@ -270,11 +302,17 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     return external_ids
 
 
-def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
-    """End what somebody had locked while its run was cancelled, and what has not ended since."""
+def left_of(connection: Connection, number: int) -> list[int]:
+    """The nodes of a run that have not ended."""
+    is_left = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
+    return list(connection.scalars(select(task.c.id).where(*is_left).order_by(task.c.id)))
+
+
+def cancel_node(connection: Connection, number: int, *, reason: str, now: int) -> None:
+    """End what somebody had locked while its run was cancelled, if it has not ended since."""
     connection.execute(
         update(task)
-        .where(task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN))
+        .where(task.c.id == number, task.c.status.in_(OPEN))
         .values(status=Status.CANCELLED, due_at=None, batch=None, finished_at=now, remark=reason)
     )
 
@@ -290,6 +328,7 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     over = connection.scalars(
         select(task.c.id)
         .where(task.c.prune_at <= now, task.c.flow_id.is_not(None), IS_RUN)
+        .where(or_(task.c.batch.is_(None), task.c.batch != COMING))
         .order_by(task.c.prune_at)
         .limit(10)
         .with_for_update(skip_locked=True)

@@ -1,9 +1,14 @@
 """Slots: what the end of nodes does to the nodes, and to the run, that wait for them.
 
 The row of a run is the lock of all of it. Whoever ends, adds, skips, retries or cancels nodes locks
-that row first, so two parents that end in two transactions fill the slots of their child one after
-the other, and the second sees what the first has left. Filling belongs into the transaction that
-accepts the outcome: an outcome that is repeated is not accepted, and fills nothing.
+that row before it looks at what waits for them, so two parents that end in two transactions fill
+the slots of their child one after the other, and the second sees what the first has left. Filling
+belongs into the transaction that accepts the outcome: an outcome that is repeated is not accepted,
+and fills nothing.
+
+Nobody waits in a circle. Who ends nodes of its own, by their ids, then locks the runs, by theirs.
+Who has a run waits for no node any more: what waits for others, or has ended, nobody touches
+without the run, and a node that another is just ending is passed over, and looked at again later.
 """
 
 from __future__ import annotations

@@ -48,7 +48,11 @@ def make_server(app: App, host: str, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
+            said = self.headers.get("Content-Length") or "0"
+            if not said.isascii() or not said.isdigit():
+                self._send(400, {"error": f"Content-Length is {said!r}, not a number of bytes"})
+                return
+            length = int(said)
             if length > LARGEST:
                 self._send(413, {"error": f"more than {LARGEST:,} bytes"})
                 return
