@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import command, tally
-from bench.flow.contract import WARM
+from bench.flow.contract import RAN, WARM
 from bench.flow.system import FlowSystem
 from bench.measure import FAILURES, Stores
 
+ANSWER = '{"seconds"'
 LIMIT_SECONDS = 120.0
 WARM_LIMIT_SECONDS = 300.0
+MORE_LIMIT_SECONDS = 300.0
 STOP_LIMIT_SECONDS = 20.0
 
 
@@ -109,13 +111,16 @@ def _run(
         )
         try:
             lines = _Lines(process)
-            if lines.next(WARM, WARM_LIMIT_SECONDS):
-                answer = lines.next("{", LIMIT_SECONDS)
-                if answer:
-                    # It ends by itself now, and what it started with it.
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(STOP_LIMIT_SECONDS)
-                    return dict(json.loads(answer))
+            answer = (
+                lines.next(WARM, WARM_LIMIT_SECONDS)
+                and lines.next(RAN, LIMIT_SECONDS)
+                and lines.next(ANSWER, MORE_LIMIT_SECONDS)
+            )
+            if answer:
+                # It ends by itself now, and what it started with it.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(STOP_LIMIT_SECONDS)
+                return dict(json.loads(answer))
         finally:
             _stop(process)
     words = said.read_text(errors="replace").strip()[-1500:]

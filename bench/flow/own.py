@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from bench.contract import running
 from bench.flow import journal
-from bench.flow.contract import Declare, Run, main
+from bench.flow.contract import After, Declare, Run, main
 from bench.flow.own_app import app, draw
 from bench.flow.shape import Shape
 from bench.scenario.crew import wait_until_settled, worker
@@ -32,7 +32,7 @@ def windlass() -> Iterator[Declare]:
 
 
 def _declare(shape: Shape) -> Run:
-    def run() -> dict[str, float]:
+    def run() -> After:
         begin = time.perf_counter()
         started = draw.start(shape.name)
         start_seconds = time.perf_counter() - begin
@@ -40,7 +40,7 @@ def _declare(shape: Shape) -> Run:
             time.sleep(LOOK_SECONDS)
         while not started.status().is_final:
             time.sleep(LOOK_SECONDS)
-        return {"until start() returns": start_seconds}
+        return lambda: {"until start() returns": start_seconds}
 
     return run
 

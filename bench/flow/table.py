@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -52,7 +53,10 @@ def plain(record: FlowRecord) -> dict[str, object]:
         "shape": record.shape,
         "median_seconds": record.median,
         "seconds": record.seconds,
-        "more_seconds": record.more,
+        "more_seconds": {
+            title: [None if math.isinf(each) else each for each in seconds]
+            for title, seconds in record.more.items()
+        },
         "is_cut_off": record.is_cut_off,
         "failure": record.failure,
     }
@@ -70,8 +74,12 @@ def _cells(record: FlowRecord, records: Sequence[FlowRecord]) -> list[str]:
 
 def _more_cells(records: Sequence[FlowRecord], title: str) -> list[str]:
     found = [record.more.get(title) for record in records]
-    cells = [f"{statistics.median(seconds):.2f}" if seconds else "" for seconds in found]
+    cells = [_figure(statistics.median(seconds)) if seconds else "" for seconds in found]
     return [cell for figure in cells for cell in (figure, "")]
+
+
+def _figure(seconds: float) -> str:
+    return f"> {LIMIT_SECONDS:.0f}" if math.isinf(seconds) else f"{seconds:.2f}"
 
 
 def reference(shape: str, records: Sequence[FlowRecord]) -> float | None:

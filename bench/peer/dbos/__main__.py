@@ -34,23 +34,21 @@ def run_dbos() -> Iterator[Declare]:
     config: DBOSConfig = {
         "name": "bench",
         "system_database_url": url(),
-        "sys_db_pool_size": 20,
         "log_level": "ERROR",
         "run_admin_server": False,
     }
     DBOS(config=config)
     DBOS.launch()
-    try:
-        yield _declare
-    finally:
-        DBOS.destroy()
+    # One loop for all runs: DBOS gives its threads to the first, which closes them at its end.
+    with asyncio.Runner() as runner:
 
+        def declare(shape: Shape) -> Run:
+            return lambda: runner.run(_start(shape.name))
 
-def _declare(shape: Shape) -> Run:
-    def run() -> None:
-        asyncio.run(_start(shape.name))
-
-    return run
+        try:
+            yield declare
+        finally:
+            DBOS.destroy()
 
 
 async def _start(shape: str) -> None:
