@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bench import command, tally
 from bench.flow.contract import RAN, WARM
+from bench.flow.shape import named
 from bench.flow.system import FlowSystem
 from bench.measure import FAILURES, Stores
 
@@ -40,6 +41,8 @@ class FlowRecord:
     seconds: list[float] = field(default_factory=list)
     more: dict[str, list[float]] = field(default_factory=dict)
     is_cut_off: bool = False
+    is_tried: bool = True
+    """False where the system was cut off at a smaller shape."""
     failure: str | None = None
 
     @property
@@ -59,11 +62,25 @@ def measure(
     records = [FlowRecord(system, shape) for shape in shapes for system in systems]
     for number in range(rounds):
         for record in records:
-            if record.is_cut_off or record.failure:
+            record.is_tried = not _is_beaten(record, records)
+            if record.is_cut_off or record.failure or not record.is_tried:
                 continue
-            tell(f"round {number + 1} of {rounds}: {record.system.name} {record.shape}")
             _attempt(record, running)
+            took = "failed" if record.failure else "cut off"
+            if record.seconds:
+                took = f"{record.seconds[-1]:.2f} s"
+            name = f"{record.system.name} {record.shape}"
+            tell(f"round {number + 1} of {rounds}: {name}: {took}")
     return records
+
+
+def _is_beaten(record: FlowRecord, records: Sequence[FlowRecord]) -> bool:
+    """Whether the system was cut off at a smaller shape."""
+    return any(
+        other.is_cut_off and len(named(other.shape)) < len(named(record.shape))
+        for other in records
+        if other.system is record.system
+    )
 
 
 def _attempt(record: FlowRecord, running: Stores) -> None:

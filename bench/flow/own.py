@@ -40,7 +40,7 @@ def _declare(shape: Shape) -> Run:
             time.sleep(LOOK_SECONDS)
         while not started.status().is_final:
             time.sleep(LOOK_SECONDS)
-        return lambda: {"until start() returns": start_seconds}
+        return lambda: {"until started": start_seconds}
 
     return run
 

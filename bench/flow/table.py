@@ -12,7 +12,7 @@ from rich.table import Table
 from bench.flow.measure import LIMIT_SECONDS, FlowRecord
 from bench.flow.system import REFERENCE
 
-RATIO = """ratio: seconds by those of Windlass with one worker on PostgreSQL; more is slower.
+RATIO = """x: times the seconds of Windlass with one worker on PostgreSQL; more is slower.
 Seconds are from the call that starts a run until all is done, in a system that is warm."""
 
 
@@ -21,11 +21,11 @@ def show(records: Sequence[FlowRecord], console: Console) -> None:
         return
     shapes = list(dict.fromkeys(record.shape for record in records))
     table = Table(title="Flows of no-op nodes, seconds", title_justify="left")
-    table.add_column("outcomes in", no_wrap=True)
+    table.add_column("store", no_wrap=True)
     table.add_column("system", no_wrap=True)
     for shape in shapes:
         table.add_column(shape, justify="right", no_wrap=True)
-        table.add_column("ratio", justify="right", no_wrap=True)
+        table.add_column("x", justify="right", no_wrap=True)
     for name in dict.fromkeys(record.system.name for record in records):
         own = [record for record in records if record.system.name == name]
         system = own[0].system
@@ -48,7 +48,7 @@ def plain(record: FlowRecord) -> dict[str, object]:
     return {
         "name": record.system.name,
         "title": record.system.title,
-        "outcomes_in": record.system.keeps,
+        "store": record.system.keeps,
         "settings": record.system.settings,
         "shape": record.shape,
         "median_seconds": record.median,
@@ -58,11 +58,14 @@ def plain(record: FlowRecord) -> dict[str, object]:
             for title, seconds in record.more.items()
         },
         "is_cut_off": record.is_cut_off,
+        "is_tried": record.is_tried,
         "failure": record.failure,
     }
 
 
 def _cells(record: FlowRecord, records: Sequence[FlowRecord]) -> list[str]:
+    if not record.is_tried:
+        return ["not tried", ""]
     if record.is_cut_off:
         base = reference(record.shape, records)
         return [f"> {LIMIT_SECONDS:.0f}", f"> {LIMIT_SECONDS / base:,.0f}" if base else ""]
