@@ -52,7 +52,9 @@ def main(system: Callable[[], AbstractContextManager[Declare]]) -> None:
     shape = named(sys.argv[1])
     journal.make()
     with system() as declare:
-        _timed(declare(named(WARM_SHAPE)), named(WARM_SHAPE))
+        _, after = _timed(declare(named(WARM_SHAPE)), named(WARM_SHAPE))
+        if after:
+            after()
         run = declare(shape)
         print(WARM, flush=True)
         seconds: list[float] = []

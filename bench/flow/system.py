@@ -67,7 +67,7 @@ FLOW_SYSTEMS = (
         "luigi",
         "Luigi",
         "files",
-        settings="local scheduler, one worker in its process, a target file a node",
+        settings="local scheduler, one worker in its process, a target file a node, no second look",
     ),
     _peer(
         "dbos",
