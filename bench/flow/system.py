@@ -101,7 +101,7 @@ FLOW_SYSTEMS = (
         "dask",
         "Dask",
         "memory",
-        settings="LocalCluster of two processes with one thread each, graph in one call",
+        settings="LocalCluster of two threads in its process, graph in one call, not fused",
     ),
 )
 

@@ -19,9 +19,11 @@ def node(number: int, *_parents: None) -> None:
 
 @contextmanager
 def run_dask() -> Iterator[Declare]:
+    # Two processes of one thread take twice as long: nodes that do nothing are all messages.
     cluster = LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
+        processes=False,
+        n_workers=1,
+        threads_per_worker=2,
         dashboard_address=None,
         local_directory=str(folder()),
     )
