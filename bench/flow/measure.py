@@ -26,6 +26,8 @@ LIMIT_SECONDS = 120.0
 WARM_LIMIT_SECONDS = 300.0
 MORE_LIMIT_SECONDS = 300.0
 STOP_LIMIT_SECONDS = 20.0
+NOT_WARM = command.CommandFailed(f"not warm after {WARM_LIMIT_SECONDS:.0f} s")
+NO_ANSWER = command.CommandFailed(f"ran, but said no more within {MORE_LIMIT_SECONDS:.0f} s")
 
 
 class CutOff(Exception):
@@ -129,9 +131,9 @@ def _run(
         try:
             lines = _Lines(process)
             answer = (
-                lines.next(WARM, WARM_LIMIT_SECONDS)
-                and lines.next(RAN, LIMIT_SECONDS)
-                and lines.next(ANSWER, MORE_LIMIT_SECONDS)
+                lines.next(WARM, WARM_LIMIT_SECONDS, late=NOT_WARM)
+                and lines.next(RAN, LIMIT_SECONDS, late=CutOff())
+                and lines.next(ANSWER, MORE_LIMIT_SECONDS, late=NO_ANSWER)
             )
             if answer:
                 # It ends by itself now, and what it started with it.
@@ -154,7 +156,7 @@ class _Lines:
         self._ready = selectors.DefaultSelector()
         self._ready.register(self._file, selectors.EVENT_READ)
 
-    def next(self, beginning: str, limit_seconds: float) -> str | None:
+    def next(self, beginning: str, limit_seconds: float, *, late: Exception) -> str | None:
         """The next line that begins so, skipping others; none if the process ended."""
         deadline = time.monotonic() + limit_seconds
         while True:
@@ -163,7 +165,7 @@ class _Lines:
                 if line.startswith(beginning.encode()):
                     return line.decode()
             if not self._ready.select(max(deadline - time.monotonic(), 0)):
-                raise CutOff
+                raise late
             chunk = os.read(self._file, 65_536)
             if not chunk:
                 return None
