@@ -31,7 +31,6 @@ SCENARIOS = (
     Scenario("claim-cost", "bench.scenario.claim_cost", ("postgresql",)),
     Scenario("rolling", "bench.scenario.rolling", ("postgresql", "mariadb", "sqlite")),
     Scenario("sweep", "bench.scenario.sweep", ("postgresql", "mariadb", "sqlite")),
-    Scenario("flow", "bench.scenario.flow", ("postgresql", "mariadb", "sqlite")),
     Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "sqlite")),
     Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "sqlite")),
     Scenario("ring", "bench.scenario.ring", ("sqlite",)),
