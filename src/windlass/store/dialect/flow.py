@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import TextClause, text
 
 from windlass.store.dialect.base import COLUMNS, encode
+from windlass.store.dialect.postgresql import often
 
 NODE = """id, kind, task_key, bucket, status, priority, due_at, flow_id, node, open_slots,
     payload, created_at"""
@@ -111,7 +112,7 @@ def _postgresql() -> FlowStatements:
               and t.id = c.id and +t.status = c.was"""),
         rows=text(f"select {COLUMNS} from windlass_task where id {listed}"),
         results=text(f"select id, result from windlass_task where id {listed}"),
-        fill=text(
+        fill=often(
             FILL.format(
                 materialized="materialized",
                 listed=listed,
