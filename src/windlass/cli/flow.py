@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.flow_picture import draw
 from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
 from windlass.cli.output import (
     COLOURS,
@@ -38,18 +38,21 @@ from windlass.declare.flow import Flow, FlowRun
 from windlass.errors import DatabaseUnavailable, UnknownFlow
 from windlass.model.duration import format_duration
 from windlass.model.node import arguments_of, head_of
-from windlass.model.run import FlowGraph, FlowProgress, NodeView
+from windlass.model.run import FlowProgress
 from windlass.model.status import Status
 from windlass.store.flow import RunRow
+from windlass.store.template import TemplateRow
 
 REDRAW_SECONDS = 0.5
 BAR = 30
-MOST_DRAWN = 200
 FORMATS = ("mermaid", "dot", "json")
 
 cli = typer.Typer(help="Look at flows and their runs, start them, and have them go on.")
 
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
+ArgumentsArgument = Annotated[
+    str | None, typer.Argument(metavar="JSON", help="Its arguments: an object or a list.")
+]
 NodeOption = Annotated[str | None, typer.Option("--node", help="Only this node.")]
 
 
@@ -124,20 +127,14 @@ def show(
 @cli.command()
 def start(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="A declared flow or a template.")],
-    arguments: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="Its arguments: an object or a list.")
-    ] = None,
+    arguments: ArgumentsArgument = None,
     key: Annotated[str | None, typer.Option("--key", help="Start it once under this key.")] = None,
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a flow or a template."""
     loaded = load_app(app)
-    given = {} if arguments is None else parse_json(arguments, "JSON")
-    args, kwargs = (given, {}) if isinstance(given, list) else ([], given)
-    if not isinstance(kwargs, dict):
-        complain("JSON is neither an object nor a list of arguments")
-        raise typer.Exit(2)
+    args, kwargs = _arguments(arguments)
     handle: Any = _flow(loaded, flow)
     started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
     _report(as_json, {"id": started.id}, f"run {started.id} of {flow} is started")
@@ -149,7 +146,11 @@ def retry(
 ) -> None:
     """Have the failed nodes of a run, or one of them, run again."""
     count = load_app(app).flows.retry(run, node)
-    _report(as_json, {"nodes": count}, f"{counted(count, 'node')} of run {run} begin again")
+    if count or as_json:
+        begin = "begins" if count == 1 else "begin"
+        _report(as_json, {"nodes": count}, f"{counted(count, 'node')} of run {run} {begin} again")
+    else:
+        say(f"nothing to retry: no node of run {run} has failed")
 
 
 @cli.command()
@@ -201,18 +202,30 @@ def import_template(
 @cli.command()
 def export(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="A run, a flow or a template.")],
+    arguments: ArgumentsArgument = None,
     form: Annotated[str, typer.Option("--format", help="mermaid, dot or json.")] = "mermaid",
     app: AppOption = None,
 ) -> None:
-    """Print the graph of a run, a template, or a flow that takes no arguments."""
+    """Print the graph of a run, a template, or a flow with these arguments."""
     if form not in FORMATS:
         complain(f"--format {form} is not one of {', '.join(FORMATS)}")
         raise typer.Exit(2)
     loaded = load_app(app)
-    if form == "json" and not what.isdigit() and what not in loaded.flow.names:
-        print_json(parse_json(loaded.flow_template.row(what).spec, what))
+    args, kwargs = _arguments(arguments)
+    is_flow = what in loaded.flow.names
+    if (args or kwargs) and not is_flow:
+        complain("only a declared flow is drawn with arguments; leave JSON out")
+        raise typer.Exit(2)
+    if is_flow:
+        handle: Any = loaded.flow.get(what)
+        graph = handle.graph(*args, **kwargs)
+    elif what.isdecimal():
+        graph = loaded.flows.graph(int(what))
+    elif form == "json":
+        print_json(parse_json(_template(loaded, what).spec, what))
         return
-    graph = loaded.flows.graph(int(what)) if what.isdigit() else _flow(loaded, what).graph()
+    else:
+        graph = loaded.flow_template.graph(_template(loaded, what))
     if form == "json":
         print_json(graph.json())
     else:
@@ -238,11 +251,25 @@ def callback(
         server.server_close()
 
 
+def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
+    found = {} if given is None else parse_json(given, "JSON")
+    if isinstance(found, list):
+        return found, {}
+    if not isinstance(found, dict):
+        complain("JSON is neither an object nor a list of arguments")
+        raise typer.Exit(2)
+    return [], found
+
+
 def _flow(loaded: App, name: str) -> Flow[...]:
     if name in loaded.flow.names:
         return loaded.flow.get(name)
+    return loaded.flow_template.get(name, _template(loaded, name).version)
+
+
+def _template(loaded: App, name: str) -> TemplateRow:
     try:
-        return loaded.flow_template.get(name)
+        return loaded.flow_template.row(name)
     except UnknownFlow:
         known = ", ".join(loaded.flow.names) or "none"
         raise UnknownFlow(
@@ -273,62 +300,30 @@ def _watch(loaded: App, run: FlowRun) -> None:
 def _picture(loaded: App, run: FlowRun) -> RenderableType:
     row, progress = loaded.flows.run(run.id), run.progress()
     now = loaded.clock.now()
-    head = table("run", str(run.id))
+    head = table("run", str(run.id), wrap=(str(run.id),))
     head.add_row("flow", Text(row.kind, style="bold"))
     head.add_row("status", status_text(row.status))
     head.add_row("progress", _bar(progress))
+    head.add_row("nodes", _counts(progress))
     head.add_row("started", f"{timestamp(row.created_at)} ({when(row.created_at, now=now)})")
     head.add_row("took", _took(row.created_at, row.finished_at, now))
     if row.remark:
         head.add_row("why", Text(visible(row.remark), style="red"))
-    return Group(head, Text(), *_tree(run.graph(), run.nodes(), now))
-
-
-def _tree(graph: FlowGraph, nodes: list[NodeView], now: int) -> Iterator[Text]:
-    """The nodes, each below the parent that it is furthest from the beginning by."""
-    by_name = {node.name: node for node in nodes}
-    after: dict[str, list[str]] = {node.name: [] for node in nodes}
-    for parent, child in graph.edges:
-        after[child].append(parent)
-    depth = _depths(after)
-    ordered = sorted(nodes, key=lambda node: (depth[node.name], node.id))
-    for node in ordered[:MOST_DRAWN]:
-        line = Text("  " * depth[node.name])
-        line += Text("● ", style=COLOURS[node.status]) + Text(visible(node.name), style="bold")
-        line += Text(f" {node.status}", style=COLOURS[node.status])
-        if node.started_at is not None and node.status is not Status.BLOCKED:
-            line += Text(f" {_took(node.started_at, node.finished_at, now)}", style="bright_black")
-        if node.kind != node.name:
-            line += Text(f" {node.kind}", style="bright_black")
-        if after[node.name]:
-            shown = ", ".join(after[node.name][:4]) + (" ..." if len(after[node.name]) > 4 else "")
-            line += Text(f" ← {visible(shown)}", style="bright_black")
-        if node.error:
-            line += Text(f" {visible(node.error)}", style="red")
-        yield line
-    if len(by_name) > MOST_DRAWN:
-        yield Text(f"and {counted(len(by_name) - MOST_DRAWN, 'node')} more; --json shows all")
-
-
-def _depths(after: dict[str, list[str]]) -> dict[str, int]:
-    depth: dict[str, int] = {}
-    left = dict(after)
-    while left:
-        ready = [name for name, parents in left.items() if all(each in depth for each in parents)]
-        if not ready:
-            # A picture of what was changed while it was read.
-            return depth | dict.fromkeys(left, 0)
-        for name in ready:
-            depth[name] = 1 + max((depth[parent] for parent in left[name]), default=-1)
-            del left[name]
-    return depth
+    return Group(head, Text(), *draw(run.graph(), run.nodes(), now))
 
 
 def _bar(progress: FlowProgress) -> Text:
     filled = int(BAR * progress.percent / 100)
     bar = Text("█" * filled, style="green") + Text("░" * (BAR - filled), style="bright_black")
-    parts = ", ".join(f"{count:,} {status}" for status, count in sorted(progress.counts.items()))
-    return bar + Text(f" {progress.percent:5.1f} %  {parts}")
+    return bar + Text(f" {progress.percent:.1f} %")
+
+
+def _counts(progress: FlowProgress) -> Text:
+    parts = [
+        Text(f"{count:,} {status}", style=COLOURS[status])
+        for status, count in sorted(progress.counts.items())
+    ]
+    return Text(f"{progress.total:,}: ") + Text(", ").join(parts)
 
 
 def _took(begin: int | None, end: int | None, now: int) -> str:

@@ -42,6 +42,8 @@ class NodeView:
     due_at: int | None
     started_at: int | None
     finished_at: int | None
+    # By its condition, by that of a node that it waits for, or by hand.
+    is_skipped: bool = False
 
     @property
     def duration(self) -> timedelta | None:

@@ -362,6 +362,7 @@ class Flows:
             due_at=row.due_at,
             started_at=row.started_at,
             finished_at=row.finished_at,
+            is_skipped=row.how is End.SKIPPED or row.remark == SKIPPED_BY_HAND,
         )
 
     @staticmethod

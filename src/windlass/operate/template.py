@@ -13,13 +13,14 @@ from typing import Any, cast
 import msgspec
 from sqlalchemy.exc import IntegrityError
 
-from windlass.declare.flow import Drawing, Flow
+from windlass.declare.flow import Draft, Drawing, Flow
 from windlass.declare.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.engine.current import current
 from windlass.engine.fleet import Fleet
 from windlass.engine.flow import expand
 from windlass.engine.shard import Shard
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
+from windlass.model.run import FlowGraph
 from windlass.model.template import Argument, Template, filled_in, is_open, read_template
 from windlass.operate.flow_declare import FlowDeclarer, make_flow
 from windlass.store import template as store
@@ -73,6 +74,11 @@ class Templates:
         self._fleet.prepare()
         return self._fleet.gather(lambda shard: shard.database.read(store.listing)).values[0]
 
+    def graph(self, row: TemplateRow) -> FlowGraph:
+        """The nodes of a template with their edges, for pictures."""
+        drafts = self._drawn(read_template(row.name, row.spec))
+        return FlowGraph.drawn([(draft.shape, (), {}) for draft in drafts], row.name)
+
     def _handle(self, row: TemplateRow) -> Flow[...]:
         self._registry.templates[row.name] = self._kind(row)
         return self._flows.get(row.name)
@@ -96,15 +102,19 @@ class Templates:
         return expand(current.get(), draw, **arguments)
 
     def _check(self, name: str, template: Template) -> None:
-        """Refuse what cannot run. What the arguments of a start will be is not known yet."""
-        self._read_nested(template)
-        drawing = Drawing(self._registry)
-        draw_template(drawing, template, {each: Argument(each) for each in template.arguments})
-        for draft in drawing.checked():
+        """Refuse what cannot run."""
+        for draft in self._drawn(template):
             try:
                 draft.kind.arguments.check_open(draft.args, draft.kwargs, is_open=is_open)
             except BadArgument as problem:
                 raise BadFlow(f"template {name!r}, node {draft.shape.name!r}: {problem}") from None
+
+    def _drawn(self, template: Template) -> list[Draft]:
+        """The nodes of a template. What the arguments of a start will be is not known yet."""
+        self._read_nested(template)
+        drawing = Drawing(self._registry)
+        draw_template(drawing, template, {each: Argument(each) for each in template.arguments})
+        return drawing.checked()
 
     def _read_nested(self, template: Template) -> None:
         """Know the last versions of the templates that are nodes of this one."""
