@@ -29,6 +29,10 @@ def cancel_order(flow, order: str = "o"):
     loaded = flow.add(load, order)
     broken = flow.add(fragile, loaded.result, after=loaded)
     flow.add(tell, after=broken)
+
+@app.flow
+def sized(flow, count: int):
+    flow.each(load, ["x"] * count)
 """
 
 SPEC = {
@@ -54,10 +58,11 @@ def test_a_flow_is_started_shown_retried_and_listed(windlass, yard):
 
     shown = windlass("flow", "show", run)
     assert shown.code == 0
-    assert "load succeeded" in shown.out
-    assert "fragile failed" in shown.out
-    assert "blocked by fragile" in shown.out
-    assert "100.0 %" in shown.out
+    words = " ".join(shown.out.split())
+    assert "● load succeeded" in words
+    assert "● fragile failed" in words
+    assert "blocked by fragile" in words
+    assert "100.0 %" in words
 
     yard.is_broken = False
     assert windlass("flow", "retry", run, "--json").json == {"nodes": 2}
@@ -76,6 +81,8 @@ def test_a_node_is_skipped_and_a_run_is_cancelled(windlass, sqlite_yard):
 
     assert windlass("flow", "skip", run, "fragile").code == 0
     sqlite_yard.app.drain()
+    assert "● fragile skipped" in " ".join(windlass("flow", "show", run).out.split())
+    assert "nothing to retry" in windlass("flow", "retry", run).out
     found = windlass("flow", "show", run, "--json").json
     assert found["status"] == "succeeded"
     assert [node["status"] for node in found["nodes"]] == ["succeeded"] * 3
@@ -100,9 +107,44 @@ def test_a_template_is_imported_started_and_exported(windlass, sqlite_yard, fold
     assert "cancel_order" in windlass("flow", "list").out
 
 
+def test_a_flow_is_exported_with_its_arguments_and_imported_again(windlass, sqlite_yard, folder):
+    exported = windlass("flow", "export", "sized", '{"count": 3}', "--format", "json")
+    assert [node["kind"] for node in exported.json["nodes"]] == ["load"] * 3
+
+    (folder / "again.json").write_text(exported.out)
+    assert windlass("flow", "import", "again", "again.json").code == 0
+    run = windlass("flow", "start", "again", "--json").json["id"]
+    sqlite_yard.app.drain()
+    (folder / "ran.json").write_text(windlass("flow", "export", run, "--format", "json").out)
+    assert windlass("flow", "import", "ran", "ran.json").code == 0
+
+    spec = {"nodes": [{"name": "one", "kind": "load", "args": [{"$argument": "order"}]}]}
+    (folder / "one.json").write_text(json.dumps(spec))
+    assert windlass("flow", "import", "one", "one.json").code == 0
+    assert '"one (load)"' in windlass("flow", "export", "one").out
+
+
+def test_templates_are_nested_by_commands_alone(windlass, sqlite_yard, folder):
+    (folder / "two.json").write_text(json.dumps(SPEC))
+    nested = {"nodes": [{"name": "both", "kind": "two"}]}
+    (folder / "nested.json").write_text(json.dumps(nested))
+
+    assert windlass("flow", "import", "two", "two.json").code == 0
+    assert windlass("flow", "import", "nested", "nested.json").code == 0
+    run = windlass("flow", "start", "nested", "--json").json["id"]
+    sqlite_yard.app.drain()
+
+    shown = windlass("flow", "show", run)
+    assert "└─ ● both/one" in shown.out
+    assert windlass("flow", "show", run, "--json").json["status"] == "succeeded"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (("export", "sized"), 1, "missing a required argument: 'count'"),
+        (("export", "sized", '{"count": "x"}'), 1, "expected int"),
+        (("export", "1", '{"count": 1}'), 2, "leave JSON out"),
         (("show", "9"), 1, "there is no run 9"),
         (("start", "gone"), 1, "neither a declared flow nor a template"),
         (("start", "cancel_order", "{"), 2, "is not JSON"),

@@ -15,9 +15,10 @@ from rich.live import Live
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.flow_picture import picture, took
+from windlass.cli.flow_picture import draw
 from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
 from windlass.cli.output import (
+    COLOURS,
     complain,
     console,
     counted,
@@ -34,16 +35,23 @@ from windlass.cli.output import (
 )
 from windlass.declare.flow import Flow, FlowRun
 from windlass.errors import DatabaseUnavailable, UnknownFlow
+from windlass.model.duration import format_duration
 from windlass.model.node import arguments_of, head_of
+from windlass.model.run import FlowProgress
 from windlass.model.status import Status
 from windlass.store.flow import RunRow
+from windlass.store.template import TemplateRow
 
 REDRAW_SECONDS = 0.5
+BAR = 30
 FORMATS = ("mermaid", "dot", "json")
 
 cli = typer.Typer(help="Look at flows and their runs, start them, and have them go on.")
 
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
+ArgumentsArgument = Annotated[
+    str | None, typer.Argument(metavar="JSON", help="Its arguments: an object or a list.")
+]
 NodeOption = Annotated[str | None, typer.Option("--node", help="Only this node.")]
 
 
@@ -83,7 +91,7 @@ def list_runs(
             Text(run.kind, style="bold"),
             status_text(run.status),
         ]
-        cells.append(took(run.created_at, run.finished_at, now))
+        cells.append(_took(run.created_at, run.finished_at, now))
         if is_wide:
             cells += [Text(visible(run.key or "-")), f"{run.left:,}"]
             cells += [when(run.created_at, now=now), Text(visible(run.remark or ""))]
@@ -115,26 +123,20 @@ def show(
     elif as_json:
         print_json(_for_programs(loaded, found))
     else:
-        console.print(picture(loaded, found))
+        console.print(_picture(loaded, found))
 
 
 @cli.command()
 def start(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="A declared flow or a template.")],
-    arguments: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="Its arguments: an object or a list.")
-    ] = None,
+    arguments: ArgumentsArgument = None,
     key: Annotated[str | None, typer.Option("--key", help="Start it once under this key.")] = None,
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a flow or a template."""
     loaded = load_app(app)
-    given = {} if arguments is None else parse_json(arguments, "JSON")
-    args, kwargs = (given, {}) if isinstance(given, list) else ([], given)
-    if not isinstance(kwargs, dict):
-        complain("JSON is neither an object nor a list of arguments")
-        raise typer.Exit(2)
+    args, kwargs = _arguments(arguments)
     handle: Any = _flow(loaded, flow)
     started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
     _report(as_json, {"id": started.id}, f"run {started.id} of {flow} is started")
@@ -146,7 +148,11 @@ def retry(
 ) -> None:
     """Have the failed nodes of a run, or one of them, run again."""
     count = load_app(app).flows.retry(run, node)
-    _report(as_json, {"nodes": count}, f"{counted(count, 'node')} of run {run} begin again")
+    if count or as_json:
+        begin = "begins" if count == 1 else "begin"
+        _report(as_json, {"nodes": count}, f"{counted(count, 'node')} of run {run} {begin} again")
+    else:
+        say(f"nothing to retry: no node of run {run} has failed")
 
 
 @cli.command()
@@ -198,18 +204,30 @@ def import_template(
 @cli.command()
 def export(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="A run, a flow or a template.")],
+    arguments: ArgumentsArgument = None,
     form: Annotated[str, typer.Option("--format", help="mermaid, dot or json.")] = "mermaid",
     app: AppOption = None,
 ) -> None:
-    """Print the graph of a run, a template, or a flow that takes no arguments."""
+    """Print the graph of a run, a template, or a flow with these arguments."""
     if form not in FORMATS:
         complain(f"--format {form} is not one of {', '.join(FORMATS)}")
         raise typer.Exit(2)
     loaded = load_app(app)
-    if form == "json" and not what.isdigit() and what not in loaded.flow.names:
-        print_json(parse_json(loaded.flow_template.row(what).spec, what))
+    args, kwargs = _arguments(arguments)
+    is_flow = what in loaded.flow.names
+    if (args or kwargs) and not is_flow:
+        complain("only a declared flow is drawn with arguments; leave JSON out")
+        raise typer.Exit(2)
+    if is_flow:
+        handle: Any = loaded.flow.get(what)
+        graph = handle.graph(*args, **kwargs)
+    elif what.isdecimal():
+        graph = loaded.flows.graph(int(what))
+    elif form == "json":
+        print_json(parse_json(_template(loaded, what).spec, what))
         return
-    graph = loaded.flows.graph(int(what)) if what.isdigit() else _flow(loaded, what).graph()
+    else:
+        graph = loaded.flow_template.graph(_template(loaded, what))
     if form == "json":
         print_json(graph.json())
     else:
@@ -235,11 +253,25 @@ def callback(
         server.server_close()
 
 
+def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
+    found = {} if given is None else parse_json(given, "JSON")
+    if isinstance(found, list):
+        return found, {}
+    if not isinstance(found, dict):
+        complain("JSON is neither an object nor a list of arguments")
+        raise typer.Exit(2)
+    return [], found
+
+
 def _flow(loaded: App, name: str) -> Flow[...]:
     if name in loaded.flow.names:
         return loaded.flow.get(name)
+    return loaded.flow_template.get(name, _template(loaded, name).version)
+
+
+def _template(loaded: App, name: str) -> TemplateRow:
     try:
-        return loaded.flow_template.get(name)
+        return loaded.flow_template.row(name)
     except UnknownFlow:
         known = ", ".join(loaded.flow.names) or "none"
         raise UnknownFlow(
@@ -250,7 +282,7 @@ def _flow(loaded: App, name: str) -> Flow[...]:
 def _watch(loaded: App, run: FlowRun) -> None:
     """Draw until the run ends or Ctrl-C, on a screen of its own; the last picture stays."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    drawn: RenderableType = picture(loaded, run)
+    drawn: RenderableType = _picture(loaded, run)
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
@@ -259,12 +291,45 @@ def _watch(loaded: App, run: FlowRun) -> None:
                     break
                 time.sleep(REDRAW_SECONDS)
                 try:
-                    drawn = picture(loaded, run)
+                    drawn = _picture(loaded, run)
                 except DatabaseUnavailable as away:
                     drawn = Group(Text(str(away), style="red"), drawn)
     except KeyboardInterrupt:
         pass
-    console.print(picture(loaded, run))
+    console.print(_picture(loaded, run))
+
+
+def _picture(loaded: App, run: FlowRun) -> RenderableType:
+    row, progress = loaded.flows.run(run.id), run.progress()
+    now = loaded.clock.now()
+    head = table("run", str(run.id), wrap=(str(run.id),))
+    head.add_row("flow", Text(row.kind, style="bold"))
+    head.add_row("status", status_text(row.status))
+    head.add_row("progress", _bar(progress))
+    head.add_row("nodes", _counts(progress))
+    head.add_row("started", f"{timestamp(row.created_at)} ({when(row.created_at, now=now)})")
+    head.add_row("took", _took(row.created_at, row.finished_at, now))
+    if row.remark:
+        head.add_row("why", Text(visible(row.remark), style="red"))
+    return Group(head, Text(), *draw(run.graph(), run.nodes(), now))
+
+
+def _bar(progress: FlowProgress) -> Text:
+    filled = int(BAR * progress.percent / 100)
+    bar = Text("█" * filled, style="green") + Text("░" * (BAR - filled), style="bright_black")
+    return bar + Text(f" {progress.percent:.1f} %")
+
+
+def _counts(progress: FlowProgress) -> Text:
+    parts = [
+        Text(f"{count:,} {status}", style=COLOURS[status])
+        for status, count in sorted(progress.counts.items())
+    ]
+    return Text(f"{progress.total:,}: ") + Text(", ").join(parts)
+
+
+def _took(begin: int | None, end: int | None, now: int) -> str:
+    return "-" if begin is None else format_duration(max(0, (end or now) - begin))
 
 
 def _status(name: str | None) -> Status | None:

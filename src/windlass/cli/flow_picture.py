@@ -1,180 +1,227 @@
-"""A run as it is drawn in a terminal: how far it is, then its nodes below what they wait for.
+"""The picture of a run in a terminal: its nodes in an order in which they may run.
 
-One node is one line, whatever the width. Nodes that are alike, as those of a fan, are one line
-together; those of them that failed are named.
+A node is drawn as a branch below the one node that it waits for, or below the nested flow that it
+is inside. Whatever else it waits for is written beside it. Large fans of equals are one line.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from windlass.app import App
-from windlass.cli.output import COLOURS, console, counted, status_text, timestamp, visible, when
-from windlass.declare.flow import FlowRun
+from windlass.cli.output import COLOURS, console, counted, visible
 from windlass.model.duration import format_duration
-from windlass.model.flow import BLOCKED_BY
-from windlass.model.run import FlowGraph, FlowProgress, NodeView
+from windlass.model.flow import placed
+from windlass.model.run import FlowGraph, NodeView
 from windlass.model.status import Status
 
-BAR = 30
-MOST_DRAWN = 200
-# So many nodes that are alike are still drawn one by one.
-ALIKE = 8
-NAMED = 3
-MARKS = {
-    Status.WAITING: "○",
-    Status.RUNNING: "▶",
-    Status.SUCCEEDED: "✔",
-    Status.FAILED: "✘",
-    Status.BLOCKED: "◌",
-    Status.EXTERNAL: "⇄",
-    Status.CANCELLED: "⊘",
-}
-FAINT = "bright_black"
+MOST_LINES = 200
+# So many equals are one line, below which a few that failed are shown.
+FOLD = 8
+MOST_FAILED = 3
+MOST_PARENTS = 3
+# So far to the right a branch may go; what is further begins again on the left.
+WIDEST_GUIDE = 24
+
+DIM = "bright_black"
+SKIPPED = "skipped"
+# What a fan looks like from afar: the first of these that one of its nodes is.
+TELLING = (
+    Status.FAILED,
+    Status.RUNNING,
+    Status.EXTERNAL,
+    Status.WAITING,
+    Status.BLOCKED,
+    Status.SUCCEEDED,
+)
 
 
-def picture(loaded: App, run: FlowRun) -> RenderableType:
-    """A run as it is now."""
-    row, progress = loaded.flows.run(run.id), run.progress()
-    now = loaded.clock.now()
-    head = Text("run ") + Text(f"{run.id} ", style="bold") + Text(visible(row.kind), style="bold")
-    head += Text(" ") + status_text(row.status)
-    head += Text(f" {took(row.created_at, row.finished_at, now)}", style=FAINT)
-    if row.key is not None:
-        head += Text(f" key {visible(row.key)}", style=FAINT)
-    begun = f"started {timestamp(row.created_at)}, {when(row.created_at, now=now)}"
-    lines = [head, *_bar(progress), Text(begun, style=FAINT)]
-    if row.remark:
-        lines.append(Text(visible(row.remark), style="red"))
-    return Group(*lines, Text(), *_tree(run.graph(), run.nodes(), now))
+class Line(NamedTuple):
+    """A node, or a fan of them, after what leads to it."""
+
+    guide: str
+    nodes: Sequence[str]
+    # Whether what it waits for cannot be seen from the guide.
+    tells_parents: bool
 
 
-def took(begin: int | None, end: int | None, now: int) -> str:
-    """How long something took, or has taken by now."""
-    return "-" if begin is None else format_duration(max(0, (end or now) - begin))
+class Layout:
+    """Where the nodes of a graph are drawn."""
+
+    def __init__(self, graph: FlowGraph) -> None:
+        names = [node.name for node in graph.nodes]
+        self.after: dict[str, list[str]] = {name: [] for name in names}
+        children: dict[str, list[str]] = {name: [] for name in names}
+        for parent, child in graph.edges:
+            self.after[child].append(parent)
+            children[parent].append(child)
+        self._group = {name: _group_of(name, self.after) for name in names}
+        members = _members(self._group)
+        self._is_nested = members.keys()
+        order = placed(
+            {
+                name: [
+                    *parents,
+                    *([] if self._group[name] is None else [str(self._group[name])]),
+                    *(inner for parent in parents for inner in members.get(parent, ())),
+                ]
+                for name, parents in self.after.items()
+            }
+        )
+        # A picture of what was changed while it was read may have nodes without a place.
+        order += self.after.keys() - set(order)
+        kinds = {node.name: node.kind for node in graph.nodes}
+        self.fans = self._fold(order, kinds, children)
+        self._below: dict[str | None, list[str]] = {}
+        for name in order:
+            if self.fans.get(name, (name,))[0] == name:
+                self._below.setdefault(self._above(name), []).append(name)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines of the picture, from top to bottom."""
+        left = [(name, "", "") for name in reversed(self._below.get(None, []))]
+        while left:
+            name, before, branch = left.pop()
+            tells = bool(self.after[name]) and not branch
+            yield Line(before + branch, self.fans.get(name, (name,)), tells)
+            guide = before + {"├─ ": "│  ", "└─ ": "   "}.get(branch, "")
+            below = self._below.get(name, [])
+            if len(guide) > WIDEST_GUIDE:
+                left += [(each, "", "") for each in reversed(below)]
+            elif len(below) == 1 and self.after[below[0]]:
+                # A chain goes straight down.
+                left.append((below[0], guide, ""))
+            else:
+                branches = ["├─ "] * (len(below) - 1) + ["└─ "]
+                pairs = list(zip(below, branches, strict=True)) if below else []
+                left += [(each, guide, branch) for each, branch in reversed(pairs)]
+
+    def _above(self, name: str) -> str | None:
+        """The node that it is drawn below; None if it begins on the left."""
+        parents = self.after[name]
+        if not parents:
+            return self._group[name]
+        # What waits for a nested flow comes after everything inside it.
+        return parents[0] if len(parents) == 1 and parents[0] not in self._is_nested else None
+
+    def _fold(
+        self, order: Sequence[str], kinds: dict[str, str], children: dict[str, list[str]]
+    ) -> dict[str, Sequence[str]]:
+        """The nodes of each large fan, by each of them."""
+        alike: dict[object, list[str]] = {}
+        for name in order:
+            if name not in self._is_nested:
+                same = (
+                    kinds[name],
+                    self._group[name],
+                    *map(tuple, (self.after[name], children[name])),
+                )
+                alike.setdefault(same, []).append(name)
+        return {name: fan for fan in alike.values() if len(fan) >= FOLD for name in fan}
 
 
-def _bar(progress: FlowProgress) -> Iterator[Text]:
-    width = max(5, min(BAR, console.width - 10))
-    filled = int(width * progress.percent / 100)
-    bar = Text("█" * filled, style="green") + Text("░" * (width - filled), style=FAINT)
-    yield bar + Text(f" {progress.percent:5.1f} %")
-    yield _counts({status: count for status, count in progress.counts.items() if count})
+def draw(graph: FlowGraph, nodes: Sequence[NodeView], now: int) -> Iterator[Table | Text]:
+    """The nodes of a run, with their states and durations."""
+    views = {node.name: node for node in nodes}
+    kinds = {node.name: node.kind for node in graph.nodes}
+    known = [node for node in graph.nodes if node.name in views]
+    edges = [edge for edge in graph.edges if views.keys() >= set(edge)]
+    layout = Layout(FlowGraph(known, edges))
+    drawn = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    drawn.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, console.width // 2))
+    drawn.add_column(no_wrap=True)
+    drawn.add_column(no_wrap=True, justify="right")
+    drawn.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    shown = 0
+    for count, line in enumerate(layout.lines()):
+        if count >= MOST_LINES:
+            break
+        shown += len(line.nodes)
+        parents = _parents(layout, line.nodes[0]) if line.tells_parents else ""
+        if len(line.nodes) > 1:
+            _add_fan(drawn, line, [views[name] for name in line.nodes], parents, now)
+        else:
+            node = views[line.nodes[0]]
+            drawn.add_row(*_row(line.guide, node, kinds[node.name], parents, now))
+    yield drawn
+    if shown < len(views):
+        yield Text(f"and {counted(len(views) - shown, 'node')} more; --json shows all", style=DIM)
 
 
-def _counts(counts: dict[Status, int]) -> Text:
-    parts = [
-        Text(f"{count:,} {status}", style=COLOURS[status])
-        for status, count in sorted(counts.items())
-    ]
-    return Text(", ").join(parts)
+def _row(guide: str, node: NodeView, kind: str, parents: str, now: int) -> tuple[Text, ...]:
+    word, colour = _state(node)
+    name = Text(guide, style=DIM) + Text("● ", style=colour) + Text(visible(node.name), "bold")
+    began = node.started_at if word not in (SKIPPED, str(Status.BLOCKED)) else None
+    took = "" if began is None else format_duration(max(0, (node.finished_at or now) - began))
+    note = Text()
+    if node.error and word == SKIPPED:
+        note += Text(visible(node.error.removeprefix("skipped: ")) + "  ", style=DIM)
+    elif node.error:
+        note += Text(visible(node.error) + "  ", style="red")
+    note += Text(parents, style=DIM)
+    last = node.name.rpartition("/")[2]
+    if last != kind and not last.startswith(f"{kind}-"):
+        note += Text(f"{'  ' if parents else ''}{visible(kind)}", style=DIM)
+    return name, Text(word, style=colour), Text(took, style=DIM), note
 
 
-def _tree(graph: FlowGraph, nodes: list[NodeView], now: int) -> Iterator[Text]:
-    """The lines of the nodes, each below the last of those that it waits for."""
-    after: dict[str, list[str]] = {node.name: [] for node in nodes}
-    for parent, child in graph.edges:
-        if parent in after and child in after:
-            after[child].append(parent)
-    below = _below(nodes, after)
-    stack = [(0, group) for group in reversed(_alike(below[""], after))]
-    seen = lines = 0
-    while stack and lines < MOST_DRAWN:
-        step, group = stack.pop()
-        seen += len(group)
-        for line in _group(group, after[group[0].name], now):
-            lines += 1
-            line.pad_left(2 * min(step, console.width // 8))
-            line.no_wrap, line.overflow = True, "ellipsis"
-            yield line
-        inside = [node for each in group for node in below.get(each.name, ())]
-        stack += [(step + 1, each) for each in reversed(_alike(inside, after))]
-    if seen < len(nodes):
-        yield Text(f"and {counted(len(nodes) - seen, 'node')} more; --json shows all", style=FAINT)
+def _add_fan(drawn: Table, line: Line, fan: Sequence[NodeView], parents: str, now: int) -> None:
+    states = [_state(node) for node in fan]
+    found = {node.status for node in fan}
+    telling = next((status for status in TELLING if status in found), Status.CANCELLED)
+    name = Text(line.guide, style=DIM) + Text("● ", style=COLOURS[telling])
+    note = Text()
+    for (word, colour), count in Counter(states).most_common():
+        note += Text(f"{count:,} {word}  ", style=colour)
+    note += Text(parents, style=DIM)
+    label = Text(f"{visible(fan[0].name)} … {visible(fan[-1].name)}", style="bold")
+    drawn.add_row(name + label, Text(f"{len(fan):,} nodes"), Text(), note)
+    failed = [node for node in fan if node.status is Status.FAILED][:MOST_FAILED]
+    guide = line.guide.replace("├─ ", "│  ").replace("└─ ", "   ")
+    for node in failed:
+        branch = "└─ " if node is failed[-1] else "├─ "
+        drawn.add_row(*_row(guide + branch, node, node.kind, "", now))
 
 
-def _below(nodes: list[NodeView], after: dict[str, list[str]]) -> dict[str, list[NodeView]]:
-    """Below which node each is drawn: the last that it waits for, or the flow that it is in."""
-    depth = _depths(after)
-    below: dict[str, list[NodeView]] = {"": []}
-    for node in sorted(nodes, key=lambda node: node.id):
-        group = node.name.rpartition("/")[0]
-        above = after[node.name] or ([group] if group in after else [""])
-        last = max(above, key=lambda name: depth.get(name, 0))
-        below.setdefault(last, []).append(node)
-    return below
+def _state(node: NodeView) -> tuple[str, str]:
+    """What a node is, in a word and a colour."""
+    if node.is_skipped:
+        return SKIPPED, COLOURS[Status.CANCELLED]
+    return str(node.status), COLOURS[node.status]
 
 
-def _alike(nodes: list[NodeView], after: dict[str, list[str]]) -> list[list[NodeView]]:
-    """Nodes of one kind that wait for the same ones together, if they are many."""
-    groups: dict[tuple[str, tuple[str, ...]], list[NodeView]] = {}
-    for node in nodes:
-        groups.setdefault((node.kind, tuple(sorted(after[node.name]))), []).append(node)
-    few = [[node] for group in groups.values() if len(group) <= ALIKE for node in group]
-    many = [group for group in groups.values() if len(group) > ALIKE]
-    return sorted(few + many, key=lambda group: group[0].id)
+def _parents(layout: Layout, name: str) -> str:
+    """What a node waits for; of a fan, the first and the last."""
+    told: list[str] = []
+    for parent in layout.after[name]:
+        fan = layout.fans.get(parent)
+        if fan is None:
+            told.append(parent)
+        elif parent == fan[0]:
+            told.append(f"{fan[0]} … {fan[-1]}")
+    more = f" and {len(told) - MOST_PARENTS:,} more" if len(told) > MOST_PARENTS else ""
+    return f"← {visible(', '.join(told[:MOST_PARENTS]))}{more}"
 
 
-def _group(alike: Sequence[NodeView], parents: list[str], now: int) -> Iterator[Text]:
-    if len(alike) == 1:
-        yield _line(alike[0], parents, now)
-        return
-    counts = Counter(node.status for node in alike)
-    worst = next(
-        (each for each in (Status.FAILED, Status.RUNNING) if counts[each]), alike[0].status
-    )
-    line = Text(f"{MARKS[worst]} ", style=COLOURS[worst])
-    line += Text(f"{visible(alike[0].kind)} x {len(alike):,} ", style="bold")
-    yield line + _counts(dict(counts)) + _waits(parents)
-    broken = [node for node in alike if node.status is Status.FAILED]
-    for node in broken[:NAMED]:
-        yield Text("  ") + _line(node, [], now)
-    if len(broken) > NAMED:
-        yield Text(f"  and {counted(len(broken) - NAMED, 'node')} more that failed", style="red")
+def _group_of(name: str, names: dict[str, list[str]]) -> str | None:
+    """The nested flow that a node is inside."""
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        if name in names:
+            return name
+    return None
 
 
-def _line(node: NodeView, parents: list[str], now: int) -> Text:
-    colour = COLOURS[node.status]
-    is_blocked = bool(node.error) and str(node.error).startswith(BLOCKED_BY)
-    line = Text(f"{MARKS[node.status]} ", style=colour) + Text(visible(node.name), style="bold")
-    line += Text(f" {node.status}", style=colour)
-    if node.started_at is not None and node.status is not Status.BLOCKED:
-        end = node.finished_at if node.status.is_final else None
-        line += Text(f" {took(node.started_at, end, now)}", style=FAINT)
-    if node.attempt > 1:
-        line += Text(f" attempt {node.attempt}", style="yellow")
-    if node.error:
-        line += Text(f" {visible(node.error)}", style=FAINT if is_blocked else "red")
-    if node.kind != node.name:
-        line += Text(f" {visible(node.kind)}", style=FAINT)
-    return line + _waits(parents)
-
-
-def _waits(parents: list[str]) -> Text:
-    if not parents:
-        return Text()
-    shown = ", ".join(parents[:3]) + (f" and {len(parents) - 3:,} more" if len(parents) > 3 else "")
-    return Text(f" ← {visible(shown)}", style=FAINT)
-
-
-def _depths(after: dict[str, list[str]]) -> dict[str, int]:
-    children: dict[str, list[str]] = {}
-    for name, parents in after.items():
-        for parent in parents:
-            children.setdefault(parent, []).append(name)
-    left = {name: len(parents) for name, parents in after.items()}
-    # What was changed while it was read stays at the left.
-    depth = dict.fromkeys(after, 0)
-    ready = [name for name, count in left.items() if not count]
-    while ready:
-        name = ready.pop()
-        for child in children.get(name, ()):
-            depth[child] = max(depth[child], depth[name] + 1)
-            left[child] -= 1
-            if not left[child]:
-                ready.append(child)
-    return depth
+def _members(group: dict[str, str | None]) -> dict[str, list[str]]:
+    """All nodes inside each nested flow, however deep."""
+    members: dict[str, list[str]] = {}
+    for name in group:
+        above = group.get(name)
+        while above is not None:
+            members.setdefault(above, []).append(name)
+            above = group[above]
+    return members

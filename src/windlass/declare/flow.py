@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, cast
 
@@ -47,31 +48,34 @@ After = Node | str | Iterable["Node | str | Iterable[Node]"] | None
 
 @dataclass(frozen=True)
 class Draft:
-    """A node on paper: its place in the graph, its kind, and its arguments."""
+    """A node on paper: its place in the graph, its kind, and its arguments.
+
+    `names` are the nodes that its condition names, each with the name that it has in the run.
+    """
 
     shape: NodeShape
     kind: Kind
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
+    names: Mapping[str, str] = field(default_factory=dict)
+    is_named: bool = True
 
 
 class Drawing:
     """What a flow function draws its nodes on.
 
-    `prefix` is where the names begin of nodes in a nested flow. `known` are nodes that are there
-    already, each with what it waits for, and `default` what a new one waits for if nothing is said.
+    `known` are nodes that are there already, each with what it waits for, and `default` what a new
+    one waits for if nothing is said.
     """
 
     def __init__(
         self,
         registry: Registry,
         *,
-        prefix: str = "",
         known: Mapping[str, Iterable[str]] | None = None,
         default: tuple[str, ...] = (),
     ) -> None:
         self._registry = registry
-        self._prefix = prefix
         self._known = {name: tuple(after) for name, after in (known or {}).items()}
         self._default = default
         self._names: set[str] = set(self._known)
@@ -93,26 +97,7 @@ class Drawing:
 
         `trigger` says what must have become of that; with `when` it is skipped unless that holds.
         """
-        found = self._kind(kind)
-        named = self._prefix + check_name(name) if name is not None else self._free(found.name)
-        if named in self._names:
-            raise BadFlow(f"two nodes are named {named!r}; give one of them another name=")
-        parents = self._default if after is None else tuple(dict.fromkeys(self._parents(after)))
-        condition = None if when is None else Condition(when, node=named)
-        needs = results_in(list(args)) | results_in(dict(kwargs))
-        if condition is not None:
-            needs |= {self._local(need) for need in condition.needs}
-        shape = NodeShape(
-            name=named,
-            kind=found.name,
-            after=parents,
-            rule=read_trigger(trigger, node=named),
-            needs=frozenset(needs),
-            when=when,
-        )
-        self._names.add(named)
-        self.drafts.append(Draft(shape, found, args, kwargs))
-        return Node(named)
+        return self.draw(kind, args, kwargs, after=after, name=name, trigger=trigger, when=when)
 
     def each(
         self,
@@ -125,18 +110,51 @@ class Drawing:
         trigger: Trigger = "all_success",
     ) -> list[Node]:
         """Draw a node for each item, which is its one argument."""
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise BadFlow(f"each(..., {items!r}) is no list of items; to draw one node call add")
         base = None if name is None else check_name(name)
         found = self._kind(kind)
-        return [
-            self.add(
-                found,
-                item,
-                after=after,
-                name=f"{base or found.name}-{index}",
-                trigger=trigger,
+        parents = self._parents(after)
+        rule = read_trigger(trigger, node=base or found.name)
+        drawn: list[Node] = []
+        for item in items:
+            shape = NodeShape(
+                self._numbered(base or found.name, first=1),
+                found.name,
+                parents,
+                rule,
+                frozenset(results_in(item)),
             )
-            for index, item in enumerate(items, start=1)
-        ]
+            drawn.append(self._put(Draft(shape, found, (item,), {}, is_named=base is not None)))
+        return drawn
+
+    def draw(
+        self,
+        kind: object,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        *,
+        after: After = None,
+        name: str | None = None,
+        trigger: Trigger = "all_success",
+        when: str | None = None,
+    ) -> Node:
+        """`add`, for arguments of any name."""
+        found = self._kind(kind)
+        named = self._free(found.name) if name is None else check_name(name)
+        if named in self._names:
+            raise BadFlow(f"two nodes are named {named!r}; give one of them another name=")
+        condition = None if when is None else Condition(when, node=named)
+        names = {} if condition is None else {need: need for need in condition.needs}
+        shape = NodeShape(
+            name=named,
+            kind=found.name,
+            after=self._parents(after),
+            rule=read_trigger(trigger, node=named),
+            needs=frozenset(results_in(list(args)) | results_in(dict(kwargs)) | names.keys()),
+            when=when,
+        )
+        return self._put(Draft(shape, found, args, kwargs, names, is_named=name is not None))
 
     def checked(self) -> list[Draft]:
         """What was drawn, if it can run."""
@@ -154,27 +172,23 @@ class Drawing:
             raise BadFlow(f"kind {name!r} runs by itself; a node must be a task, flow or external")
         return kind
 
+    def _put(self, draft: Draft) -> Node:
+        self._names.add(draft.shape.name)
+        self.drafts.append(draft)
+        return Node(draft.shape.name)
+
     def _free(self, kind: str) -> str:
-        name = self._prefix + kind
-        while name in self._names:
-            number = self._next[name] = self._next.get(self._prefix + kind, 1) + 1
-            self._next[self._prefix + kind] = number
-            name = f"{self._prefix}{kind}-{number}"
-        return name
+        return self._numbered(kind, first=2) if kind in self._names else kind
 
-    def _local(self, name: str) -> str:
-        return name if name in self._names else self._prefix + name
+    def _numbered(self, base: str, *, first: int) -> str:
+        number = max(first, self._next.get(base, 0))
+        while f"{base}-{number}" in self._names:
+            number += 1
+        self._next[base] = number + 1
+        return f"{base}-{number}"
 
-    def _parents(self, after: After) -> Iterable[str]:
-        if isinstance(after, Node):
-            yield after.name
-        elif isinstance(after, str):
-            yield self._local(after)
-        elif isinstance(after, Iterable):
-            for each in after:
-                yield from self._parents(each)
-        elif after is not None:
-            raise BadFlow(f"after={after!r} is no node")
+    def _parents(self, after: After) -> tuple[str, ...]:
+        return self._default if after is None else tuple(dict.fromkeys(_names_in(after)))
 
 
 class FlowDesk(Protocol):
@@ -384,7 +398,9 @@ class Flow(Starter[P]):
 
     def graph(self, *args: P.args, **kwargs: P.kwargs) -> FlowGraph:
         """The graph that a start with these arguments would have; nothing is written."""
-        return FlowGraph.drawn([draft.shape for draft in self._desk.draw(self._kind, args, kwargs)])
+        self._kind.arguments.encode(args, kwargs, largest=sys.maxsize)
+        drafts = self._desk.draw(self._kind, args, kwargs)
+        return FlowGraph.drawn([(draft.shape, draft.args, draft.kwargs) for draft in drafts])
 
     def __repr__(self) -> str:
         return f"<flow {self._kind.name!r}>"
@@ -416,6 +432,18 @@ def without_first(function: Callable[..., Any], runs: Callable[..., Any]) -> Cal
         if name not in (first.name, "return")
     }
     return dressed
+
+
+def _names_in(after: After) -> Iterable[str]:
+    if isinstance(after, Node):
+        yield after.name
+    elif isinstance(after, str):
+        yield after
+    elif isinstance(after, Iterable):
+        for each in after:
+            yield from _names_in(each)
+    elif after is not None:
+        raise BadFlow(f"after={after!r} is no node")
 
 
 def _name_of(node: Node | str) -> str:

@@ -15,14 +15,14 @@ from sqlalchemy import Connection
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.declare.flow import Draft, Drawing
-from windlass.declare.kind import Kind, Registry
+from windlass.declare.kind import TEMPLATE, Kind, Registry
 from windlass.declare.task import How
 from windlass.engine.enqueue import Guard, due_of
 from windlass.engine.shelf import Run
 from windlass.engine.wake import Bell
-from windlass.errors import DuplicateKey, NoContext, PayloadTooLarge
+from windlass.errors import BadFlow, DuplicateKey, NoContext, PayloadTooLarge
 from windlass.model.bucket import bucket_of
-from windlass.model.flow import Edge, Ended, NodeShape, Rule, buckets, check_graph, fill
+from windlass.model.flow import Edge, Ended, Rule, buckets, check_graph, check_name, fill
 from windlass.model.node import Result, replaced, results_in, to_fill
 from windlass.model.outcome import Expanded
 from windlass.model.status import Status
@@ -38,6 +38,10 @@ from windlass.store.number import Numbers
 
 # By this name a node that is running is meant by what it draws.
 SELF = ""
+# How deep flows may be nested in each other.
+DEEPEST = 10
+
+Rename = Callable[[str], str]
 
 
 class Place(NamedTuple):
@@ -180,7 +184,7 @@ def make_rows(
         nodes.append(
             NewNode(
                 id=number,
-                kind=draft.kind.name,
+                kind=draft.kind.name if draft.kind.version is None else TEMPLATE,
                 task_key=None,
                 bucket=places[shape.name],
                 status=Status.WAITING if is_free else Status.BLOCKED,
@@ -198,14 +202,19 @@ def make_rows(
 
 
 def _payload(draft: Draft, numbers: Mapping[str, int], largest: int) -> str:
-    arguments, shape = draft.kind.arguments, draft.shape
-    if not shape.needs and shape.when is None:
-        return arguments.encode(draft.args, draft.kwargs, largest=largest)
-    bound = arguments.check_open(
+    kind, shape = draft.kind, draft.shape
+    if not shape.needs and shape.when is None and kind.version is None:
+        return kind.arguments.encode(draft.args, draft.kwargs, largest=largest)
+    bound = kind.arguments.check_open(
         draft.args, draft.kwargs, is_open=lambda value: bool(results_in(value))
     )
+    if kind.version is not None:
+        bound = {"template": kind.name, "version": kind.version, "arguments": bound}
     payload = to_fill(
-        bound, when=shape.when, needs={name: numbers[name] for name in sorted(shape.needs)}
+        bound,
+        when=shape.when,
+        needs={name: numbers[name] for name in shape.needs},
+        names={said: numbers[name] for said, name in draft.names.items()},
     )
     if len(payload) > largest:
         raise PayloadTooLarge(
@@ -278,8 +287,8 @@ def add_nodes(
     """
     assert task.flow_id is not None
     me = store.node(connection, task.id)
-    prefix = f"{me.node}/" if is_nested else ""
-    drafts = [_renamed(draft, prefix, me.node) for draft in drafts]
+    rename = _inside(me.node) if is_nested else _beside(connection, drafts, task, me.node)
+    drafts = [_renamed(draft, rename) for draft in drafts]
     if is_nested:
         known: dict[str, NodeRow] = {}
     else:
@@ -348,29 +357,43 @@ def insert_nodes(
     slot.write(connection, dialect, filled, now=now, left=left)
 
 
-def _renamed(draft: Draft, prefix: str, me: str) -> Draft:
-    """The draft with its names as they are in the run: `me` is the node that drew it."""
+def _inside(me: str) -> Rename:
+    """The names of nodes inside a nested flow."""
+    depth = me.count("/") + 1
+    if depth > DEEPEST:
+        raise BadFlow(
+            f"flows are nested {depth} levels deep, at most {DEEPEST} are allowed; "
+            "is one nested in itself?"
+        )
+    return lambda given: me if given == SELF else f"{me}/{given}"
 
-    def name(given: str) -> str:
-        return me if given == SELF else prefix + given
+
+def _beside(connection: Connection, drafts: Sequence[Draft], task: Claimed, me: str) -> Rename:
+    """The names of nodes that a running one adds; those that nobody has given them are free."""
+    assert task.flow_id is not None
+    unnamed = {draft.shape.name for draft in drafts if not draft.is_named}
+    is_taken = bool(store.named(connection, task.flow_id, unnamed))
+    # No other node has that number; a dash would make it look like the number of another name.
+    new = {name: f"{name}.{task.id}" for name in unnamed} if is_taken else {}
+    return lambda given: me if given == SELF else new.get(given, given)
+
+
+def _renamed(draft: Draft, rename: Rename) -> Draft:
+    """The draft with its names as they are in the run."""
+
+    def by(value: object) -> object:
+        return replaced(value, lambda result: Result(rename(result.node), result.path))
 
     shape = draft.shape
-    renamed = NodeShape(
-        name=prefix + shape.name,
-        kind=shape.kind,
-        after=tuple(map(name, shape.after)),
-        rule=shape.rule,
-        needs=frozenset(map(name, shape.needs)),
-        when=shape.when,
+    return replace(
+        draft,
+        shape=replace(
+            shape,
+            name=check_name(rename(shape.name)),
+            after=tuple(map(rename, shape.after)),
+            needs=frozenset(map(rename, shape.needs)),
+        ),
+        args=tuple(map(by, draft.args)),
+        kwargs={key: by(value) for key, value in draft.kwargs.items()},
+        names={said: rename(name) for said, name in draft.names.items()},
     )
-    if not prefix:
-        return replace(draft, shape=renamed)
-    args = tuple(
-        replaced(value, lambda result: Result(name(result.node), result.path))
-        for value in draft.args
-    )
-    kwargs = {
-        key: replaced(value, lambda result: Result(name(result.node), result.path))
-        for key, value in draft.kwargs.items()
-    }
-    return replace(draft, shape=renamed, args=args, kwargs=kwargs)

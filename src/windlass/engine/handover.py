@@ -19,7 +19,7 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.hold import Hold
 from windlass.engine.load import Room
-from windlass.model.node import filled, is_to_fill, needed
+from windlass.model.node import Blank, Results, filled, is_to_fill, read_blank, unfit
 from windlass.model.task import Claimed
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor, Stamp, stamped
@@ -139,25 +139,40 @@ class Hand:
 
 
 def resolved(database: Database, tasks: list[Claimed]) -> list[Claimed]:
-    """`tasks`, with the results that arguments of nodes stand for; one read for all of them."""
-    open_ = {
-        task.id: needed(task.payload)
-        for task in tasks
-        if task.flow_id is not None and is_to_fill(task.payload)
-    }
-    if not open_:
+    """`tasks`, with the results that arguments of nodes stand for; one read for all of them.
+
+    One for which that fails is given a payload that fails it, and disturbs no other.
+    """
+    blanks: dict[int, Blank] = {}
+    payloads: dict[int, str] = {}
+    for task in tasks:
+        if task.flow_id is not None and is_to_fill(task.payload):
+            try:
+                blanks[task.id] = read_blank(task.payload)
+            except Exception as problem:
+                payloads[task.id] = unfit(problem)
+    if not blanks and not payloads:
         return tasks
-    wanted = set[int]().union(*open_.values())
+    results = Results(
+        _results(database, {each for blank in blanks.values() for each in blank.needs})
+    )
+    for number, blank in blanks.items():
+        try:
+            payloads[number] = filled(blank, results)
+        except Exception as problem:
+            payloads[number] = unfit(problem)
+    return [
+        replace(task, payload=payloads[task.id]) if task.id in payloads else task for task in tasks
+    ]
+
+
+def _results(database: Database, wanted: Collection[int]) -> dict[int, str | None]:
+    if not wanted:
+        return {}
     statements = STATEMENTS[database.dialect.name]
 
     def read(connection: Connection) -> dict[int, str | None]:
-        if not wanted:
-            return {}
         rows = connection.execute(statements.results, {"ids": statements.listed(wanted)})
         return {row[0]: row[1] for row in rows.fetchall()}
 
-    results = database.read(read)
-    return [
-        replace(task, payload=filled(task.payload, results)) if task.id in open_ else task
-        for task in tasks
-    ]
+    return database.read(read)

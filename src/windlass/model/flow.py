@@ -6,7 +6,7 @@ here is pure; the store reads the edges below what has ended, and writes what `f
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -202,27 +202,37 @@ def check_graph(shapes: Sequence[NodeShape], *, known: Mapping[str, Collection[s
                     f"node {shape.name!r} refers to {name!r}, which is no node of this flow"
                 )
     check_acyclic(after)
-    for shape in shapes:
-        check_ancestors(after, shape.name, shape.needs)
+    _check_needs(after, shapes)
 
 
 def check_acyclic(after: Mapping[str, Collection[str]]) -> None:
     """Refuse nodes that wait for themselves, and name them."""
-    left = {name: len(set(parents)) for name, parents in after.items()}
+    left = after.keys() - set(placed(after))
+    if left:
+        raise BadFlow(f"the nodes wait for each other in a circle: {_circle(after, left)}")
+
+
+def placed(after: Mapping[str, Collection[str]]) -> list[str]:
+    """The nodes, parents before children, by what each waits for; those in a circle are left out.
+
+    Nodes that could come next come in the order in which they were given.
+    """
+    left: dict[str, int] = {}
     children: dict[str, list[str]] = {}
     for name, parents in after.items():
-        for parent in set(parents):
+        known = [parent for parent in dict.fromkeys(parents) if parent in after]
+        left[name] = len(known)
+        for parent in known:
             children.setdefault(parent, []).append(name)
-    ready = [name for name, count in left.items() if not count]
+    ready = deque(name for name, count in left.items() if not count)
+    found: list[str] = []
     while ready:
-        name = ready.pop()
-        del left[name]
-        for child in children.get(name, ()):
+        found.append(ready.popleft())
+        for child in children.get(found[-1], ()):
             left[child] -= 1
             if not left[child]:
                 ready.append(child)
-    if left:
-        raise BadFlow(f"the nodes wait for each other in a circle: {_circle(after, left)}")
+    return found
 
 
 def _circle(after: Mapping[str, Collection[str]], left: Collection[str]) -> str:
@@ -232,26 +242,30 @@ def _circle(after: Mapping[str, Collection[str]], left: Collection[str]) -> str:
     return " -> ".join(reversed(path[path.index(path[-1]) :]))
 
 
-def check_ancestors(
-    after: Mapping[str, Collection[str]], name: str, needs: Collection[str]
-) -> None:
-    """Refuse results of nodes that `name` does not wait for, directly or not."""
-    missing = set(needs) - set(after[name])
-    if not missing:
+def _check_needs(after: Mapping[str, Collection[str]], shapes: Sequence[NodeShape]) -> None:
+    """Refuse results of nodes that a node does not wait for, directly or not."""
+    far = {shape.name: shape.needs - set(shape.after) for shape in shapes}
+    needed = {need for needs in far.values() for need in needs}
+    if not needed:
         return
-    seen: set[str] = set()
-    queue = list(after[name])
-    while queue and missing:
-        parent = queue.pop()
-        if parent not in seen:
-            seen.add(parent)
-            missing.discard(parent)
-            queue += after[parent]
-    for need in sorted(missing):
-        raise BadFlow(
-            f"node {name!r} is given the result of {need!r}, which need not have ended before; "
-            f"write after=[{need}]"
-        )
+    bits = {name: 1 << index for index, name in enumerate(needed)}
+    # Of the nodes above each, those that somebody needs; forgotten when the last child has them.
+    above: dict[str, int] = {}
+    left = Counter(parent for parents in after.values() for parent in set(parents))
+    for name in placed(after):
+        mask = 0
+        for parent in set(after[name]):
+            mask |= above[parent] | bits.get(parent, 0)
+            left[parent] -= 1
+            if not left[parent]:
+                del above[parent]
+        above[name] = mask
+        for need in sorted(far.get(name, ())):
+            if not mask & bits[need]:
+                raise BadFlow(
+                    f"node {name!r} is given the result of {need!r}, which need not have ended "
+                    f"before; write after=[{need}]"
+                )
 
 
 def descendants(children: Mapping[str, Iterable[str]], names: Iterable[str]) -> Iterator[str]:
@@ -269,20 +283,7 @@ def descendants(children: Mapping[str, Iterable[str]], names: Iterable[str]) -> 
 def in_order(shapes: Sequence[NodeShape]) -> list[NodeShape]:
     """The nodes of a graph without a cycle, parents before children."""
     by_name = {shape.name: shape for shape in shapes}
-    left = {shape.name: len({*shape.after} & by_name.keys()) for shape in shapes}
-    children: dict[str, list[str]] = {}
-    for shape in shapes:
-        for parent in {*shape.after} & by_name.keys():
-            children.setdefault(parent, []).append(shape.name)
-    ready = deque(name for name, count in left.items() if not count)
-    ordered: list[NodeShape] = []
-    while ready:
-        ordered.append(by_name[ready.popleft()])
-        for child in children.get(ordered[-1].name, ()):
-            left[child] -= 1
-            if not left[child]:
-                ready.append(child)
-    return ordered
+    return [by_name[name] for name in placed({shape.name: shape.after for shape in shapes})]
 
 
 def buckets(

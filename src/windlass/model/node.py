@@ -6,9 +6,9 @@ filled when the node is about to run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from windlass.model.flow import SKIPPED
 FILL = "windlass:fill"
 RESULT = "windlass:result"
 SKIP = "windlass:skip"
+UNFIT = "windlass:unfit"
 RUN = "windlass:run"
 
 _encode = msgspec.json.Encoder().encode
@@ -40,6 +41,21 @@ class Result:
         if not isinstance(place, str | int) or isinstance(place, bool):
             raise BadFlow(f"a result has keys and positions, not {place!r}")
         return Result(self.node, (*self.path, place))
+
+    def __iter__(self) -> Iterator[Result]:
+        raise BadFlow(
+            f"the result of node {self.node!r} is not known while the flow is drawn, so there is "
+            "nothing to go over; have a node add others by context().flow.each(...) when it runs"
+        )
+
+    def __str__(self) -> str:
+        raise BadFlow(
+            f"the result of node {self.node!r} is not known while the flow is drawn, so it cannot "
+            "be put into a text; give it to a node as an argument"
+        )
+
+    def __format__(self, _how: str) -> str:
+        return str(self)
 
 
 def results_in(value: object) -> set[str]:
@@ -72,14 +88,18 @@ def to_fill(
     *,
     when: str | None,
     needs: Mapping[str, int],
+    names: Mapping[str, int],
 ) -> str:
-    """A payload that is filled when its node runs; `needs` are the ids of the nodes in it."""
-    head: dict[str, object] = {FILL: {"when": when, "needs": dict(needs)}}
+    """A payload that is filled when its node runs.
+
+    `needs` are the ids of the nodes in it; `names` those of the nodes that the condition names.
+    """
+    head = {"when": when, "needs": sorted(set(needs.values())), "names": dict(names)}
     places = {
         name: replaced(value, lambda result: {RESULT: [needs[result.node], *result.path]})
         for name, value in arguments.items()
     }
-    return _encode({**head, **places}).decode()
+    return _encode({FILL: head, **places}).decode()
 
 
 def is_to_fill(payload: str) -> bool:
@@ -87,33 +107,78 @@ def is_to_fill(payload: str) -> bool:
     return payload.startswith(f'{{"{FILL}"')
 
 
-def needed(payload: str) -> set[int]:
-    """The ids of the nodes whose results a payload needs."""
-    return set(_decode(payload)[FILL]["needs"].values())
+class Blank(NamedTuple):
+    """A payload that was read and is still to be filled."""
+
+    when: str | None
+    needs: list[int]
+    names: dict[str, int]
+    arguments: dict[str, Any]
 
 
-def filled(payload: str, results: Mapping[int, str | None]) -> str:
-    """The payload with the results in it, JSON by id; of a node that is not to run, why."""
+def read_blank(payload: str) -> Blank:
+    """What is to be filled, and with the results of which nodes."""
     arguments = _decode(payload)
-    head = arguments.pop(FILL)
-    values = {
-        number: None if results.get(number) is None else _decode(results[number] or "null")
-        for number in head["needs"].values()
-    }
-    if head["when"] is not None:
-        named = {name: values[number] for name, number in head["needs"].items()}
-        if not Condition(head["when"], node="").holds(named):
-            return _encode({SKIP: f"{SKIPPED}when {head['when']}"}).decode()
-    return _encode({name: _put(value, values) for name, value in arguments.items()}).decode()
+    return Blank(**arguments.pop(FILL), arguments=arguments)
+
+
+class Results:
+    """Results by the id of their node; each is decoded once, however many nodes it goes to."""
+
+    def __init__(self, encoded: Mapping[int, str | None]) -> None:
+        self._encoded = encoded
+        self._decoded: dict[int, Any] = {}
+
+    def get(self, number: int) -> Any:
+        """What that node returned; None if it did not succeed."""
+        if number not in self._decoded:
+            self._decoded[number] = _decode(self._encoded.get(number) or "null")
+        return self._decoded[number]
+
+
+def filled(blank: Blank, results: Results) -> str:
+    """The payload with the results in it; of a node that is not to run, why."""
+    if blank.when is not None:
+        named = {name: results.get(number) for name, number in blank.names.items()}
+        if not Condition(blank.when, node="").holds(named):
+            return _encode({SKIP: f"{SKIPPED}when {blank.when}"}).decode()
+    return _encode({name: _put(value, results) for name, value in blank.arguments.items()}).decode()
+
+
+def unfit(problem: BaseException) -> str:
+    """The payload of a node that could not be filled: it fails, and says why."""
+    why = f"{type(problem).__name__}: {problem}"
+    return _encode({UNFIT: f"its arguments cannot be filled in: {why}"}).decode()
 
 
 def check_runs(payload: str) -> None:
-    """Raise Skip if the condition of a node, which was looked at, did not hold."""
+    """Raise what a node that was looked at ends by, if it is not to run."""
     if payload.startswith(f'{{"{SKIP}"'):
         raise Skip(_decode(payload)[SKIP])
+    if payload.startswith(f'{{"{UNFIT}"'):
+        raise BadFlow(_decode(payload)[UNFIT])
 
 
-def _put(value: Any, results: Mapping[int, object]) -> object:
+def as_drawn(payload: str, names: Mapping[int, str]) -> tuple[str | None, dict[str, object]]:
+    """The condition and the arguments of a node as they were drawn; `names` are nodes by id."""
+    if not is_to_fill(payload):
+        return None, arguments_of(payload)
+    blank = read_blank(payload)
+
+    def drawn(value: Any) -> object:
+        if isinstance(value, list):
+            return [drawn(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if RESULT not in value:
+            return {key: drawn(part) for key, part in value.items()}
+        number, *path = value[RESULT]
+        return Result(names.get(number, str(number)), tuple(path))
+
+    return blank.when, {name: drawn(value) for name, value in blank.arguments.items()}
+
+
+def _put(value: Any, results: Results) -> object:
     if isinstance(value, list):
         return [_put(part, results) for part in value]
     if not isinstance(value, dict):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
+from windlass.errors import BadFlow
 from windlass.model.flow import NodeShape, Rule
+from windlass.model.node import Result, replaced
 from windlass.model.status import FINAL, Status
 
 STYLES = {
@@ -19,6 +23,8 @@ STYLES = {
     Status.EXTERNAL: "#d9b3ff",
     Status.CANCELLED: "#bbbbbb",
 }
+
+Drawn = tuple[NodeShape, Sequence[object], Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class NodeView:
     due_at: int | None
     started_at: int | None
     finished_at: int | None
+    # By its condition, by that of a node that it waits for, or by hand.
+    is_skipped: bool = False
 
     @property
     def duration(self) -> timedelta | None:
@@ -54,9 +62,10 @@ class FlowProgress:
 
     def __getattr__(self, name: str) -> int:
         try:
-            return self.counts.get(Status.named(name), 0)
+            status = Status.named(name)
         except KeyError:
             raise AttributeError(name) from None
+        return self.counts.get(status, 0)
 
     @property
     def ended(self) -> int:
@@ -83,6 +92,29 @@ class GraphNode:
     status: Status | None = None
     rule: Rule = Rule.ALL_SUCCESS
     when: str | None = None
+    args: Sequence[object] = ()
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+
+    def json(self) -> dict[str, object]:
+        """The node as plain data, as a template has it; without what goes without saying."""
+        whole = {
+            "name": self.name,
+            "kind": self.kind,
+            "args": self._plain(list(self.args)),
+            "kwargs": self._plain(dict(self.kwargs)),
+            "trigger": None if self.rule is Rule.ALL_SUCCESS else str(self.rule),
+            "when": self.when,
+            "status": None if self.status is None else str(self.status),
+        }
+        return {name: value for name, value in whole.items() if value not in (None, [], {})}
+
+    def _plain(self, arguments: object) -> object:
+        try:
+            return msgspec.to_builtins(replaced(arguments, _reference), str_keys=True)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise BadFlow(
+                f"node {self.name!r}: an argument cannot be written as JSON: {problem}"
+            ) from problem
 
 
 @dataclass(frozen=True)
@@ -94,26 +126,22 @@ class FlowGraph:
     name: str = ""
 
     @classmethod
-    def drawn(cls, shapes: Iterable[NodeShape], name: str = "") -> FlowGraph:
-        """The picture of what is about to be started."""
-        listed = list(shapes)
+    def drawn(cls, drafts: Iterable[Drawn], name: str = "") -> FlowGraph:
+        """The picture of what is about to be started: shapes, with their arguments."""
+        listed = list(drafts)
         return cls(
-            [GraphNode(each.name, each.kind, None, each.rule, each.when) for each in listed],
-            [(parent, each.name) for each in listed for parent in each.after],
+            [
+                GraphNode(each.name, each.kind, None, each.rule, each.when, args, kwargs)
+                for each, args, kwargs in listed
+            ],
+            [(parent, each.name) for each, _, _ in listed for parent in each.after],
             name,
         )
 
     def json(self) -> dict[str, object]:
-        """Nodes and edges as plain data."""
+        """Nodes and edges as plain data, which can be imported as a template."""
         return {
-            "nodes": [
-                {
-                    "name": node.name,
-                    "kind": node.kind,
-                    **({} if node.status is None else {"status": str(node.status)}),
-                }
-                for node in self.nodes
-            ],
+            "nodes": [node.json() for node in self.nodes],
             "edges": [list(edge) for edge in self.edges],
         }
 
@@ -138,6 +166,11 @@ class FlowGraph:
             lines.append(f"    {_dot(node.name)} [label={_dot(_label(node))}{colour}];")
         lines += [f"    {_dot(one)} -> {_dot(other)};" for one, other in self.edges]
         return "\n".join([*lines, "}"]) + "\n"
+
+
+def _reference(result: Result) -> dict[str, object]:
+    path = {"path": list(result.path)} if result.path else {}
+    return {"$result": result.node, **path}
 
 
 def _label(node: GraphNode) -> str:

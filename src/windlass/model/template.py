@@ -2,18 +2,22 @@
 
 `{"nodes": [{"name", "kind", "args", "kwargs", "trigger", "when"}], "edges": [[from, to]]}`. In
 arguments, `{"$result": "load"}` stands for what node load returned, with `"path": ["rows"]` for a
-part of it, and `{"$argument": "order"}` for an argument of the start.
+part of it, and `{"$argument": "order"}` for an argument of the start. The `status` of a node, which
+the graph of a run has, is not kept.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 import msgspec
 
 from windlass.errors import BadFlow
-from windlass.model.flow import NodeShape, in_order
+from windlass.model.flow import placed
 from windlass.model.node import Result
 
 
@@ -26,6 +30,7 @@ class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     kwargs: dict[str, Any] = {}
     trigger: str = "all_success"
     when: str | None = None
+    status: str | None = None
 
 
 class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,11 +48,15 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     raise BadFlow(f"an edge refers to {name!r}, which is no node of this template")
             after[child].append(parent)
         by_name = {node.name: node for node in self.nodes}
-        shapes = [NodeShape(node.name, node.kind, tuple(after[node.name])) for node in self.nodes]
-        placed = [shape.name for shape in in_order(shapes)]
+        names = placed(after)
         # What is in a circle has no place; it comes last, and is then refused.
-        placed += [name for name in by_name if name not in set(placed)]
-        return [(by_name[name], after[name]) for name in placed]
+        names += after.keys() - set(names)
+        return [(by_name[name], after[name]) for name in names]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that a start is to be given."""
+        return sorted(arguments_in([[node.args, node.kwargs] for node in self.nodes]))
 
 
 def read_template(name: str, spec: object) -> Template:
@@ -59,11 +68,19 @@ def read_template(name: str, spec: object) -> Template:
             template = msgspec.convert(spec, Template)
     except (msgspec.ValidationError, msgspec.DecodeError) as problem:
         raise BadFlow(f"template {name!r} cannot be read: {problem}") from problem
-    names = [node.name for node in template.nodes]
-    for each in names:
-        if names.count(each) > 1:
+    for each, count in Counter(node.name for node in template.nodes).items():
+        if count > 1:
             raise BadFlow(f"template {name!r}: two nodes are named {each!r}")
-    return template
+        if "/" in each:
+            raise BadFlow(
+                f"template {name!r}: node {each!r} is inside a nested flow, which draws it by "
+                "itself; leave it out"
+            )
+    for each in template.arguments:
+        if not each.isidentifier() or iskeyword(each):
+            raise BadFlow(f"template {name!r}: no argument of a start can be named {each!r}")
+    nodes = [msgspec.structs.replace(node, status=None) for node in template.nodes]
+    return Template(nodes, template.edges)
 
 
 def filled_in(value: Any, arguments: Mapping[str, object]) -> Any:
@@ -82,6 +99,23 @@ def filled_in(value: Any, arguments: Mapping[str, object]) -> Any:
         case list():
             return [filled_in(part, arguments) for part in value]
     return value
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a start that is not known yet."""
+
+    name: str
+
+
+def is_open(value: object) -> bool:
+    """Whether a result or an argument that is not known yet is somewhere in `value`."""
+    match value:
+        case dict():
+            return any(map(is_open, value.values()))
+        case list():
+            return any(map(is_open, value))
+    return isinstance(value, Result | Argument)
 
 
 def arguments_in(value: Any) -> set[str]:

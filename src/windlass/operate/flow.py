@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as with_
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.declare.flow import Draft, Drawing, Edit, FlowRun
-from windlass.declare.kind import Kind, Registry
+from windlass.declare.kind import TEMPLATE, Kind, Registry
 from windlass.declare.task import How
 from windlass.declare.twin import twin
 from windlass.engine.fleet import Fleet
@@ -31,7 +31,7 @@ from windlass.errors import (
 from windlass.model.duration import Duration
 from windlass.model.flow import How as End
 from windlass.model.flow import Rule, check_acyclic, descendants, open_after
-from windlass.model.node import RunHead, head_of, with_head
+from windlass.model.node import RunHead, as_drawn, head_of, with_head
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
 from windlass.model.status import Status
@@ -81,11 +81,10 @@ class Flows:
         largest = self._fleet.shards[0].max_payload
         payload = kind.arguments.encode(args, kwargs, largest=largest)
         drafts = self.draw(kind, args, kwargs)
-        version = getattr(kind.draw, "version", None)
         head = RunHead(
             keep=KEEP_FAILED if kind.terms.keep is None else kind.terms.keep,
-            template=None if version is None else kind.name,
-            version=version,
+            template=None if kind.version is None else kind.name,
+            version=kind.version,
         )
         return self.start_drawn(kind, with_head(payload, head), drafts, how)
 
@@ -182,11 +181,15 @@ class Flows:
         rows, slots = self._read(shard, run)
         names = {row.id: row.node for row in rows}
         rules = {each.task_id: Rule(each.rule) for each in slots if each.rule != Rule.END}
+        nodes: list[GraphNode] = []
+        for row in rows:
+            when, kwargs = as_drawn(row.payload, names)
+            name, rule = row.kind, rules.get(row.id, Rule.ALL_SUCCESS)
+            if name == TEMPLATE:
+                name, kwargs = str(kwargs["template"]), cast(dict[str, object], kwargs["arguments"])
+            nodes.append(GraphNode(row.node, name, row.status, rule, when=when, kwargs=kwargs))
         return FlowGraph(
-            [
-                GraphNode(row.node, row.kind, row.status, rules.get(row.id, Rule.ALL_SUCCESS))
-                for row in rows
-            ],
+            nodes,
             [(names[each.dep_id], names[each.task_id]) for each in slots if each.rule != Rule.END],
             found.kind,
         )
@@ -384,6 +387,7 @@ class Flows:
             due_at=row.due_at,
             started_at=row.started_at,
             finished_at=row.finished_at,
+            is_skipped=row.how is End.SKIPPED or row.remark == SKIPPED_BY_HAND,
         )
 
     @staticmethod

@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, overload
 
 from windlass.declare.flow import Flow, without_first
-from windlass.declare.kind import Kind, Options, Registry, make_kind
+from windlass.declare.kind import (
+    Kind,
+    Options,
+    Registry,
+    check_no_required_arguments,
+    make_kind,
+)
 from windlass.engine.context import context
 from windlass.engine.current import current
 from windlass.engine.flow import expand
@@ -69,16 +75,13 @@ class FlowDeclarer:
 
     def add(self, function: Callable[..., object], options: Options) -> Kind:
         """Declare the kind whose tasks are nested flows, and whose runs are started."""
-
-        def runs(*args: object, **kwargs: object) -> object:
-            return expand(current.get(), function, *args, **kwargs)
-
-        kind = make_kind(without_first(function, runs), replace(options, draw=function))
+        kind = make_flow(function, options)
         self._registry.add(kind)
         return kind
 
     def schedule(self, flow: Flow[...], options: Options) -> Flow[...]:
         """Have a flow be started by a schedule, once for each turn."""
+        check_no_required_arguments(flow.kind, self._registry.get(flow.kind).arguments)
 
         def start() -> int:
             turn = context().due_at
@@ -89,8 +92,8 @@ class FlowDeclarer:
         return flow
 
     def get(self, name: str) -> Flow[...]:
-        """The handle of a declared flow."""
-        kind = self._registry.kinds.get(name)
+        """The handle of a declared flow, or of a template that was read."""
+        kind = self._registry.kinds.get(name) or self._registry.templates.get(name)
         if kind is None or kind.draw is None:
             known = sorted(each.name for each in self._registry.kinds.values() if each.draw)
             raise UnknownFlow(
@@ -102,3 +105,12 @@ class FlowDeclarer:
     def names(self) -> list[str]:
         """The flows that are declared."""
         return sorted(name for name, kind in self._registry.kinds.items() if kind.draw is not None)
+
+
+def make_flow(function: Callable[..., object], options: Options) -> Kind:
+    """The kind that a function that draws becomes."""
+
+    def runs(*args: object, **kwargs: object) -> object:
+        return expand(current.get(), function, *args, **kwargs)
+
+    return make_kind(without_first(function, runs), replace(options, draw=function))
