@@ -29,6 +29,7 @@ from windlass.cli.output import (
     say,
     status_text,
     table,
+    timestamp,
     visible,
     warn_missing,
     when,
