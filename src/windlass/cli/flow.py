@@ -281,7 +281,8 @@ def _picture(loaded: App, run: FlowRun) -> RenderableType:
     head.add_row("took", _took(row.created_at, row.finished_at, now))
     if row.remark:
         head.add_row("why", Text(visible(row.remark), style="red"))
-    return Group(head, Text(), *_tree(run.graph(), run.nodes(), now))
+    nodes = loaded.flows.nodes(run.id, results=False)
+    return Group(head, Text(), *_tree(run.graph(), nodes, now))
 
 
 def _tree(graph: FlowGraph, nodes: list[NodeView], now: int) -> Iterator[Text]:

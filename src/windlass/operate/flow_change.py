@@ -51,6 +51,9 @@ class Graph:
         self.members: dict[int, list[int]] = {}
         self.rules: dict[int, Rule] = {}
         for each in slots:
+            if each.task_id not in self.rows:
+                # The run is just being pruned.
+                continue
             self.children[each.dep_id].append(each.task_id)
             if each.rule == Rule.END:
                 self.members.setdefault(each.task_id, []).append(each.dep_id)
@@ -90,6 +93,8 @@ class Change:
         self.now = shard.clock.now()
         self._before = dict(graph.rows)
         self._has_more = False
+        # How many nodes had ended, and have not any more.
+        self.began_again = 0
 
     def named(self, node: str) -> NodeRow:
         """The node of that name."""
@@ -131,26 +136,17 @@ class Change:
             self._end(number, Status.SUCCEEDED, SKIPPED_BY_HAND)
         self._follow({*skipped, row.id})
 
-    @property
-    def began_again(self) -> int:
-        """How many nodes had ended, and have not any more."""
-        return len(self._again)
-
-    @property
-    def _again(self) -> set[int]:
-        return {
-            number
-            for number, row in self._before.items()
-            if row.how is not None and self.rows[number].how is None
-        }
-
     def write(self, connection: Connection) -> Status | None:
         """Write what has changed, and that the run goes on; how it ended if nothing is left."""
-        changed = [row for number, row in self.rows.items() if row != self._before.get(number)]
+        before = self._before
+        changed = [row for number, row in self.rows.items() if row is not before[number]]
+        changed = [row for row in changed if row != before[row.id]]
+        again = {row.id for row in changed if row.how is None and before[row.id].how is not None}
+        self.began_again = len(again)
         is_well = self.run.status in (Status.RUNNING, Status.SUCCEEDED)
         if not changed and not self._has_more and is_well:
             return None
-        store.set_states(connection, changed, self._again)
+        store.set_states(connection, changed, again)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
         return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)
@@ -159,10 +155,6 @@ class Change:
 
     def _follow(self, begin: Collection[int], *, again: Collection[int] = ()) -> None:
         """Decide about all below the nodes that have changed, and those that begin `again`."""
-        for number in again:
-            if number not in self.graph.members:
-                # Those below must not take its old end for the new one.
-                self._set(number, Status.BLOCKED)
         for number in downwards(self.graph.children, begin):
             if number in self.graph.members:
                 self._decide_nested(number)
