@@ -9,8 +9,13 @@ from tests.engine.hand import Hand
 from tests.engine.noder import end_of
 from tests.wait import eventually
 from windlass import App, Status
+from windlass.declare.flow import Drawing
+from windlass.engine.flow import SELF, Place, add_nodes
 from windlass.model.flow import How
+from windlass.model.outcome import Expanded, Retried, Snoozed, Succeeded
 from windlass.store import finish
+from windlass.store import flow as flow_store
+from windlass.store.number import Numbers
 from windlass.store.schema import task
 
 PARENTS = 2
@@ -137,3 +142,91 @@ def test_two_parents_of_which_one_fails_at_once_block_their_child(shared, run, h
     assert child.status == Status.FAILED
     assert child.remark.startswith("blocked by step-")
     assert run.status() is Status.FAILED
+
+
+# A run that is cancelled while one of its nodes is about to end
+
+
+class Finishing:
+    """The end of a node whose row is written, and whose run is not locked yet."""
+
+    def __init__(self, app, run, outcome, on_accepted=None):
+        hand = Hand(app)
+        (self.taken,) = hand.claim(1)
+        batch = hand.batch([self.taken], outcome)
+        batch.runs, batch.going = {run.id}, {self.taken.id: run.id}
+        self._is_written, self._go = threading.Event(), threading.Event()
+
+        def note(_connection, _accepted):
+            self._is_written.set()
+            assert self._go.wait(10)
+
+        def work():
+            accept = None if on_accepted is None else lambda conn: on_accepted(conn, self.taken)
+            finish.finish(app.database, batch, note, on_accepted=accept, tries=8)
+
+        self._thread = threading.Thread(target=work, daemon=True)
+        self._thread.start()
+        assert self._is_written.wait(10)
+
+    def end(self):
+        self._go.set()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def single(shared):
+    @shared.task(retries=5)
+    async def step(name: str) -> None: ...
+
+    @shared.flow
+    def line(flow):
+        flow.add(step, "one", name="one")
+
+    return line.start()
+
+
+def cancel(app, run):
+    """The first step of a cancel, whose process then dies."""
+
+    def work(connection):
+        flow_store.lock(connection, run.id)
+        now = app.clock.now()
+        return flow_store.cancel(connection, run.id, reason="enough", now=now, keep=0)
+
+    app.database.write(work)
+
+
+@pytest.mark.parametrize("outcome", [Retried(0, "broken", "broken"), Snoozed(0), Expanded()])
+def test_a_node_does_not_go_on_when_its_run_has_ended_meanwhile(shared, single, outcome):
+    finishing = Finishing(shared, single, outcome)
+
+    cancel(shared, single)
+    finishing.end()
+
+    (node,) = single.nodes()
+    assert (node.status, node.error) == (Status.CANCELLED, "its run had ended")
+    assert single.status() is Status.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_nested"), [(Succeeded(), False), (Expanded(), True)], ids=["adds", "expands"]
+)
+def test_a_run_that_was_cancelled_meanwhile_gets_no_more_nodes(shared, single, outcome, is_nested):
+    numbers = Numbers(shared.database)
+    place = Place(shared.database, shared.clock, numbers, shared.registry, 1_000)
+
+    def add(connection, taken):
+        drawing = Drawing(shared.registry, default=() if is_nested else (SELF,))
+        drawing.add("step", "two", name="two")
+        add_nodes(connection, place, drawing.drafts, taken, is_nested=is_nested)
+
+    finishing = Finishing(shared, single, outcome, add)
+
+    cancel(shared, single)
+    finishing.end()
+
+    (node,) = single.nodes()
+    assert node.status is (Status.CANCELLED if is_nested else Status.SUCCEEDED)
+    assert single.status() is Status.CANCELLED

@@ -312,7 +312,9 @@ def _picture(loaded: App, run: FlowRun) -> RenderableType:
     head.add_row("took", _took(row.created_at, row.finished_at, now))
     if row.remark:
         head.add_row("why", Text(visible(row.remark), style="red"))
-    return Group(head, Text(), *draw(run.graph(), run.nodes(), now))
+    nodes = loaded.flows.nodes(run.id, results=False)
+    graph = loaded.flows.graph(run.id, arguments=False)
+    return Group(head, Text(), *draw(graph, nodes, now))
 
 
 def _bar(progress: FlowProgress) -> Text:

@@ -16,7 +16,7 @@ from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
 from windlass.engine.shelf import Run
-from windlass.model.flow import SKIPPED, How
+from windlass.model.flow import How
 from windlass.model.outcome import (
     SUCCESS,
     Cancelled,
@@ -272,14 +272,13 @@ def _note_node(batch: Batch, number: int, run: int, outcome: Outcome) -> None:
     match outcome:
         case Succeeded():
             how = How.SUCCEEDED
-        case Cancelled() if outcome.reason.startswith(SKIPPED):
+        case Cancelled() if outcome.is_skipped:
             how = How.SKIPPED
         case Failed() | Cancelled():
             how = How.FAILED
-        case Expanded():
-            batch.runs.add(run)
-            return
         case _:
+            batch.runs.add(run)
+            batch.going[number] = run
             return
     batch.runs.add(run)
     batch.nodes[number] = (run, how)

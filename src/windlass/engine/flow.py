@@ -6,7 +6,7 @@ records its success.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from windlass.engine.wake import Bell
 from windlass.errors import BadFlow, DuplicateKey, NoContext, PayloadTooLarge
 from windlass.model.bucket import bucket_of
 from windlass.model.flow import Edge, Ended, Rule, buckets, check_graph, check_name, fill
-from windlass.model.node import Result, replaced, results_in, to_fill
+from windlass.model.node import Result, head_of, replaced, results_in, to_fill
 from windlass.model.outcome import Expanded
 from windlass.model.status import Status
 from windlass.model.task import Claimed, NewNode
@@ -148,6 +148,10 @@ class Starts:
                     raise DuplicateKey(run.kind, key, task_id=number, status=str(status))
                 return number
         store.insert(executor, dialect, rows.nodes[1:], rows.slots)
+        if len(rows.nodes) == 1:
+            head = head_of(run.payload)
+            assert head is not None
+            store.end_empty(executor, run.id, now=run.created_at, keep=head.keep)
         self._bell.ring_inside(executor, is_ours=is_ours)
         return run.id
 
@@ -281,31 +285,55 @@ def add_nodes(
     *,
     is_nested: bool,
 ) -> None:
-    """Add nodes to the run of `task`, after it or inside it.
+    """Add nodes to the run of `task`, after it or inside it; nothing if the run has ended.
 
-    Call it in a transaction that has locked the run and accepted the end of `task`.
+    What a node inside a nested flow adds is inside that, too. Call it in a transaction that has
+    locked the run and accepted the end of `task`.
     """
-    assert task.flow_id is not None
+    run = task.flow_id
+    assert run is not None
     me = store.node(connection, task.id)
-    rename = _inside(me.node) if is_nested else _beside(connection, drafts, task, me.node)
-    drafts = [_renamed(draft, rename) for draft in drafts]
+    group = me if is_nested else store.group_of(connection, me.id)
     if is_nested:
-        known: dict[str, NodeRow] = {}
-    else:
-        asked = {name for draft in drafts for name in (*draft.shape.after, *draft.shape.needs)}
-        new = {draft.shape.name for draft in drafts}
-        known = store.named(connection, task.flow_id, {*asked, *new, me.node})
-        # Whatever ended before may be asked for its result.
-        check_graph(
-            [replace(draft.shape, needs=draft.shape.needs - known.keys()) for draft in drafts],
-            known=dict.fromkeys(known, ()),
-        )
-    insert_nodes(connection, place, drafts, task.flow_id, known=known, unless=me.id)
-    if is_nested:
-        inside = store.named(connection, task.flow_id, [draft.shape.name for draft in drafts])
-        ends = [NewSlot(row.id, task.id, Rule.END) for row in inside.values()]
-        store.insert(connection, place.database.dialect, [], ends)
-        store.expand(connection, task.id, left=len(drafts))
+        _check_depth(me.node)
+    prefix = "" if group is None else f"{group.node}/"
+    free = {} if is_nested else _free_names(connection, drafts, task, prefix)
+    new = {check_name(prefix + free.get(name, name)) for name in (d.shape.name for d in drafts)}
+    asked = {name for draft in drafts for name in (*draft.shape.after, *draft.shape.needs)}
+    near = {prefix + free.get(name, name) for name in asked}
+    known = store.named(connection, run, {*new, *asked, *near, me.node})
+
+    def real(name: str) -> str:
+        """The name in the run of what the node that draws calls so."""
+        if name == SELF:
+            return me.node
+        inside = prefix + free.get(name, name)
+        return inside if inside in new or inside in known else name
+
+    renamed = [_renamed(draft, real) for draft in drafts]
+    before = _ended_before(connection, me, renamed, known)
+    check_graph(
+        [replace(draft.shape, needs=draft.shape.needs - before) for draft in renamed],
+        known=dict.fromkeys(known, ()),
+    )
+    rows = insert_nodes(connection, place, renamed, run, known=known, unless=me.id, group=group)
+    if rows and group is not None:
+        if is_nested:
+            store.expand(connection, group.id, left=len(rows))
+        else:
+            store.widen(connection, group.id, more=len(rows))
+
+
+def _ended_before(
+    connection: Connection, me: NodeRow, drafts: Sequence[Draft], known: Mapping[str, NodeRow]
+) -> set[str]:
+    """The nodes whose results are there for whatever `me` adds: itself, and its ancestors."""
+    before = {me.node}
+    new = {draft.shape.name for draft in drafts}
+    if any(draft.shape.needs - new - before for draft in drafts):
+        above = store.ancestors(connection, me.id)
+        before |= {name for name, row in known.items() if row.id in above}
+    return before
 
 
 def insert_nodes(
@@ -316,11 +344,15 @@ def insert_nodes(
     *,
     known: Mapping[str, NodeRow],
     unless: int | None = None,
-) -> None:
+    group: NodeRow | None = None,
+) -> list[NewNode]:
     """Write more nodes of a run that is locked; those whose parents have ended are due at once.
 
-    `unless` is a parent whose end is about to be told to its children.
+    `unless` is a parent whose end is about to be told to its children, `group` the nested flow that
+    they are in. Nothing is written if the run has ended.
     """
+    if not store.grow(connection, run, more=len(drafts)):
+        return []
     now = place.clock.now()
     numbers = place.numbers.take(len(drafts), inside=connection)
     ids = dict(zip((draft.shape.name for draft in drafts), numbers, strict=True))
@@ -335,47 +367,47 @@ def insert_nodes(
         priority=None,
         max_payload=place.max_payload,
     )
-    store.insert(connection, dialect, rows.nodes, rows.slots)
-    store.restart(connection, run, more=len(drafts))
-    by_id = {row.id: row for row in rows.nodes}
-    before = {row.id: row for row in known.values() if row.how is not None and row.id != unless}
-    edges = [
-        Edge(
-            each.dep_id,
-            each.task_id,
-            Rule(each.rule),
-            Status.BLOCKED,
-            by_id[each.task_id].open_slots,
-            run,
-        )
-        for each in rows.slots
-        if each.dep_id in before
-    ]
-    ended = [Ended(row.id, row.how, row.node) for row in before.values() if row.how is not None]
-    filled = fill(edges, ended)
-    left = {run: len(filled.ended)} if filled.ended else {}
-    slot.write(connection, dialect, filled, now=now, left=left)
+    ends = [] if group is None else [NewSlot(row.id, group.id, Rule.END) for row in rows.nodes]
+    store.insert(connection, dialect, rows.nodes, [*rows.slots, *ends])
+    before = [row for row in known.values() if row.id != unless]
+    ended = [Ended(row.id, row.how, row.cause) for row in before if row.how is not None]
+    if ended:
+        filled = fill(_edges(rows, ends, run), ended)
+        left = {run: len(filled.ended)} if filled.ended else {}
+        slot.write(connection, dialect, filled, now=now, left=left)
+    return rows.nodes
 
 
-def _inside(me: str) -> Rename:
-    """The names of nodes inside a nested flow."""
+def _check_depth(me: str) -> None:
+    """Refuse flows that are nested too deep."""
     depth = me.count("/") + 1
     if depth > DEEPEST:
         raise BadFlow(
             f"flows are nested {depth} levels deep, at most {DEEPEST} are allowed; "
             "is one nested in itself?"
         )
-    return lambda given: me if given == SELF else f"{me}/{given}"
 
 
-def _beside(connection: Connection, drafts: Sequence[Draft], task: Claimed, me: str) -> Rename:
-    """The names of nodes that a running one adds; those that nobody has given them are free."""
+def _free_names(
+    connection: Connection, drafts: Sequence[Draft], task: Claimed, prefix: str
+) -> dict[str, str]:
+    """Other names for nodes that a running one adds, where nobody gave them a name that is free."""
     assert task.flow_id is not None
     unnamed = {draft.shape.name for draft in drafts if not draft.is_named}
-    is_taken = bool(store.named(connection, task.flow_id, unnamed))
+    is_taken = bool(store.named(connection, task.flow_id, {prefix + name for name in unnamed}))
     # No other node has that number; a dash would make it look like the number of another name.
-    new = {name: f"{name}.{task.id}" for name in unnamed} if is_taken else {}
-    return lambda given: me if given == SELF else new.get(given, given)
+    return {name: f"{name}.{task.id}" for name in unnamed} if is_taken else {}
+
+
+def _edges(rows: Rows, ends: Sequence[NewSlot], run: int) -> Iterator[Edge]:
+    """The slots of nodes that were just written, none of which is filled."""
+    left = {row.id: row.open_slots for row in rows.nodes}
+    for each in rows.slots:
+        rule = Rule(each.rule)
+        yield Edge(each.dep_id, each.task_id, rule, Status.BLOCKED, left[each.task_id], run)
+    for each in ends:
+        # The node that adds them is inside, too, and has not been counted as ended.
+        yield Edge(each.dep_id, each.task_id, Rule.END, Status.RUNNING, len(ends) + 1, run)
 
 
 def _renamed(draft: Draft, rename: Rename) -> Draft:

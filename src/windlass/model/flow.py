@@ -7,7 +7,7 @@ here is pure; the store reads the edges below what has ended, and writes what `f
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Literal, NamedTuple
@@ -43,12 +43,16 @@ class How(Enum):
     SKIPPED = "skipped"
 
 
-def how_ended(status: Status, remark: str | None) -> How | None:
-    """How a node of that status ended; None if it has not."""
+def how_ended(status: Status, last: Status | None) -> How | None:
+    """How a node of that status ended; None if it has not.
+
+    `last` is the state in which it ended without having run: blocked if that follows from how its
+    parents ended, waiting if its condition did not hold.
+    """
     match status:
         case Status.SUCCEEDED:
             return How.SUCCEEDED
-        case Status.CANCELLED if (remark or "").startswith(SKIPPED):
+        case Status.CANCELLED if last is not None:
             return How.SKIPPED
         case Status.FAILED | Status.CANCELLED:
             return How.FAILED
@@ -151,14 +155,31 @@ def _decide(rule: Rule, how: How, left: int) -> How | None:
     return How.SUCCEEDED if left <= 0 and rule is not Rule.ANY_SUCCESS else None
 
 
-def open_after(rule: Rule, parents: Sequence[How | None]) -> tuple[int, How | None]:
-    """The open slots of a node whose parents ended so (None: not yet), and what that decides."""
-    left, verdict = len(parents), None
-    for how in parents:
-        if how is not None:
-            left -= 1
-            verdict = verdict or _decide(rule, how, left)
-    return left, verdict if parents else How.SUCCEEDED
+class Opening(NamedTuple):
+    """What a node whose parents are so waits for, and what follows: SUCCEEDED lets it run.
+
+    `by` is the place of the parent that decides that it never can.
+    """
+
+    left: int
+    verdict: How | None
+    by: int | None = None
+
+
+def open_after(rule: Rule, parents: Sequence[How | None]) -> Opening:
+    """What becomes of a node whose parents ended so; None is one that has not."""
+    if not parents:
+        return Opening(0, How.SUCCEEDED)
+    left = len(parents)
+    decided: Opening | None = None
+    for place, how in enumerate(parents):
+        if how is None:
+            continue
+        left -= 1
+        verdict = _decide(rule, how, left)
+        if decided is None and verdict is not None:
+            decided = Opening(0, verdict, None if verdict is How.SUCCEEDED else place)
+    return decided or Opening(left, None)
 
 
 # The graph of a run
@@ -202,7 +223,7 @@ def check_graph(shapes: Sequence[NodeShape], *, known: Mapping[str, Collection[s
                     f"node {shape.name!r} refers to {name!r}, which is no node of this flow"
                 )
     check_acyclic(after)
-    _check_needs(after, shapes)
+    check_needs(after, {shape.name: shape.needs for shape in shapes})
 
 
 def check_acyclic(after: Mapping[str, Collection[str]]) -> None:
@@ -242,10 +263,10 @@ def _circle(after: Mapping[str, Collection[str]], left: Collection[str]) -> str:
     return " -> ".join(reversed(path[path.index(path[-1]) :]))
 
 
-def _check_needs(after: Mapping[str, Collection[str]], shapes: Sequence[NodeShape]) -> None:
-    """Refuse results of nodes that a node does not wait for, directly or not."""
-    far = {shape.name: shape.needs - set(shape.after) for shape in shapes}
-    needed = {need for needs in far.values() for need in needs}
+def check_needs(after: Mapping[str, Collection[str]], needs: Mapping[str, Collection[str]]) -> None:
+    """Refuse results, by the node that needs them, of nodes that it does not wait for at all."""
+    far = {name: set(needed) - set(after[name]) for name, needed in needs.items()}
+    needed = {need for each in far.values() for need in each}
     if not needed:
         return
     bits = {name: 1 << index for index, name in enumerate(needed)}
@@ -268,16 +289,26 @@ def _check_needs(after: Mapping[str, Collection[str]], shapes: Sequence[NodeShap
                 )
 
 
-def descendants(children: Mapping[str, Iterable[str]], names: Iterable[str]) -> Iterator[str]:
-    """All nodes below these."""
-    seen = set(names)
+def downwards(children: Mapping[int, Sequence[int]], begin: Iterable[int]) -> list[int]:
+    """These nodes and all below them, parents before children."""
+    seen = set(begin)
     queue = list(seen)
+    left: Counter[int] = Counter()
     while queue:
         for child in children.get(queue.pop(), ()):
+            left[child] += 1
             if child not in seen:
                 seen.add(child)
                 queue.append(child)
-                yield child
+    ready = deque(sorted(number for number in seen if not left[number]))
+    ordered: list[int] = []
+    while ready:
+        ordered.append(ready.popleft())
+        for child in children.get(ordered[-1], ()):
+            left[child] -= 1
+            if not left[child]:
+                ready.append(child)
+    return ordered
 
 
 def in_order(shapes: Sequence[NodeShape]) -> list[NodeShape]:

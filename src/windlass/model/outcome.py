@@ -59,9 +59,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The handler cancelled its own task."""
+    """The handler cancelled its own task; or it was not called, as a condition did not hold."""
 
     reason: str
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,10 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
     match error:
         case Snooze():
             return Snoozed(parse_duration(error.after, what="Snooze", zero=True))
-        case Cancel() | Skip():
+        case Cancel():
             return Cancelled(str(error))
+        case Skip():
+            return Cancelled(str(error), is_skipped=True)
     text, trace = describe(error)
     if not terms.retry.allows(error, tries=tries):
         if isinstance(error, Retry):
@@ -297,6 +300,7 @@ def _ended(
 ) -> Change | None:
     result = None
     keep = terms.keep_failed
+    is_skipped = isinstance(outcome, Cancelled) and outcome.is_skipped
     if isinstance(outcome, Succeeded):
         result = outcome.result
         keep = KEEP_RESULT if terms.keep is None else terms.keep
@@ -312,7 +316,7 @@ def _ended(
         lost=task.lost,
         finished_at=now,
         prune_at=now + keep if task.flow_id is None else None,
-        last_status=None,
+        last_status=Status.WAITING if is_skipped else None,
         result=result,
         remark=_remark_of(outcome),
     )

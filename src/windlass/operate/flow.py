@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -17,7 +17,6 @@ from windlass.declare.kind import TEMPLATE, Kind, Registry
 from windlass.declare.task import How
 from windlass.declare.twin import twin
 from windlass.engine.fleet import Fleet
-from windlass.engine.flow import Place, insert_nodes
 from windlass.engine.shard import OUTAGES, Shard
 from windlass.engine.spread import Spread, targets_of
 from windlass.errors import (
@@ -26,30 +25,26 @@ from windlass.errors import (
     DuplicateKey,
     ResultTimeout,
     UnknownFlow,
-    UnknownNode,
 )
 from windlass.model.duration import Duration
 from windlass.model.flow import How as End
-from windlass.model.flow import Rule, check_acyclic, descendants, open_after
 from windlass.model.node import RunHead, as_drawn, head_of, with_head
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
 from windlass.model.status import Status
+from windlass.operate.flow_change import SKIPPED_BY_HAND, Change, Graph
 from windlass.operate.gather import Listing
 from windlass.operate.task import seconds_of
 from windlass.store import flow as store
-from windlass.store import slot, task
+from windlass.store import task
 from windlass.store.connection import is_async
 from windlass.store.database import first_line
-from windlass.store.flow import NewSlot, NodeRow, RunRow
+from windlass.store.flow import NodeRow, RunRow
 
 T = TypeVar("T")
 
 FIRST_LOOK = 0.002
 LAST_LOOK = 0.05
-# How long to wait for the callbacks of a node that is just being ended.
-PATIENCE_SECONDS = 30.0
-SKIPPED_BY_HAND = "skipped by hand"
 
 
 class Flows:
@@ -169,28 +164,37 @@ class Flows:
             status = seen
         return status
 
-    def nodes(self, run: int) -> list[NodeView]:
-        """The nodes of a run."""
+    def nodes(self, run: int, *, results: bool = True) -> list[NodeView]:
+        """The nodes of a run; without `results` that is quicker."""
         shard, _ = self._find(run)
-        rows = shard.database.read(lambda connection: store.nodes(connection, run))
+        rows = shard.database.read(lambda connection: store.nodes(connection, run, results=results))
         return [self._view(row) for row in rows]
 
-    def graph(self, run: int) -> FlowGraph:
-        """The nodes of a run with their edges."""
+    def graph(self, run: int, *, arguments: bool = True) -> FlowGraph:
+        """The nodes of a run with their edges, and unless told otherwise with their arguments."""
         shard, found = self._find(run)
-        rows, slots = self._read(shard, run)
-        names = {row.id: row.node for row in rows}
-        rules = {each.task_id: Rule(each.rule) for each in slots if each.rule != Rule.END}
+        graph = self._graph(shard, run)
+        rows = graph.rows
+        names = {row.id: row.node for row in rows.values()}
+        payloads = (
+            shard.database.read(lambda connection: store.payloads(connection, names))
+            if arguments
+            else {}
+        )
         nodes: list[GraphNode] = []
-        for row in rows:
-            when, kwargs = as_drawn(row.payload, names)
-            name, rule = row.kind, rules.get(row.id, Rule.ALL_SUCCESS)
-            if name == TEMPLATE:
+        for row in rows.values():
+            when, kwargs = as_drawn(payloads.get(row.id, "{}"), names)
+            name, rule = row.kind, graph.rule(row.id)
+            if name == TEMPLATE and arguments:
                 name, kwargs = str(kwargs["template"]), cast(dict[str, object], kwargs["arguments"])
             nodes.append(GraphNode(row.node, name, row.status, rule, when=when, kwargs=kwargs))
         return FlowGraph(
             nodes,
-            [(names[each.dep_id], names[each.task_id]) for each in slots if each.rule != Rule.END],
+            [
+                (names[parent], row.node)
+                for row in rows.values()
+                for parent in graph.parents[row.id]
+            ],
             found.kind,
         )
 
@@ -232,55 +236,13 @@ class Flows:
 
     def retry(self, run: int, node: str | None) -> int:
         """Have failed nodes run again, or one of them with those that it blocked."""
-
-        def work(connection: Connection, graph: Run) -> int:
-            failed = {row.node for row in graph.rows.values() if row.how is End.FAILED}
-            chosen = failed
-            if node is not None:
-                if node not in failed:
-                    raise BadFlow(f"node {node!r} has not failed: it is {graph.named(node).status}")
-                chosen = {node} | (failed & set(descendants(graph.children, [node])))
-            again = graph.begin_again(connection, chosen, now=self._now(graph.shard))
-            if node is not None and node not in again:
-                raise BadFlow(f"node {node!r} is {graph.named(node).remark}; retry or skip that")
-            return len(again)
-
-        count = self._change(run, work)
-        telemetry.emit("flow.retried", run=run, nodes=count)
-        return count
+        change = self._change(run, lambda _connection, change: change.retry(node))
+        telemetry.emit("flow.retried", run=run, nodes=change.began_again)
+        return change.began_again
 
     def skip(self, run: int, node: str) -> None:
         """Count a node as succeeded, and go on."""
-
-        def work(connection: Connection, graph: Run) -> bool:
-            row, now = graph.named(node), self._now(graph.shard)
-            if not store.is_free(connection, row.id):
-                # Who is just ending it waits for the run.
-                return False
-            if row.how is End.SUCCEEDED:
-                raise BadFlow(f"node {node!r} has succeeded; there is nothing to skip")
-            had_ended = row.how is not None
-            store.set_state(connection, [row.id], Status.SUCCEEDED, now=now, remark=SKIPPED_BY_HAND)
-            graph.rows[row.id] = with_(row, status=Status.SUCCEEDED, remark=SKIPPED_BY_HAND)
-            if had_ended:
-                below = set(descendants(graph.children, [node]))
-                again = {each.node for each in graph.rows.values() if each.how is End.FAILED}
-                if not graph.begin_again(connection, again & below, now=now):
-                    # What the run has come to is decided anew.
-                    store.restart(connection, run, more=0)
-                    slot.end_runs(connection, [run], now=now)
-            else:
-                ended = {row.id: (run, End.SUCCEEDED)}
-                before = slot.lock_runs(connection, [run])
-                dialect = graph.shard.database.dialect
-                slot.after_end(connection, dialect, ended, before=before, now=now)
-            return True
-
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._change(run, work):
-            if time.monotonic() > deadline:
-                raise BadFlow(f"node {node!r} is just being ended, and that takes long; try again")
-            time.sleep(LAST_LOOK)
+        self._change(run, lambda _connection, change: change.skip(node))
         telemetry.emit("flow.skipped", run=run, node=node)
 
     def cancel(self, run: int, reason: str) -> bool:
@@ -299,9 +261,10 @@ class Flows:
         away = shard.database.write(work)
         if away is None:
             return False
-        for number in shard.database.read(lambda connection: store.left_of(connection, run)):
-            end = partial(store.cancel_node, number=number, reason=text, now=self._now(shard))
-            shard.database.write(end)
+        now = self._now(shard)
+        shard.database.write(
+            lambda connection: store.cancel_rest(connection, run, reason=text, now=now)
+        )
         telemetry.emit("flow.ended", run=run, status=str(Status.CANCELLED))
         if away:
             self.on_cancelled(shard, away)
@@ -311,40 +274,39 @@ class Flows:
         """Change what has not begun."""
         edit = Edit(self._registry, self.edit_known(run))
         change(edit)
-        edit.checked()
-
-        def work(connection: Connection, graph: Run) -> None:
-            graph.edit(connection, edit, self._registry)
-
-        self._change(run, work)
+        self._change(run, lambda connection, change: change.edit(connection, edit, self._registry))
         telemetry.emit("flow.edited", run=run, nodes=len(edit.drafts))
 
     def edit_known(self, run: int) -> Mapping[str, Sequence[str]]:
         """The nodes of a run, each with those that it waits for."""
         shard, _ = self._find(run)
-        rows, slots = self._read(shard, run)
-        return Run(shard, run, rows, slots).after
+        return self._graph(shard, run).after()
 
-    def _change(self, run: int, work: Callable[[Connection, Run], T]) -> T:
-        """Do `work` on a run that is locked."""
+    def _change(self, run: int, work: Callable[[Connection, Change], None]) -> Change:
+        """Do `work` on a run that is locked, and write what it changes."""
         shard, _ = self._find(run)
 
-        def locked(connection: Connection) -> T:
-            if store.lock(connection, run) is None:
+        def locked(connection: Connection) -> tuple[Change, Status | None]:
+            found = store.lock(connection, run)
+            if found is None:
                 raise _unknown(run)
-            rows = store.nodes(connection, run)
-            return work(connection, Run(shard, run, rows, store.slots(connection, run)))
+            rows, slots = store.nodes(connection, run), store.slots(connection, run)
+            change = Change(shard, found, Graph(rows, slots))
+            work(connection, change)
+            return change, change.write(connection)
 
-        done = shard.database.write(locked)
+        change, ended = shard.database.write(locked)
+        if ended is not None:
+            telemetry.emit("flow.ended", run=run, status=str(ended))
         shard.bell.ring_here()
-        return done
+        return change
 
-    def _read(self, shard: Shard, run: int) -> tuple[list[NodeRow], list[NewSlot]]:
+    def _graph(self, shard: Shard, run: int) -> Graph:
         # Nodes after slots: one that is added meanwhile is no end of an edge that was read.
         slots = shard.database.read(lambda connection: store.slots(connection, run))
         rows = shard.database.read(lambda connection: store.nodes(connection, run))
         there = {row.id for row in rows}
-        return rows, [each for each in slots if each.dep_id in there and each.task_id in there]
+        return Graph(rows, [each for each in slots if {each.dep_id, each.task_id} <= there])
 
     def _find(self, run: int) -> tuple[Shard, RunRow]:
         self._fleet.prepare()
@@ -393,162 +355,6 @@ class Flows:
     @staticmethod
     def _now(shard: Shard) -> int:
         return shard.clock.now()
-
-
-class Run:
-    """A run whose graph was read, in the transaction that changes it."""
-
-    def __init__(
-        self, shard: Shard, number: int, rows: Iterable[NodeRow], slots: Iterable[NewSlot]
-    ) -> None:
-        self.shard = shard
-        self.number = number
-        self.rows = {row.id: row for row in rows}
-        self.inside = store.nested_in(slots)
-        names = {row.id: row.node for row in self.rows.values()}
-        self.rules: dict[str, Rule] = {}
-        self.after: dict[str, list[str]] = {name: [] for name in names.values()}
-        self.children: dict[str, list[str]] = {}
-        for each in slots:
-            dep, node = names[each.dep_id], names[each.task_id]
-            # What failed inside a nested flow has failed that, and what waits for it.
-            self.children.setdefault(dep, []).append(node)
-            if each.rule != Rule.END:
-                self.after[node].append(dep)
-                self.rules[node] = Rule(each.rule)
-
-    def named(self, node: str) -> NodeRow:
-        """The node of that name."""
-        for row in self.rows.values():
-            if row.node == node:
-                return row
-        raise UnknownNode(self.number, node)
-
-    def begin_again(self, connection: Connection, chosen: set[str], *, now: int) -> set[str]:
-        """Have nodes that have ended be as if they had never been; which of the chosen can be."""
-        chosen = chosen - self._barred(chosen)
-        if not chosen:
-            return chosen
-        ids = {row.node: row.id for row in self.rows.values() if row.node in chosen}
-        nested = {group for member, group in self.inside.items() if member in set(ids.values())}
-        leaves = {node: number for node, number in ids.items() if number not in nested}
-        ended = {row.node: None if row.node in chosen else row.how for row in self.rows.values()}
-        free: list[int] = []
-        blocked: list[tuple[int, int]] = []
-        for node, number in leaves.items():
-            parents = [ended[parent] for parent in self.after[node]]
-            left, verdict = open_after(self.rules.get(node, Rule.ALL_SUCCESS), parents)
-            if verdict is End.SUCCEEDED:
-                free.append(number)
-            else:
-                blocked.append((number, left))
-        store.set_state(connection, free, Status.WAITING, due_at=now)
-        store.set_state(connection, [number for number, _ in blocked], Status.BLOCKED)
-        store.set_open(connection, blocked)
-        self._reopen(connection, {number for number in ids.values() if number in nested}, ended)
-        store.restart(connection, self.number, more=len(ids))
-        return chosen
-
-    def _barred(self, chosen: set[str]) -> set[str]:
-        """Those that could not run, because of something above them that has failed and stays."""
-        hows = {row.node: row.how for row in self.rows.values()}
-        members: dict[str, list[str]] = {}
-        for member, group in self.inside.items():
-            members.setdefault(self.rows[group].node, []).append(self.rows[member].node)
-        barred: set[str] = set()
-
-        def is_barred(node: str) -> bool:
-            if node in members:
-                return all(each not in chosen or each in barred for each in members[node])
-            stay = (
-                hows[each] if each not in chosen or each in barred else None
-                for each in self.after[node]
-            )
-            verdict = open_after(self.rules.get(node, Rule.ALL_SUCCESS), list(stay))[1]
-            return verdict not in (None, End.SUCCEEDED)
-
-        queue = list(chosen)
-        while queue:
-            node = queue.pop()
-            if node in chosen and node not in barred and is_barred(node):
-                barred.add(node)
-                queue += self.children.get(node, ())
-        return barred
-
-    def _reopen(
-        self, connection: Connection, groups: set[int], ended: Mapping[str, End | None]
-    ) -> None:
-        """Have nested flows run again whose nodes do."""
-        store.set_state(connection, groups, Status.RUNNING)
-        left = dict.fromkeys(groups, 0)
-        for member, group in self.inside.items():
-            if group in left and ended[self.rows[member].node] is None:
-                left[group] += 1
-        store.set_open(connection, left.items())
-
-    def edit(self, connection: Connection, edit: Edit, registry: Registry) -> None:
-        """Make the changes of `edit`, if all of them are still possible."""
-        shard = self.shard
-        for parent, child in edit.unlinked:
-            self._unlink(connection, parent, child)
-        for draft in edit.drafts:
-            if draft.shape.name in self.after:
-                raise BadFlow(f"a node is named {draft.shape.name!r} already; give another name=")
-        if edit.drafts:
-            asked = {name for draft in edit.drafts for name in draft.shape.after}
-            asked |= {name for draft in edit.drafts for name in draft.shape.needs}
-            known = {name: self.named(name) for name in asked if name in self.after}
-            place = Place(shard.database, shard.clock, shard.numbers, registry, shard.max_payload)
-            insert_nodes(connection, place, edit.drafts, self.number, known=known)
-            # If the new ones could never run, nothing may be left to wait for.
-            slot.end_runs(connection, [self.number], now=shard.clock.now())
-            for row in store.nodes(connection, self.number):
-                self.rows.setdefault(row.id, row)
-            self.after |= {draft.shape.name: list(draft.shape.after) for draft in edit.drafts}
-            self.rules |= {draft.shape.name: draft.shape.rule for draft in edit.drafts}
-        for parent, child in edit.linked:
-            self._link(connection, parent, child)
-        check_acyclic(self.after)
-
-    def _link(self, connection: Connection, parent: str, child: str) -> None:
-        dep, row = self.named(parent), self._untouched(child)
-        if parent in self.after[child]:
-            raise BadFlow(f"node {child!r} waits for {parent!r} already")
-        self.after[child].append(parent)
-        rule = self.rules.get(child, Rule.ALL_SUCCESS)
-        slots = [NewSlot(dep.id, row.id, rule)]
-        store.insert(connection, self.shard.database.dialect, [], slots)
-        self._recount(connection, child)
-
-    def _unlink(self, connection: Connection, parent: str, child: str) -> None:
-        dep, row = self.named(parent), self._untouched(child)
-        if not store.unlink(connection, dep.id, row.id):
-            raise BadFlow(f"node {child!r} does not wait for {parent!r}")
-        self.after[child].remove(parent)
-        self._recount(connection, child)
-
-    def _recount(self, connection: Connection, child: str) -> None:
-        """Have a node wait for those of its parents that have not ended."""
-        row, now = self.named(child), self.shard.clock.now()
-        ended = {each.node: each.how for each in self.rows.values()}
-        parents = [ended[parent] for parent in self.after[child]]
-        left, verdict = open_after(self.rules.get(child, Rule.ALL_SUCCESS), parents)
-        if verdict not in (None, End.SUCCEEDED):
-            raise BadFlow(f"node {child!r} could never run: one that it would wait for has failed")
-        is_free = verdict is End.SUCCEEDED
-        status = Status.WAITING if is_free else Status.BLOCKED
-        store.set_state(connection, [row.id], status, due_at=now if is_free else None)
-        store.set_open(connection, [(row.id, 0 if is_free else left)])
-
-    def _untouched(self, node: str) -> NodeRow:
-        """A node that is surely not begun: it waits for others."""
-        row = self.named(node)
-        if row.status is not Status.BLOCKED:
-            raise BadFlow(
-                f"node {node!r} is {row.status}: what has begun, or may begin at any moment, "
-                "cannot be changed"
-            )
-        return row
 
 
 def _unknown(run: int) -> UnknownFlow:

@@ -57,7 +57,9 @@ class Batch:
     alerts: list[AlertRow] = field(default_factory=list)
     # Of the rows that are nodes and end: their run, and how they end.
     nodes: dict[int, tuple[int, How]] = field(default_factory=dict)
-    # The runs of all rows that end or add nodes.
+    # Of the rows that are nodes and go on, or become nested flows: their run.
+    going: dict[int, int] = field(default_factory=dict)
+    # The runs of all rows that are nodes.
     runs: set[int] = field(default_factory=set)
 
 
@@ -97,6 +99,9 @@ def finish(
         note(connection, accepted)
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
+        if len(before) < len(batch.runs):
+            over = [node for node, run in batch.going.items() if run not in before]
+            slot.cancel_open(connection, accepted.intersection(over), now=batch.now)
         if batch.nodes:
             after = fill(connection, database.dialect, batch, accepted, before=before)
             if on_filled is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy import Connection, delete, func, or_, select, text, update
 
-from windlass.model.flow import How, Rule, how_ended
+from windlass.model.flow import BLOCKED_BY, SKIPPED, How, Rule, how_ended
 from windlass.model.shard import COMING
 from windlass.model.status import FINAL, Status
 from windlass.model.task import NewNode
@@ -20,6 +20,10 @@ from windlass.store.schema import external, slot, task
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 * 1024 * 1024
 OPEN = tuple(status for status in Status if status not in FINAL)
+END_EMPTY = text("""
+    update windlass_task set finished_at = :now, prune_at = :prune_at where id = :id""")
+
+T = TypeVar("T")
 
 
 class NewSlot(NamedTuple):
@@ -32,26 +36,39 @@ class NewSlot(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node, or the run itself, as the database has it."""
+    """A node as the database has it, without its arguments."""
 
     id: int
     node: str
     kind: str
     status: Status
+    last_status: Status | None
     remark: str | None
     bucket: int
     open_slots: int
-    result: str | None
     attempt: int
     due_at: int | None
     started_at: int | None
     finished_at: int | None
-    payload: str
+    # None also if it was not asked for.
+    result: str | None = None
 
     @property
     def how(self) -> How | None:
         """How it ended; None if it has not."""
-        return how_ended(self.status, self.remark)
+        return how_ended(self.status, self.last_status)
+
+    @property
+    def is_blocked_end(self) -> bool:
+        """Whether it ended only because of how those ended that it waits for."""
+        return self.how is not None and self.last_status is Status.BLOCKED
+
+    @property
+    def cause(self) -> str:
+        """The node that those below are blocked by, if it did not succeed."""
+        if not self.is_blocked_end:
+            return self.node
+        return (self.remark or "").removeprefix(BLOCKED_BY).removeprefix(SKIPPED)
 
 
 @dataclass(frozen=True)
@@ -80,15 +97,14 @@ ROW = (
     task.c.node,
     task.c.kind,
     task.c.status,
+    task.c.last_status,
     task.c.remark,
     task.c.bucket,
     task.c.open_slots,
-    task.c.result,
     task.c.attempt,
     task.c.due_at,
     task.c.started_at,
     task.c.finished_at,
-    task.c.payload,
 )
 RUN = (
     task.c.id,
@@ -178,18 +194,22 @@ def lock(connection: Connection, number: int) -> RunRow | None:
     return None if row is None else _run(row)
 
 
-def is_free(connection: Connection, number: int) -> bool:
-    """Whether nobody is just ending a node; then nobody will until the transaction ends."""
-    row = select(task.c.id).where(task.c.id == number).with_for_update(skip_locked=True)
-    return connection.scalar(row) is not None
-
-
-def nodes(connection: Connection, number: int) -> list[NodeRow]:
-    """The nodes of a run, in the order in which they were drawn."""
+def nodes(connection: Connection, number: int, *, results: bool = False) -> list[NodeRow]:
+    """The nodes of a run, in the order in which they were drawn; maybe with their results."""
+    columns = (*ROW, task.c.result) if results else ROW
     rows = connection.execute(
-        select(*ROW).where(task.c.flow_id == number, task.c.id != number).order_by(task.c.id)
+        select(*columns).where(task.c.flow_id == number, task.c.id != number).order_by(task.c.id)
     )
     return [_row(row) for row in rows]
+
+
+def payloads(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """The arguments of nodes."""
+    found: dict[int, str] = {}
+    for part in _parts(sorted(ids)):
+        rows = connection.execute(select(task.c.id, task.c.payload).where(task.c.id.in_(part)))
+        found |= {row.id: row.payload for row in rows}
+    return found
 
 
 def node(connection: Connection, number: int) -> NodeRow:
@@ -201,12 +221,37 @@ def named(connection: Connection, number: int, names: Collection[str]) -> dict[s
     """Those of the nodes that a run has."""
     if not names:
         return {}
-    rows = connection.execute(
-        select(*ROW).where(
-            task.c.flow_id == number, task.c.id != number, task.c.node.in_(list(names))
-        )
+    inside = task.c.flow_id == number, task.c.id != number
+    found: dict[str, NodeRow] = {}
+    for part in _parts(sorted(names)):
+        rows = connection.execute(select(*ROW).where(*inside, task.c.node.in_(part)))
+        found |= {row.node: _row(row) for row in rows}
+    return found
+
+
+def group_of(connection: Connection, number: int) -> NodeRow | None:
+    """The nested flow that a node is in."""
+    row = connection.execute(
+        select(*ROW)
+        .join(slot, slot.c.task_id == task.c.id)
+        .where(slot.c.dep_id == number, slot.c.rule == Rule.END)
+    ).first()
+    return None if row is None else _row(row)
+
+
+def ancestors(connection: Connection, number: int) -> set[int]:
+    """The nodes that surely ended before a node began: what it, and what it is in, waited for."""
+    begin = [number]
+    while (group := group_of(connection, begin[-1])) is not None:
+        begin.append(group.id)
+    above = (
+        select(slot.c.dep_id)
+        .where(slot.c.task_id.in_(begin), slot.c.rule != Rule.END)
+        .cte("above", recursive=True)
     )
-    return {row.node: _row(row) for row in rows}
+    # A nested flow has ended when all inside it have.
+    above = above.union(select(slot.c.dep_id).join(above, slot.c.task_id == above.c.dep_id))
+    return set(connection.scalars(select(above.c.dep_id)))
 
 
 def counts(connection: Connection, number: int) -> dict[Status, int]:
@@ -228,43 +273,50 @@ def slots(connection: Connection, number: int) -> list[NewSlot]:
     return [NewSlot(*row) for row in rows]
 
 
-def set_state(
-    connection: Connection,
-    ids: Collection[int],
-    status: Status,
-    *,
-    due_at: int | None = None,
-    now: int | None = None,
-    remark: str | None = None,
-) -> None:
-    """Have nodes be in another state, as if nobody had taken them yet or as if they had ended."""
-    values: dict[str, Any] = {
-        "status": status,
-        "due_at": due_at,
-        "batch": None,
-        "finished_at": now,
-        "remark": remark,
-    }
-    if status not in FINAL:
-        values |= {"attempt": 0, "lost": 0, "started_at": None, "worker": None, "result": None}
-    for part in _parts(sorted(ids)):
-        connection.execute(update(task).where(task.c.id.in_(part)).values(**values))
+def set_states(connection: Connection, rows: Iterable[NodeRow], again: Collection[int]) -> None:
+    """Have nodes be as these rows say; those that begin `again` as if they had never run."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows:
+        values = (
+            row.status,
+            row.last_status,
+            row.open_slots,
+            row.due_at,
+            row.finished_at,
+            row.remark,
+            row.id in again,
+        )
+        alike.setdefault(values, []).append(row.id)
+    names = ("status", "last_status", "open_slots", "due_at", "finished_at", "remark")
+    afresh = {"attempt": 0, "lost": 0, "started_at": None, "worker": None, "result": None}
+    for (*given, is_again), ids in alike.items():
+        changed: dict[str, Any] = dict(zip(names, given, strict=True), batch=None)
+        for part in _parts(ids):
+            connection.execute(
+                update(task)
+                .where(task.c.id.in_(part))
+                .values(**changed, **(afresh if is_again else {}))
+            )
 
 
-def set_open(connection: Connection, left: Iterable[tuple[int, int]]) -> None:
-    """Have nodes wait for so many others."""
-    for number, count in left:
-        connection.execute(update(task).where(task.c.id == number).values(open_slots=count))
+def grow(connection: Connection, number: int, *, more: int) -> bool:
+    """Have a run that goes on have so many more nodes; False if it has ended."""
+    grown = connection.execute(
+        update(task)
+        .where(task.c.id == number, task.c.status == Status.RUNNING)
+        .values(open_slots=task.c.open_slots + more)
+    )
+    return bool(grown.rowcount)
 
 
-def restart(connection: Connection, number: int, *, more: int) -> None:
-    """Have a run go on, with so many more nodes that have not ended."""
+def go_on(connection: Connection, number: int, *, left: int) -> None:
+    """Have a run go on, also one that has ended, with so many nodes that have not."""
     connection.execute(
         update(task)
         .where(task.c.id == number)
         .values(
             status=Status.RUNNING,
-            open_slots=func.coalesce(task.c.open_slots, 0) + more,
+            open_slots=left,
             finished_at=None,
             prune_at=None,
             remark=None,
@@ -272,6 +324,20 @@ def restart(connection: Connection, number: int, *, more: int) -> None:
             batch=None,
             worker=None,
         )
+    )
+
+
+def end_empty(executor: Executor, number: int, *, now: int, keep: int) -> None:
+    """Have a run without nodes have ended as it began."""
+    executor.execute(END_EMPTY, {"id": number, "now": now, "prune_at": now + keep})
+
+
+def widen(connection: Connection, number: int, *, more: int) -> None:
+    """Have a nested flow wait for so many more nodes inside it."""
+    connection.execute(
+        update(task)
+        .where(task.c.id == number, task.c.status == Status.RUNNING)
+        .values(open_slots=task.c.open_slots + more)
     )
 
 
@@ -302,25 +368,29 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     return external_ids
 
 
-def left_of(connection: Connection, number: int) -> list[int]:
-    """The nodes of a run that have not ended."""
-    is_left = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
-    return list(connection.scalars(select(task.c.id).where(*is_left).order_by(task.c.id)))
+def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
+    """End what somebody had locked while its run was cancelled, unless that goes on by now."""
+    found = lock(connection, number)
+    if found is None or found.status is not Status.CANCELLED:
+        return
+    rest = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
+    ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
+    connection.execute(update(task).where(*rest).values(**ended, remark=reason))
 
 
-def cancel_node(connection: Connection, number: int, *, reason: str, now: int) -> None:
-    """End what somebody had locked while its run was cancelled, if it has not ended since."""
-    connection.execute(
-        update(task)
-        .where(task.c.id == number, task.c.status.in_(OPEN))
-        .values(status=Status.CANCELLED, due_at=None, batch=None, finished_at=now, remark=reason)
-    )
-
-
-def unlink(connection: Connection, dep: int, number: int) -> bool:
-    """Remove an edge; whether it was there."""
-    gone = delete(slot).where(slot.c.dep_id == dep, slot.c.task_id == number)
-    return bool(connection.execute(gone).rowcount)
+def unlink(connection: Connection, edges: Collection[tuple[int, int]]) -> None:
+    """Remove edges, each from the node that is waited for to the one that waits."""
+    parents, children = {dep for dep, _ in edges}, {number for _, number in edges}
+    # By whichever there is less of: the edges of a fan are one statement.
+    one, other, place = slot.c.dep_id, slot.c.task_id, 0
+    if len(children) < len(parents):
+        one, other, place = other, one, 1
+    ends: dict[int, list[int]] = {}
+    for edge in edges:
+        ends.setdefault(edge[place], []).append(edge[1 - place])
+    for number, others in ends.items():
+        for part in _parts(others):
+            connection.execute(delete(slot).where(one == number, other.in_(part)))
 
 
 def prune(connection: Connection, *, now: int, limit: int) -> int:
@@ -346,14 +416,12 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     return pruned
 
 
-def nested_in(slots_: Iterable[NewSlot]) -> dict[int, int]:
-    """The nested flow that each node is in, by id."""
-    return {each.dep_id: each.task_id for each in slots_ if each.rule == Rule.END}
-
-
 def _row(row: Sequence[Any]) -> NodeRow:
-    number, name, kind, status, remark, bucket, left, *rest = row
-    return NodeRow(number, name or "", kind, Status(status), remark, bucket, left or 0, *rest)
+    number, name, kind, status, last, remark, bucket, left, *rest = row
+    before = None if last is None else Status(last)
+    return NodeRow(
+        number, name or "", kind, Status(status), before, remark, bucket, left or 0, *rest
+    )
 
 
 def _run(row: Sequence[Any]) -> RunRow:
@@ -361,7 +429,7 @@ def _run(row: Sequence[Any]) -> RunRow:
     return RunRow(number, kind, key, Status(status), left or 0, *rest)
 
 
-def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+def _parts(ids: Sequence[T]) -> Iterable[Sequence[T]]:
     for begin in range(0, len(ids), 1_000):
         yield ids[begin : begin + 1_000]
 

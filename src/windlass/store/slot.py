@@ -1,14 +1,10 @@
 """Slots: what the end of nodes does to the nodes, and to the run, that wait for them.
 
 The row of a run is the lock of all of it. Whoever ends, adds, skips, retries or cancels nodes locks
-that row before it looks at what waits for them, so two parents that end in two transactions fill
-the slots of their child one after the other, and the second sees what the first has left. Filling
-belongs into the transaction that accepts the outcome: an outcome that is repeated is not accepted,
-and fills nothing.
-
-Nobody waits in a circle. Who ends nodes of its own, by their ids, then locks the runs, by theirs.
-Who has a run waits for no node any more: what waits for others, or has ended, nobody touches
-without the run, and a node that another is just ending is passed over, and looked at again later.
+that row first, so two parents that end in two transactions fill the slots of their child one after
+the other, and the second sees what the first has left; and nobody waits in a circle. Filling belongs
+into the transaction that accepts the outcome: an outcome that is repeated is not accepted, and fills
+nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ from windlass.model.flow import (
 )
 from windlass.model.node import head_of
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK
-from windlass.model.status import Status
+from windlass.model.status import FINAL, Status
 from windlass.store.dialect.base import Dialect, encode, lock_runs
 from windlass.store.dialect.flow import STATEMENTS
 from windlass.store.schema import slot, task
@@ -45,6 +41,9 @@ __all__ = ["After", "after_end", "edges_below", "end_runs", "lock_runs", "write"
 MOST_ROWS = 200
 # Nodes that one end makes due are due at moments of their own in the last milliseconds.
 APART = 10_000
+RUN_ENDED = "its run had ended"
+
+IS_SKIPPED = and_(task.c.status == Status.CANCELLED, task.c.last_status.is_not(None))
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
@@ -210,6 +209,23 @@ def end_runs(connection: Connection, runs: Collection[int], *, now: int) -> dict
     return ended
 
 
+def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> None:
+    """End nodes that would go on, though their run has ended."""
+    if ids:
+        connection.execute(
+            update(task)
+            .where(task.c.id.in_(ids), task.c.status.not_in(FINAL))
+            .values(
+                status=Status.CANCELLED,
+                due_at=None,
+                batch=None,
+                worker=None,
+                finished_at=now,
+                remark=RUN_ENDED,
+            )
+        )
+
+
 def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[Ended]:
     """End nested flows of which nothing is left; that is a node of the run that ends."""
     ended: list[Ended] = []
@@ -222,7 +238,7 @@ def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> li
             .values(status=status, finished_at=now, remark=remark, open_slots=0)
         )
         name = connection.scalar(select(task.c.node).where(task.c.id == number))
-        ended.append(Ended(number, how_ended(status, remark) or How.FAILED, str(name)))
+        ended.append(Ended(number, how_ended(status, None) or How.FAILED, str(name)))
     return ended
 
 
@@ -231,9 +247,7 @@ def _verdict(connection: Connection, inside: Any) -> tuple[Status, str | None]:
     counts = {
         Status(status): count
         for status, count in connection.execute(
-            select(task.c.status, func.count())
-            .where(inside, ~func.coalesce(task.c.remark, "").startswith(SKIPPED))
-            .group_by(task.c.status)
+            select(task.c.status, func.count()).where(inside, ~IS_SKIPPED).group_by(task.c.status)
         )
     }
     if not counts.get(Status.FAILED) and not counts.get(Status.CANCELLED):
@@ -241,8 +255,7 @@ def _verdict(connection: Connection, inside: Any) -> tuple[Status, str | None]:
     first = connection.execute(
         select(task.c.node, task.c.remark, task.c.status)
         .where(inside, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
-        .where(~func.coalesce(task.c.remark, "").startswith(SKIPPED))
-        .where(~func.coalesce(task.c.remark, "").startswith(BLOCKED_BY))
+        .where(task.c.last_status.is_(None))
         .order_by(task.c.finished_at, task.c.id)
         .limit(1)
     ).first()
@@ -270,13 +283,15 @@ def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:
         is_skipped = node.how is How.SKIPPED
         status = Status.CANCELLED if is_skipped else Status.FAILED
         remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{node.cause}"[:LONGEST_REMARK]
-        yield _move(node.id, status, finished_at=now, remark=remark)
+        last = int(Status.BLOCKED)
+        yield _move(node.id, status, finished_at=now, remark=remark, last_status=last)
 
 
 def _move(
     number: int, status: Status, *, was: Status = Status.BLOCKED, **values: Any
 ) -> dict[str, Any]:
-    blank = {"due_at": None, "filled": None, "finished_at": None, "remark": None}
+    names = ("due_at", "filled", "finished_at", "remark", "last_status")
+    blank = dict.fromkeys(names)
     return {"id": number, "was": int(was), "status": int(status), **blank, **values}
 
 

@@ -103,11 +103,11 @@ def _postgresql() -> FlowStatements:
         move=text("""
             update windlass_task as t
             set status = c.status, due_at = c.due_at, finished_at = c.finished_at,
-                remark = c.remark,
+                remark = c.remark, last_status = c.last_status,
                 open_slots = case when c.filled is null then 0 else t.open_slots - c.filled end
             from json_to_recordset(cast(:rows as json)) as c (
                 id bigint, was smallint, status smallint, due_at bigint, filled integer,
-                finished_at bigint, remark text)
+                finished_at bigint, remark text, last_status smallint)
             where t.id = any(array(select unnest(cast(:ids as bigint[]))))
               and t.id = c.id and +t.status = c.was"""),
         rows=text(f"select {COLUMNS} from windlass_task where id {listed}"),
@@ -148,6 +148,7 @@ def _sqlite() -> FlowStatements:
             update windlass_task as t
             set status = c.value ->> 'status', due_at = c.value ->> 'due_at',
                 finished_at = c.value ->> 'finished_at', remark = c.value ->> 'remark',
+                last_status = c.value ->> 'last_status',
                 open_slots = case when c.value ->> 'filled' is null then 0
                     else t.open_slots - (c.value ->> 'filled') end
             from json_each(:rows) as c
@@ -195,11 +196,12 @@ def _mysql() -> FlowStatements:
             update json_table(:rows, '$[*]' columns (
                 id bigint path '$.id', was smallint path '$.was', status smallint path '$.status',
                 due_at bigint path '$.due_at', filled int path '$.filled',
-                finished_at bigint path '$.finished_at', remark text path '$.remark')) as c
+                finished_at bigint path '$.finished_at', remark text path '$.remark',
+                last_status smallint path '$.last_status')) as c
             straight_join windlass_task as t force index (primary) on t.id = c.id
             set t.open_slots = if(c.filled is null, 0, t.open_slots - c.filled),
                 t.due_at = c.due_at, t.finished_at = c.finished_at, t.remark = c.remark,
-                t.status = c.status
+                t.last_status = c.last_status, t.status = c.status
             where t.status = c.was"""),
         rows=text(f"select {columns} from {by_id}"),
         results=text(f"select t.id, t.result from {by_id}"),
