@@ -14,6 +14,7 @@ WindlassError
         BadFlow                         a graph that cannot run, or a node that cannot be changed
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     UnknownFlow, UnknownNode, UnknownHandle
+    ExternalFailed                      raised by submit: the external system refuses it for good
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
     RunLost                             the run was taken over, or released
@@ -148,6 +149,14 @@ class UnknownHandle(WindlassError):
             "returned, or with the task"
         )
         self.handle = handle
+
+
+class ExternalFailed(WindlassError):
+    """What an external system was asked to do has failed over there, or is refused for good.
+
+    Raise it in `submit` if submitting again could not help: it counts against `retries`. Any other
+    error says that the system is not there, and it is submitted again when it is.
+    """
 
 
 class UnknownKind(WindlassError):

@@ -207,6 +207,7 @@ def test_cancelling_a_run_cancels_what_is_executed_elsewhere(app, system, spark)
     run = load.start()
     app.drain()
     run.cancel()
+    app.drain()
 
     assert system.cancelled == [f"handle-{run.nodes()[0].id}"]
     assert not app.notify(run.nodes()[0].id, ok=True)

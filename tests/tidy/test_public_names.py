@@ -33,6 +33,7 @@ PUBLIC = {
     "DuplicateKind",
     "Edit",
     "External",
+    "ExternalFailed",
     "Failed",
     "Flow",
     "FlowGraph",

@@ -37,8 +37,8 @@ from windlass.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
 from windlass.model.status import Status
 from windlass.operate.gather import Listing
 from windlass.operate.task import seconds_of
+from windlass.store import external, slot, task
 from windlass.store import flow as store
-from windlass.store import slot, task
 from windlass.store.connection import is_async
 from windlass.store.database import first_line
 from windlass.store.flow import NewSlot, NodeRow, RunRow
@@ -57,8 +57,6 @@ class Flows:
         self._fleet = fleet
         self._registry = registry
         self._spread = spread
-        # Told of external nodes that were cancelled: shard, ids.
-        self.on_cancelled: Callable[[Shard, Sequence[int]], None] = lambda _shard, _ids: None
 
     # Starting
 
@@ -247,6 +245,7 @@ class Flows:
                 raise BadFlow(f"node {node!r} has succeeded; there is nothing to skip")
             had_ended = row.how is not None
             store.set_state(connection, [row.id], Status.SUCCEEDED, now=now, remark=SKIPPED_BY_HAND)
+            external.stop(connection, [row.id], now=now)
             graph.rows[row.id] = with_(row, status=Status.SUCCEEDED, remark=SKIPPED_BY_HAND)
             if had_ended:
                 below = set(descendants(graph.children, [node]))
@@ -273,18 +272,20 @@ class Flows:
                 return None
             head = head_of(found.payload)
             keep = KEEP_FAILED if head is None else head.keep
-            return store.cancel(connection, run, reason=text, now=self._now(shard), keep=keep)
+            away = store.cancel(connection, run, reason=text, now=self._now(shard), keep=keep)
+            external.stop(connection, away, now=self._now(shard))
+            return away
+
+        def rest(connection: Connection) -> None:
+            store.cancel_rest(connection, run, reason=text, now=now)
+            external.stop_run(connection, run, now=now)
 
         away = shard.database.write(work)
         if away is None:
             return False
         now = self._now(shard)
-        shard.database.write(
-            lambda connection: store.cancel_rest(connection, run, reason=text, now=now)
-        )
+        shard.database.write(rest)
         telemetry.emit("flow.ended", run=run, status=str(Status.CANCELLED))
-        if away:
-            self.on_cancelled(shard, away)
         return True
 
     def edit(self, run: int, change: Callable[[Edit], object]) -> None:
@@ -398,6 +399,7 @@ class Run:
     def begin_again(self, connection: Connection, chosen: set[str], *, now: int) -> None:
         """Have nodes that have ended be as if they had never been."""
         ids = {row.node: row.id for row in self.rows.values() if row.node in chosen}
+        external.begin_again(connection, ids.values())
         nested = {group for member, group in self.inside.items() if member in set(ids.values())}
         leaves = {node: number for node, number in ids.items() if number not in nested}
         ended = {row.node: None if row.node in chosen else row.how for row in self.rows.values()}
