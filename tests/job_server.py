@@ -35,7 +35,13 @@ def serve(port, path):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
             parts = self.path.strip("/").split("/")
-            if len(parts) == 1:
+            if len(parts) == 1 and body.get("code"):
+                jobs.jobs.setdefault("refused", {"starts": 0})["starts"] += 1
+                self.send_response(body["code"])
+                self.send_header("Location", body.get("location", ""))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            elif len(parts) == 1:
                 key = self.headers["Idempotency-Key"]
                 job = jobs.jobs.setdefault(key, {"status": "running", "body": body, "starts": 0})
                 job["starts"] += 1
@@ -56,8 +62,8 @@ def serve(port, path):
             parts = self.path.strip("/").split("/")
             if len(parts) == 1:
                 self.answer(jobs.jobs)
-            elif parts[1] not in jobs.jobs:
-                self.send_error(404)
+            elif jobs.jobs.get(parts[1], {"code": 404}).get("code"):
+                self.send_error(jobs.jobs.get(parts[1], {"code": 404})["code"])
             else:
                 self.answer(jobs.jobs[parts[1]])
 

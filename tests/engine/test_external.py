@@ -1,47 +1,15 @@
 """External systems: submitted once, asked in bulk, told by notifications, and never waited for."""
 
-import json
-import sys
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 import windlass
+from tests.engine.spark import Spark
 from tests.job_server import JobServer
 from tests.server.process import free_port
-from tests.wait import eventually
-from windlass import Done, External, Failed, Running, Status, UnknownHandle
-from windlass.external import Command, HttpJob
-from windlass.web.callback import make_server
-
-
-class Spark(External):
-    """A system in memory that remembers what it was asked."""
-
-    def __init__(self):
-        self.submitted = []
-        self.asked = []
-        self.answers = {}
-        self.cancelled = []
-        self.is_down = False
-
-    def submit(self, job: str) -> str:
-        if self.is_down:
-            raise ConnectionError("nobody there")
-        self.submitted.append((windlass.context().submission, job))
-        return f"handle-{windlass.context().submission}"
-
-    def poll(self, handles):
-        if self.is_down:
-            raise ConnectionError("nobody there")
-        self.asked.append(sorted(handles))
-        return {handle: self.answers.get(handle, Running()) for handle in handles}
-
-    def cancel(self, handle):
-        self.cancelled.append(handle)
+from windlass import Done, Failed, Status, UnknownHandle
+from windlass.external import HttpJob
 
 
 @pytest.fixture
@@ -266,52 +234,54 @@ def test_a_server_that_was_killed_and_is_back_is_asked_again(app, clock, jobs, h
     assert ref.result(timeout=1) == [1, 2]
 
 
-def test_a_callback_with_the_secret_of_the_task_ends_it(app, jobs):
-    server = make_server(app, "127.0.0.1", free_port())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
+def test_a_job_that_cannot_be_asked_for_holds_up_no_other(app, clock, jobs, http):
+    bad, good = http.enqueue(name="bad"), http.enqueue(name="good")
+    app.drain()
+    jobs.change(bad.id, code=500)
+    jobs.change(good.id, status="done", result=1)
+
+    clock.forward("6s")
+    app.drain()
+
+    assert good.result(timeout=1) == 1
+    assert bad.status() is Status.EXTERNAL
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_job_that_the_server_refuses_has_failed(app, clock, jobs, http):
+    refused, later = http.enqueue(code=422), http.enqueue(code=429)
+    app.drain()
+
+    with pytest.raises(windlass.TaskFailed, match="was answered by 422"):
+        refused.result(timeout=1)
+    assert later.status() is Status.WAITING
+    assert jobs.jobs()["refused"]["starts"] == 2
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_secret_does_not_follow_a_redirect(app, jobs, tmp_path_factory):
+    elsewhere = JobServer(tmp_path_factory.mktemp("elsewhere"), free_port()).start()
     http = app.external(
-        "called",
-        HttpJob(f"{jobs.url}/jobs", f"{jobs.url}/jobs/{{handle}}", callback=address),
-        every="1h",
+        "redirected",
+        HttpJob(f"{jobs.url}/jobs", f"{jobs.url}/jobs/{{handle}}", callback="http://127.0.0.1"),
     )
+    ref = http.enqueue(code=307, location=f"{elsewhere.url}/jobs")
+    app.drain()
+
+    assert elsewhere.jobs() == {}
+    with pytest.raises(windlass.TaskFailed, match="was answered by 307"):
+        ref.result(timeout=1)
+    elsewhere.kill()
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_job_that_was_cancelled_is_deleted_over_there(app, jobs):
+    url = f"{jobs.url}/jobs/{{handle}}"
+    http = app.external("stoppable", HttpJob(f"{jobs.url}/jobs", url, cancel=url))
     ref = http.enqueue(name="report")
     app.drain()
-    job = jobs.jobs()[str(ref.id)]
 
-    def call(secret, body=b'{"ok": true, "result": 5}'):
-        request = urllib.request.Request(
-            job["callback"], data=body, headers={"Authorization": f"Bearer {secret}"}
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=5) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as problem:
-            return problem.code, json.load(problem)
-
-    assert call("wrong")[0] == 404
-    assert call(job["secret"], b"nonsense")[0] == 400
-    assert ref.status() is Status.EXTERNAL
-    assert call(job["secret"]) == (200, {"changed": True})
-    assert call(job["secret"]) == (200, {"changed": False})
-    assert ref.result(timeout=1) == 5
-    server.shutdown()
-
-
-def test_a_command_outlives_who_started_it(app, clock, tmp_path):
-    command = app.external("command", Command(tmp_path / "commands"), every="1s")
-    code = "import sys, time; print('hello'); time.sleep(0.3); sys.exit(int(sys.argv[1]))"
-    good = command.enqueue([sys.executable, "-c", code, "0"])
-    bad = command.enqueue([sys.executable, "-c", code, "3"])
+    ref.cancel()
     app.drain()
-    assert good.status() is Status.EXTERNAL
 
-    def have_ended():
-        clock.forward("30s")
-        app.drain()
-        return good.status().is_final and bad.status().is_final
-
-    eventually(have_ended, 20)
-    assert good.result(timeout=1) == {"code": 0, "output": "hello\n"}
-    with pytest.raises(windlass.TaskFailed, match="exit code 3"):
-        bad.result(timeout=1)
+    assert jobs.jobs()[str(ref.id)]["status"] == "cancelled"

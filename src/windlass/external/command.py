@@ -87,7 +87,7 @@ class Command(External):
 
     def _start(self, place: Path, lock: int) -> None:
         with (place / "output").open("ab") as output:
-            subprocess.Popen(
+            keeper = subprocess.Popen(
                 [sys.executable, "-m", "windlass.external.keeper", str(place), str(lock)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -95,6 +95,9 @@ class Command(External):
                 start_new_session=True,
                 pass_fds=(lock,),
             )
+        # The keeper writes the same, in case that this process dies here.
+        (place / "pid.begun").write_text(str(keeper.pid))
+        (place / "pid.begun").replace(place / "pid")
 
     def _poll(self, handle: str) -> Answer:
         place, host = self._place(handle)

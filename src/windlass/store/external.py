@@ -321,19 +321,19 @@ def _newest(connection: Connection, number: int) -> Any:
 
 def _priorities(connection: Connection, kind: str) -> Iterator[int]:
     """The priorities of a kind's external tasks, highest first."""
-    last = PRIORITIES.stop
-    while True:
+    highest = PRIORITIES.stop - 1
+    while highest in PRIORITIES:
         found = connection.scalar(
             select(task.c.priority)
             .where(task.c.status == Status.EXTERNAL, task.c.kind == kind)
-            .where(task.c.due_at.is_not(None), task.c.priority < last)
+            .where(task.c.due_at.is_not(None), task.c.priority <= highest)
             .order_by(task.c.priority.desc())
             .limit(1)
         )
         if found is None:
             return
         yield found
-        last = found
+        highest = found - 1
 
 
 def _with_submissions(
