@@ -1,11 +1,14 @@
 """Polling: a system that is silent, hangs or answers nonsense holds up nothing but itself."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
 import windlass
 from tests.engine.spark import Spark
+from tests.wait import eventually
 from windlass import App, Done, Running, Status
 from windlass.store import external as store
 
@@ -96,6 +99,36 @@ def test_a_call_that_hangs_is_given_up_and_other_systems_are_asked(app, clock, s
     assert good.result(timeout=1) == 1
     assert stuck.status() is Status.EXTERNAL
     go.set()
+
+
+HANGING = """
+import pathlib, sys, time, windlass
+
+class Hanging(windlass.External):
+    def submit(self) -> str:
+        return "handle"
+
+    def poll(self, handles):
+        pathlib.Path("asked").touch()
+        time.sleep(600)
+
+app = windlass.App("sqlite:///hanging.db")
+hanging = app.external("hanging", Hanging(), every="10ms", call_timeout="10m")
+"""
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_worker_leaves_although_a_poll_hangs(tmp_path, database_url):
+    (tmp_path / "hanging.py").write_text(HANGING)
+    enqueue = "import hanging; hanging.hanging.enqueue()"
+    subprocess.run([sys.executable, "-c", enqueue], cwd=tmp_path, check=True, timeout=60)
+    command = [sys.executable, "-m", "windlass", "worker", "hanging:app"]
+    worker = subprocess.Popen(command, cwd=tmp_path)
+    eventually((tmp_path / "asked").exists, 60)
+
+    worker.terminate()
+
+    assert worker.wait(60) == 0
 
 
 @pytest.mark.mostly("sqlite")
