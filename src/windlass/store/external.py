@@ -122,16 +122,17 @@ def fail(connection: Connection, ids: Collection[int]) -> None:
 
 def begin_again(connection: Connection, ids: Collection[int]) -> None:
     """These run again by hand: the next submission of each is another one, and its first try."""
-    connection.execute(
-        update(external).where(external.c.task_id.in_(list(ids))).values(past=SET_ASIDE)
-    )
+    for part in _parts(list(ids)):
+        connection.execute(
+            update(external).where(external.c.task_id.in_(part)).values(past=SET_ASIDE)
+        )
 
 
 def replace(executor: Executor, kind: str, key: str) -> None:
     """The task that holds `key` has become another one, and so will be its submission."""
     executor.execute(
         text(
-            "update windlass_external set past = 2 where task_id in "
+            "update windlass_external set past = 2 where task_id = "
             "(select id from windlass_task where kind = :kind and task_key = :key)"
         ),
         {"kind": kind, "key": key},
@@ -243,21 +244,19 @@ def tell(connection: Connection, number: int, told: str) -> None:
 
 def stop(connection: Connection, ids: Collection[int], *, now: int) -> None:
     """Have the systems stop these tasks, which have ended here; a worker asks them to."""
-    if not ids:
-        return
-    connection.execute(
-        update(external)
-        .where(external.c.task_id.in_(list(ids)), external.c.past == COUNTS)
-        .where(external.c.handle.is_not(None), external.c.cancel_at.is_(None))
-        .values(cancel_at=now, polls=0)
-    )
+    for part in _parts(list(ids)):
+        connection.execute(
+            update(external)
+            .where(external.c.task_id.in_(part), external.c.past == COUNTS)
+            .where(external.c.handle.is_not(None), external.c.cancel_at.is_(None))
+            .values(cancel_at=now, polls=0)
+        )
 
 
 def stop_run(connection: Connection, run: int, *, now: int) -> None:
     """Have the systems stop the nodes of a run that was cancelled."""
     nodes = select(task.c.id).where(task.c.flow_id == run, task.c.status == Status.CANCELLED)
-    for part in _parts(connection.scalars(nodes).all()):
-        stop(connection, part, now=now)
+    stop(connection, connection.scalars(nodes).all(), now=now)
 
 
 def has_stops(connection: Connection, kind: str, *, now: int) -> bool:
