@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -23,13 +22,10 @@ class Jobs:
         self.path = Path(path)
         self.jobs = json.loads(self.path.read_text()) if self.path.exists() else {}
 
-        self._lock = threading.Lock()
-
     def save(self):
         part = self.path.with_suffix(".part")
-        with self._lock:
-            part.write_text(json.dumps(self.jobs))
-            part.replace(self.path)
+        part.write_text(json.dumps(self.jobs))
+        part.replace(self.path)
 
 
 def serve(port, path):
@@ -39,8 +35,12 @@ def serve(port, path):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
             parts = self.path.strip("/").split("/")
-            if "refuse" in body:
-                self.send_error(body["refuse"])
+            if len(parts) == 1 and body.get("code"):
+                jobs.jobs.setdefault("refused", {"starts": 0})["starts"] += 1
+                self.send_response(body["code"])
+                self.send_header("Location", body.get("location", ""))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
             elif len(parts) == 1:
                 key = self.headers["Idempotency-Key"]
                 job = jobs.jobs.setdefault(key, {"status": "running", "body": body, "starts": 0})
@@ -62,8 +62,8 @@ def serve(port, path):
             parts = self.path.strip("/").split("/")
             if len(parts) == 1:
                 self.answer(jobs.jobs)
-            elif parts[1] not in jobs.jobs:
-                self.send_error(404)
+            elif jobs.jobs.get(parts[1], {"code": 404}).get("code"):
+                self.send_error(jobs.jobs.get(parts[1], {"code": 404})["code"])
             else:
                 self.answer(jobs.jobs[parts[1]])
 

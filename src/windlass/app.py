@@ -105,7 +105,6 @@ class App:
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
-        self.flows.on_cancelled = self.external.cancel
 
     # Declaring
 

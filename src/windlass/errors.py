@@ -14,7 +14,7 @@ WindlassError
         BadFlow                         a graph that cannot run, or a node that cannot be changed
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     UnknownFlow, UnknownNode, UnknownHandle
-    ExternalDown                        an external system cannot be reached; a submit may raise it
+    ExternalFailed                      raised by submit: the external system refuses it for good
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
     RunLost                             the run was taken over, or released
@@ -151,8 +151,12 @@ class UnknownHandle(WindlassError):
         self.handle = handle
 
 
-class ExternalDown(WindlassError):
-    """An external system cannot be reached. No task fails for it: it is tried again later."""
+class ExternalFailed(WindlassError):
+    """What an external system was asked to do has failed over there, or is refused for good.
+
+    Raise it in `submit` if submitting again could not help: it counts against `retries`. Any other
+    error says that the system is not there, and it is submitted again when it is.
+    """
 
 
 class UnknownKind(WindlassError):

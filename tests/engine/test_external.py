@@ -1,49 +1,15 @@
 """External systems: submitted once, asked in bulk, told by notifications, and never waited for."""
 
-import json
-import sys
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 import windlass
+from tests.engine.spark import Spark
 from tests.job_server import JobServer
 from tests.server.process import free_port
-from tests.wait import eventually
-from windlass import Done, External, Failed, Running, Status, UnknownHandle
-from windlass.external import Command, HttpJob
-from windlass.web.callback import make_server
-
-pytestmark = pytest.mark.mostly("sqlite")
-
-
-class Spark(External):
-    """A system in memory that remembers what it was asked."""
-
-    def __init__(self):
-        self.submitted = []
-        self.asked = []
-        self.answers = {}
-        self.cancelled = []
-        self.is_down = False
-
-    def submit(self, job: str) -> str:
-        if self.is_down:
-            raise ConnectionError("nobody there")
-        self.submitted.append((windlass.context().submission, job))
-        return f"handle-{windlass.context().submission}"
-
-    def poll(self, handles):
-        if self.is_down:
-            raise ConnectionError("nobody there")
-        self.asked.append(sorted(handles))
-        return {handle: self.answers.get(handle, Running()) for handle in handles}
-
-    def cancel(self, handle):
-        self.cancelled.append(handle)
+from windlass import Done, Failed, Status, UnknownHandle
+from windlass.external import HttpJob
 
 
 @pytest.fixture
@@ -101,7 +67,6 @@ def test_a_task_that_failed_over_there_has_failed(app, clock, system, spark):
         ref.result(timeout=1)
 
 
-@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_task_that_failed_over_there_is_submitted_again_under_another_id(app, clock, system):
     again = app.external("again", system, every="5s", retries=1)
     (ref,) = submit(app, again, "load")
@@ -128,7 +93,6 @@ def test_a_task_whose_time_is_out_has_failed_and_is_cancelled_over_there(app, cl
     assert system.cancelled == [f"handle-{ref.id}"]
 
 
-@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_a_notification_ends_a_task_at_once_and_a_second_one_does_nothing(app, system, spark):
     by_handle, by_ref, by_id = submit(app, spark, "one", "two", "three")
 
@@ -180,101 +144,6 @@ def test_a_system_that_is_down_opens_its_breaker_and_nothing_is_lost(app, clock,
     assert late.status() is Status.EXTERNAL
 
 
-def test_a_submit_that_raises_for_ever_uses_up_its_retries_and_has_failed(app, clock, events):
-    class Picky(Spark):
-        def submit(self, job: str) -> str:
-            self.submitted.append(job)
-            raise ValueError(f"{job} is no job")
-
-    system = Picky()
-    picky = app.external("picky", system, retries=2, backoff="10s", breaker=None)
-    ref = picky.enqueue("nonsense")
-
-    app.drain()
-    assert ref.status() is Status.WAITING
-    for _ in range(5):
-        clock.forward("1m")
-        app.drain()
-
-    assert system.submitted == ["nonsense"] * 3
-    with pytest.raises(windlass.TaskFailed, match="nonsense is no job"):
-        ref.result(timeout=1)
-
-
-class Wrapped(Exception):
-    """What a client makes of an error that it met."""
-
-
-def refuse() -> None:
-    try:
-        raise ConnectionRefusedError("nobody there")
-    except OSError as problem:
-        raise Wrapped("the request failed") from problem
-
-
-def say_so() -> None:
-    raise windlass.ExternalDown("closed on Sundays")
-
-
-@pytest.mark.parametrize("raise_error", [refuse, say_so])
-def test_a_submit_that_finds_nobody_is_repeated_as_long_as_it_takes(app, clock, raise_error):
-    class Away(Spark):
-        def submit(self, job: str) -> str:
-            if self.is_down:
-                raise_error()
-            return super().submit(job)
-
-    system = Away()
-    system.is_down = True
-    away = app.external("away", system, retries=0, backoff="1s", breaker="2 in a row, 1m")
-    ref = away.enqueue("load")
-    for _ in range(10):
-        clock.forward("1h")
-        app.drain()
-    assert ref.status() is Status.WAITING
-
-    system.is_down = False
-    clock.forward("3h")
-    app.drain()
-
-    assert ref.status() is Status.EXTERNAL
-    assert [job for _, job in system.submitted] == ["load"]
-
-
-@pytest.mark.parametrize("answer", [None, {"handle": "done"}])
-def test_an_answer_that_cannot_be_understood_fails_nothing(app, clock, events, answer):
-    class Babel(Spark):
-        def poll(self, handles):
-            self.asked.append(handles)
-            return answer and dict.fromkeys(handles, answer["handle"])
-
-    system = Babel()
-    babel = app.external("babel", system, every="5s", breaker=None)
-    (ref,) = submit(app, babel, "load")
-
-    clock.forward("6s")
-    app.drain()
-
-    assert ref.status() is Status.EXTERNAL
-    # It is put off, and not asked again and again.
-    assert len(system.asked) == 1
-    silent = [fields for name, fields in events if name == "external.silent"]
-    assert "poll answered" in silent[0]["error"]
-
-
-def test_a_task_whose_time_is_out_has_failed_though_nobody_answers(app, clock, system):
-    slow = app.external("slow", system, every="5s", timeout="1h", breaker=None)
-    (ref,) = submit(app, slow, "load")
-    system.is_down = True
-
-    clock.forward("2h")
-    app.drain()
-
-    with pytest.raises(windlass.TaskFailed, match="did not end within 1h"):
-        ref.result(timeout=1)
-
-
-@pytest.mark.mostly("sqlite", "postgresql", "mariadb")
 def test_an_external_task_is_a_node(app, clock, system, spark):
     seen = []
 
@@ -306,6 +175,7 @@ def test_cancelling_a_run_cancels_what_is_executed_elsewhere(app, system, spark)
     run = load.start()
     app.drain()
     run.cancel()
+    app.drain()
 
     assert system.cancelled == [f"handle-{run.nodes()[0].id}"]
     assert not app.notify(run.nodes()[0].id, ok=True)
@@ -348,18 +218,6 @@ def test_a_job_behind_http_is_started_once_although_its_answer_was_lost(app, clo
     assert {key: job["starts"] for key, job in jobs.jobs().items()} == {str(ref.id): 2}
 
 
-def test_a_start_that_the_server_refuses_has_failed(app, clock, jobs, http):
-    refused = http.enqueue(refuse=400)
-    busy = http.enqueue(refuse=503)
-    for _ in range(3):
-        app.drain()
-        clock.forward("1h")
-
-    with pytest.raises(windlass.TaskFailed, match="400"):
-        refused.result(timeout=1)
-    assert busy.status() is Status.WAITING
-
-
 def test_a_server_that_was_killed_and_is_back_is_asked_again(app, clock, jobs, http):
     ref = http.enqueue(name="report")
     app.drain()
@@ -376,52 +234,54 @@ def test_a_server_that_was_killed_and_is_back_is_asked_again(app, clock, jobs, h
     assert ref.result(timeout=1) == [1, 2]
 
 
-def test_a_callback_with_the_secret_of_the_task_ends_it(app, jobs):
-    server = make_server(app, "127.0.0.1", free_port())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
+def test_a_job_that_cannot_be_asked_for_holds_up_no_other(app, clock, jobs, http):
+    bad, good = http.enqueue(name="bad"), http.enqueue(name="good")
+    app.drain()
+    jobs.change(bad.id, code=500)
+    jobs.change(good.id, status="done", result=1)
+
+    clock.forward("6s")
+    app.drain()
+
+    assert good.result(timeout=1) == 1
+    assert bad.status() is Status.EXTERNAL
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_job_that_the_server_refuses_has_failed(app, clock, jobs, http):
+    refused, later = http.enqueue(code=422), http.enqueue(code=429)
+    app.drain()
+
+    with pytest.raises(windlass.TaskFailed, match="was answered by 422"):
+        refused.result(timeout=1)
+    assert later.status() is Status.WAITING
+    assert jobs.jobs()["refused"]["starts"] == 2
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_secret_does_not_follow_a_redirect(app, jobs, tmp_path_factory):
+    elsewhere = JobServer(tmp_path_factory.mktemp("elsewhere"), free_port()).start()
     http = app.external(
-        "called",
-        HttpJob(f"{jobs.url}/jobs", f"{jobs.url}/jobs/{{handle}}", callback=address),
-        every="1h",
+        "redirected",
+        HttpJob(f"{jobs.url}/jobs", f"{jobs.url}/jobs/{{handle}}", callback="http://127.0.0.1"),
     )
+    ref = http.enqueue(code=307, location=f"{elsewhere.url}/jobs")
+    app.drain()
+
+    assert elsewhere.jobs() == {}
+    with pytest.raises(windlass.TaskFailed, match="was answered by 307"):
+        ref.result(timeout=1)
+    elsewhere.kill()
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_job_that_was_cancelled_is_deleted_over_there(app, jobs):
+    url = f"{jobs.url}/jobs/{{handle}}"
+    http = app.external("stoppable", HttpJob(f"{jobs.url}/jobs", url, cancel=url))
     ref = http.enqueue(name="report")
     app.drain()
-    job = jobs.jobs()[str(ref.id)]
 
-    def call(secret, body=b'{"ok": true, "result": 5}'):
-        request = urllib.request.Request(
-            job["callback"], data=body, headers={"Authorization": f"Bearer {secret}"}
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=5) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as problem:
-            return problem.code, json.load(problem)
-
-    assert call("wrong")[0] == 404
-    assert call(job["secret"], b"nonsense")[0] == 400
-    assert ref.status() is Status.EXTERNAL
-    assert call(job["secret"]) == (200, {"changed": True})
-    assert call(job["secret"]) == (200, {"changed": False})
-    assert ref.result(timeout=1) == 5
-    server.shutdown()
-
-
-def test_a_command_outlives_who_started_it(app, clock, tmp_path):
-    command = app.external("command", Command(tmp_path / "commands"), every="1s")
-    code = "import sys, time; print('hello'); time.sleep(0.3); sys.exit(int(sys.argv[1]))"
-    good = command.enqueue([sys.executable, "-c", code, "0"])
-    bad = command.enqueue([sys.executable, "-c", code, "3"])
+    ref.cancel()
     app.drain()
-    assert good.status() is Status.EXTERNAL
 
-    def have_ended():
-        clock.forward("30s")
-        app.drain()
-        return good.status().is_final and bad.status().is_final
-
-    eventually(have_ended, 20)
-    assert good.result(timeout=1) == {"code": 0, "output": "hello\n"}
-    with pytest.raises(windlass.TaskFailed, match="exit code 3"):
-        bad.result(timeout=1)
+    assert jobs.jobs()[str(ref.id)]["status"] == "cancelled"

@@ -33,7 +33,7 @@ PUBLIC = {
     "DuplicateKind",
     "Edit",
     "External",
-    "ExternalDown",
+    "ExternalFailed",
     "Failed",
     "Flow",
     "FlowGraph",

@@ -16,7 +16,8 @@ class External(ABC):
 
     `submit` takes the arguments of the task and returns a handle. It may be called again for the
     same task, when a worker died before the handle was written down: `context().submission` is then
-    the same, and the other side must take the two for one.
+    the same, and the other side must take the two for one. It raises `ExternalFailed` if the other
+    side refuses the job for good.
     """
 
     def __init_subclass__(cls) -> None:
@@ -30,7 +31,11 @@ class External(ABC):
         """How these are going. One that is left out still runs."""
 
     def cancel(self, handle: str) -> None:
-        """Stop one, if that is possible. Nothing is stopped unless this is overridden."""
+        """Stop one, if that is possible. Nothing is stopped unless this is overridden.
+
+        A worker calls it, soon after a task was cancelled, skipped, or out of time; again if it
+        raises, a few times.
+        """
         del handle
 
 
@@ -41,8 +46,9 @@ def submit_of(name: str, system: object) -> Callable[..., Any]:
         raise BadDeclaration(
             f"external {name!r}: {system!r} has no submit and poll; subclass windlass.External"
         )
-    if inspect.iscoroutinefunction(submit) or inspect.iscoroutinefunction(cast(Any, system).poll):
+    calls = (getattr(system, call, None) for call in ("submit", "poll", "cancel"))
+    if any(map(inspect.iscoroutinefunction, calls)):
         raise BadDeclaration(
-            f"external {name!r}: submit and poll run on threads; write them as plain def"
+            f"external {name!r}: submit, poll and cancel run on threads; write them as plain def"
         )
     return cast(Callable[..., Any], submit)

@@ -13,6 +13,7 @@ from windlass.engine.flow import Growing, growing
 from windlass.engine.shelf import Run
 from windlass.errors import NoContext
 from windlass.model.cron import read_turn
+from windlass.model.external import Submission
 
 
 class Context:
@@ -70,19 +71,18 @@ class Context:
 
         It is the id of the task, with a number behind it after an earlier submission has failed.
         """
-        _, number = self._submitting
-        return str(self.task_id) if number == 1 else f"{self.task_id}-{number}"
+        return self._submitting.name
 
     @property
     def secret(self) -> str:
-        """What an external system must send along when it calls back about this task."""
-        return self._submitting[0]
+        """What an external system must send along when it calls back about this submission."""
+        return self._submitting.secret
 
     @property
-    def _submitting(self) -> tuple[str, int]:
-        if self._run.external is None:
+    def _submitting(self) -> Submission:
+        if self._run.submission is None:
             raise NoContext("this belongs to submit() of an external system")
-        return self._run.external
+        return self._run.submission
 
     @property
     def flow(self) -> Growing:

@@ -18,6 +18,7 @@ from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.model.bucket import bucket_of
 from windlass.model.status import Status
 from windlass.model.task import NewTask
+from windlass.store import external
 from windlass.store import task as store
 from windlass.store.connection import join
 from windlass.store.database import TRIES, Database
@@ -253,6 +254,8 @@ class Enqueue:
                 and (is_running(number) or not store.replace(executor, self._database.dialect, row))
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
+            if how.on_conflict == "replace":
+                external.replace(executor, row.kind, row.task_key)
 
 
 def due_of(kind: Kind, how: How, now: int) -> int:

@@ -1,16 +1,15 @@
-"""External systems: submit with a stable id, ask in bulk, and believe a notification at once.
+"""External systems: submit with a stable id, and write down how it ended over there.
 
 While another system executes a task no runner is held: its row waits, due when it is to be asked
-for next. The owner of its bucket asks, for all due handles of a system in one call. Whoever hears
-the end first, poll or notification, writes it down; who comes later finds the row ended.
+for next. Whoever hears the end first, poll or notification, writes it down; who comes later finds
+the row ended. Locks are taken in one order everywhere: the runs of flows, then rows by id.
 """
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,46 +17,43 @@ import msgspec
 from sqlalchemy import Connection
 
 from windlass import telemetry
-from windlass.clock import Clock
 from windlass.declare.kind import Kind
-from windlass.engine.breaker import Breakers
 from windlass.engine.flow import Place
-from windlass.engine.hold import Hold
-from windlass.engine.loop import Loop
-from windlass.engine.ring import Ring
-from windlass.engine.shelf import Run
-from windlass.errors import ExternalDown, NoContext, Signal
+from windlass.engine.shelf import Run, State
+from windlass.errors import ExternalFailed, NoContext, Signal
 from windlass.model.duration import format_duration
 from windlass.model.external import (
     LONGEST_HANDLE,
+    MISTAKES,
     Answer,
     Done,
-    ExternalFailed,
     ExternalTerms,
     Failed,
     Running,
-    is_down,
+    Submission,
+    is_handle,
 )
 from windlass.model.flow import How
 from windlass.model.outcome import (
     KEEP_RESULT,
+    LONGEST_REMARK,
     Outcome,
     Retried,
     Submitted,
     Succeeded,
+    describe,
     judge,
     settle,
+    storable,
 )
 from windlass.model.outcome import Failed as FailedOutcome
 from windlass.model.payload import encode_result
+from windlass.model.status import Status
 from windlass.store import external as store
 from windlass.store import slot
 from windlass.store.database import Database
 from windlass.store.external import ExternalRow
 from windlass.store.slot import After
-
-LOOK_SECONDS = 0.25
-BUSY_SECONDS = 0.01
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -74,6 +70,9 @@ class Told(msgspec.Struct, frozen=True):
         return Failed(self.reason or "the external system says that it failed")
 
 
+# Submitting
+
+
 def submit(
     run: Run | None, terms: ExternalTerms, call: Callable[..., object], *args: Any, **kwargs: Any
 ) -> object:
@@ -81,37 +80,96 @@ def submit(
     place = None if run is None else run.load.place
     if run is None or not isinstance(place, Place):
         raise NoContext("an external task is submitted by a worker; enqueue it")
-    number, database, clock = run.task.id, place.database, place.clock
-    run.external = database.write(
+    given = run.submission = _prepare(run, place)
+    now = place.clock.now()
+    # A probe tells whether the system is back, which its own time-out would not.
+    if terms.is_late(given.began_at, now) and not run.is_probe:
+        return _give_up(run, given, ExternalFailed(_too_late(terms)))
+    try:
+        handle = call(*args, **kwargs)
+        if not is_handle(handle):
+            shown = repr(handle)[:100]
+            raise ExternalFailed(
+                f"submit returned {shown}; it must return text of up to {LONGEST_HANDLE} characters"
+            )
+    except Signal:
+        raise
+    except (ExternalFailed, *MISTAKES) as problem:
+        return _give_up(run, given, problem)
+    except Exception as problem:
+        return _wait(run, terms, problem, left=given.began_at + (terms.timeout or 0) - now)
+    run.submission = replace(given, handle=str(handle))
+    if run.state is not State.RUNNING:
+        # Nobody waits for it any more, so its outcome will not be seen.
+        _refuse(place.database, run.submission, now=now)
+    telemetry.emit("external.submitted", task=run.task.id, kind=run.kind.name, handle=handle)
+    return Submitted(str(handle), terms.every)
+
+
+def write_submissions(connection: Connection, runs: Sequence[Run], accepted: set[int]) -> None:
+    """Write down, with the outcomes that were accepted, what became of their submissions."""
+    ours = [run for run in runs if run.submission is not None and run.task.id in accepted]
+    if not ours:
+        return
+    handed = [run.submission for run in ours if isinstance(run.outcome, Submitted)]
+    store.record(connection, [each for each in handed if each is not None])
+    over = [run.task.id for run in ours if run.submission is not None and run.submission.is_over]
+    store.fail(connection, over)
+
+
+def refuse_submissions(
+    database: Database, runs: Sequence[Run], accepted: set[int], *, now: int
+) -> None:
+    """Have the systems stop what was submitted for tasks that were ended meanwhile."""
+    for run in runs:
+        given = run.submission
+        if given is not None and given.handle is not None and run.task.id not in accepted:
+            _refuse(database, given, now=now)
+
+
+def _prepare(run: Run, place: Place) -> Submission:
+    database, number, now = place.database, run.task.id, place.clock.now()
+    secret = secrets.token_hex(32)
+    return database.write(
         lambda connection: store.prepare(
-            connection, database.dialect, number, kind=run.kind.name, secret=secrets.token_hex(32)
+            connection, database.dialect, number, kind=run.kind.name, secret=secret, now=now
         )
     )
-    handle = _call(call, args, kwargs)
-    if not isinstance(handle, str) or not handle or len(handle) > LONGEST_HANDLE:
-        raise TypeError(f"submit returned {handle!r}; it must return a handle, text of up to 255")
-    now = clock.now()
-
-    def record(connection: Connection) -> None:
-        store.record(connection, number, handle=handle, now=now)
-
-    run.on_finish = [*(run.on_finish or []), record]
-    telemetry.emit("external.submitted", task=number, kind=run.kind.name, handle=handle)
-    return Submitted(handle, terms.every)
 
 
-def _call(
-    call: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> object:
-    """The handle. A system that is down is no fault of the task: that is told apart here."""
-    try:
-        return call(*args, **kwargs)
-    except (Signal, ExternalDown):
-        raise
-    except Exception as problem:
-        if is_down(problem):
-            raise ExternalDown(f"{type(problem).__name__}: {problem}") from problem
-        raise
+def _refuse(database: Database, given: Submission, *, now: int) -> None:
+    database.write(lambda connection: store.refuse(connection, given, now=now), tries=2)
+
+
+def _give_up(run: Run, given: Submission, problem: Exception) -> Outcome:
+    """This submission has failed; another one follows if the kind has retries left."""
+    run.submission = replace(given, is_over=True)
+    policy, text, trace = run.kind.terms.retry, *describe(problem)
+    counted = ExternalFailed()
+    if not policy.allows(counted, tries=given.tries):
+        return FailedOutcome(text, trace, is_answer=True)
+    delay = policy.delay(counted, tries=given.tries, random=random.random())
+    return Retried(delay, text, trace, is_answer=True)
+
+
+def _wait(run: Run, terms: ExternalTerms, problem: Exception, *, left: int) -> Outcome:
+    """The system is not there: it is submitted again later, but not after its time is out."""
+    judged = judge(problem, run.kind.terms, tries=run.task.tries, random=random.random())
+    if isinstance(judged, Retried) and terms.timeout is not None:
+        return replace(judged, delay=min(judged.delay, max(0, left) + 1))
+    return judged
+
+
+def _too_late(terms: ExternalTerms) -> str:
+    return f"it did not end within {format_duration(terms.timeout or 0)}"
+
+
+# Ending
+
+
+def late(terms: ExternalTerms) -> Answer:
+    """What is said of a task whose time is out."""
+    return Failed(_too_late(terms))
 
 
 def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
@@ -123,14 +181,34 @@ def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
             try:
                 return Succeeded(encode_result(answer.result))
             except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-                text = f"the result cannot be kept: {problem}"
+                text = storable(f"the result cannot be kept: {problem}")[:LONGEST_REMARK]
                 return FailedOutcome(text, text)
         case Failed():
-            error = ExternalFailed(str(answer.reason))
-            judged = judge(error, kind.terms, tries=row.submission, random=random.random())
-            if isinstance(judged, FailedOutcome):
-                return FailedOutcome(str(answer.reason), str(answer.reason))
-            return judged
+            text = storable(str(answer.reason))[:LONGEST_REMARK]
+            judged = judge(
+                ExternalFailed(text),
+                kind.terms,
+                tries=row.submission.tries,
+                random=random.random(),
+            )
+            return FailedOutcome(text, text) if isinstance(judged, FailedOutcome) else judged
+
+
+def lock_ends(
+    connection: Connection, ended: Collection[ExternalRow], others: Collection[ExternalRow] = ()
+) -> tuple[dict[int, int], set[int]]:
+    """Lock rows that are about to be written, and first the runs of those that end.
+
+    How many nodes are left of these runs, and which of the rows are as they were read.
+    """
+    runs = {row.task.flow_id for row in ended if row.task.flow_id is not None}
+    before = slot.lock_runs(connection, runs) if runs else {}
+    read = {row.task.id: row.submission.number for row in (*ended, *others)}
+    return before, {
+        row.task.id
+        for row in store.lock(connection, read)
+        if row.status is Status.EXTERNAL and row.submission.number == read[row.task.id]
+    }
 
 
 def write_ends(
@@ -139,217 +217,33 @@ def write_ends(
     kind: Kind,
     outcomes: Mapping[ExternalRow, Outcome],
     *,
+    before: Mapping[int, int],
     now: int,
 ) -> After:
-    """Write how tasks have ended elsewhere, and have those go on that wait for them."""
+    """Write how tasks have ended elsewhere, and have those go on that wait for them.
+
+    Their rows are locked, and their runs, of which so many nodes are left `before`.
+    """
+    if not outcomes:
+        return After()
     # It stays for a while whatever came of it: a late notification must find that it has ended.
     terms = kind.terms if kind.terms.keep else replace(kind.terms, keep=KEEP_RESULT)
     settled = [
         settle(row.task, outcome, terms, now=now, turns=False) for row, outcome in outcomes.items()
     ]
-    accepted = store.end(connection, [change for change in settled if change is not None])
+    store.end(connection, [change for change in settled if change is not None])
     again = [row.task.id for row, outcome in outcomes.items() if isinstance(outcome, Retried)]
-    if again:
-        store.submit_again(connection, [number for number in again if number in accepted])
+    store.fail(connection, again)
+    over = [row.task.id for row in outcomes if row.task.flow_id not in {None, *before}]
+    slot.cancel_open(connection, [number for number in again if number in over], now=now)
     ended = {
         row.task.id: (
             row.task.flow_id,
             How.SUCCEEDED if isinstance(outcome, Succeeded) else How.FAILED,
         )
         for row, outcome in outcomes.items()
-        if row.task.id in accepted
-        and row.task.flow_id is not None
-        and not isinstance(outcome, Retried)
+        if row.task.flow_id is not None and not isinstance(outcome, Retried)
     }
     if not ended:
         return After()
-    before = slot.lock_runs(connection, {run for run, _ in ended.values()})
     return slot.after_end(connection, database.dialect, ended, before=before, now=now)
-
-
-class Poll(Loop):
-    """Asks external systems how their tasks are going, each on a thread of its own."""
-
-    name = "poll"
-
-    def __init__(
-        self,
-        database: Database,
-        kinds: Mapping[str, Kind],
-        clock: Clock,
-        hold: Hold,
-        ring: Ring,
-        breakers: Breakers,
-        *,
-        look_now: Callable[[], None],
-    ) -> None:
-        super().__init__()
-        self._database = database
-        self._kinds = {name: kind for name, kind in kinds.items() if kind.system is not None}
-        self._clock = clock
-        self._hold = hold
-        self._ring = ring
-        self._breakers = breakers
-        self._look_now = look_now
-        self._pool = ThreadPoolExecutor(
-            max_workers=max(1, len(self._kinds)), thread_name_prefix="windlass-poll"
-        )
-        self._asking: dict[str, Future[int]] = {}
-        self._errors: dict[str, int] = {}
-
-    def tick(self) -> float:
-        for name, kind in self._kinds.items():
-            asking = self._asking.get(name)
-            if asking is not None and not asking.done():
-                continue
-            if asking is not None and asking.exception() is not None:
-                problem = asking.exception()
-                telemetry.log.error("polling %s failed", name, exc_info=problem)
-            if not self._hold.is_halted and self._hold.loads[name].is_open:
-                self._asking[name] = self._pool.submit(self.ask, kind)
-            if asking is not None and asking.exception() is not None:
-                return LOOK_SECONDS
-        return LOOK_SECONDS if self.is_idle else BUSY_SECONDS
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all systems were asked and nothing was due."""
-        asked = self._asking.values()
-        return len(asked) == len(self._kinds) and all(
-            each.done() and each.exception() is None and not each.result() for each in asked
-        )
-
-    def look_again(self) -> None:
-        """Be idle only after another look."""
-        self._asking.clear()
-        self.wake()
-
-    def stop(self) -> None:
-        super().stop()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def ask(self, kind: Kind) -> int:
-        """Ask once for what is due of one kind; how many tasks that were."""
-        terms, share, now = kind.system, self._ring.share, self._clock.now()
-        assert terms is not None
-        rows = self._database.read(
-            lambda connection: store.due(
-                connection,
-                kind.name,
-                now=now,
-                buckets=share.runs,
-                worker=share.worker,
-                limit=terms.batch,
-            )
-        )
-        if not rows:
-            return 0
-        is_probe = False
-        if self._breakers.is_open(kind.name):
-            is_probe = self._breakers.take_probe(kind.name)
-            if not is_probe:
-                return 0
-        answers = self._answers(kind, terms, rows, is_probe=is_probe)
-        self._write(kind, terms, rows, answers, worker=share.worker)
-        return len(rows)
-
-    def _answers(
-        self, kind: Kind, terms: ExternalTerms, rows: Sequence[ExternalRow], *, is_probe: bool
-    ) -> dict[int, Answer]:
-        """What the system says of each; none of those are here of which it says nothing."""
-        now = self._clock.now()
-        answers: dict[int, Answer] = {
-            row.task.id: msgspec.json.decode(row.told, type=Told).answer
-            for row in rows
-            if row.told is not None
-        }
-        asked = {row.handle: row for row in rows if row.handle and row.task.id not in answers}
-        found = self._poll(kind, terms, list(asked), is_probe=is_probe) if asked else {}
-        for handle, row in asked.items():
-            answer = None if found is None else found.get(handle, Running())
-            began = row.submitted_at or now
-            is_late = terms.timeout is not None and now - began > terms.timeout
-            if is_late and (answer is None or isinstance(answer, Running)):
-                answer = Failed(f"it did not end within {format_duration(terms.timeout or 0)}")
-                cancel_quietly(terms, handle)
-            if answer is not None:
-                answers[row.task.id] = answer
-        return answers
-
-    def _poll(
-        self, kind: Kind, terms: ExternalTerms, handles: list[str], *, is_probe: bool
-    ) -> dict[str, Answer] | None:
-        """Ask the system; None if it does not answer, or nothing that can be understood."""
-        try:
-            found = _checked(terms.system.poll(handles))
-        except Exception as problem:
-            errors = self._errors[kind.name] = self._errors.get(kind.name, 0) + 1
-            text = f"{type(problem).__name__}: {problem}"[:300]
-            telemetry.emit("external.silent", kind=kind.name, error=text, errors=errors)
-            if kind.breaker is not None:
-                self._breakers.count_call(kind.name, kind.breaker, ok=False, is_probe=is_probe)
-            return None
-        self._errors[kind.name] = 0
-        if kind.breaker is not None:
-            self._breakers.count_call(kind.name, kind.breaker, ok=True, is_probe=is_probe)
-        return found
-
-    def _write(
-        self,
-        kind: Kind,
-        terms: ExternalTerms,
-        rows: Sequence[ExternalRow],
-        answers: Mapping[int, Answer],
-        *,
-        worker: int,
-    ) -> None:
-        now = self._clock.now()
-        outcomes: dict[ExternalRow, Outcome] = {}
-        later: dict[int, list[ExternalRow]] = {}
-        for row in rows:
-            answer = answers.get(row.task.id)
-            outcome = None if answer is None else outcome_of(row, answer, kind)
-            if outcome is not None:
-                outcomes[row] = outcome
-            elif answer is None:
-                pause = terms.pause_after_error(self._errors.get(kind.name, 1))
-                later.setdefault(pause, []).append(row)
-            else:
-                later.setdefault(terms.pause(row.polls), []).append(row)
-
-        def work(connection: Connection) -> After:
-            if not self._database.dialect.alive(connection, worker):
-                return After()
-            for pause, those in later.items():
-                store.put_off(connection, those, due_at=now + pause)
-            if not outcomes:
-                return After()
-            return write_ends(connection, self._database, kind, outcomes, now=now)
-
-        after = self._database.write(work, tries=2)
-        for run, status in after.runs.items():
-            telemetry.emit("flow.ended", run=run, status=str(status))
-        if after.due:
-            self._look_now()
-
-
-def _checked(found: object) -> dict[str, Answer]:
-    """What a poll answered, if it can be understood."""
-    if not isinstance(found, dict):
-        raise TypeError(f"poll answered {found!r}; it must answer a dict of handles")
-    for handle, answer in found.items():
-        if not isinstance(answer, Running | Done | Failed):
-            raise TypeError(
-                f"poll answered {answer!r} for {handle!r}; it must be Running(), Done(...) or "
-                "Failed(...)"
-            )
-    return found
-
-
-def cancel_quietly(terms: ExternalTerms, handle: str) -> None:
-    """Ask a system to stop something; it need not be able to."""
-    try:
-        terms.system.cancel(handle)
-    except Exception as problem:
-        text = f"{type(problem).__name__}: {problem}"[:300]
-        telemetry.emit("external.uncancelled", handle=handle, error=text)

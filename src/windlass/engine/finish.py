@@ -11,6 +11,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.breaker import Breakers, Move
+from windlass.engine.external import refuse_submissions, write_submissions
 from windlass.engine.handover import HandOver
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
@@ -204,6 +205,7 @@ class Finish(Loop):
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
+            write_submissions(connection, runs, accepted)
 
         hand = self.hand_over.begin(batch) if batch.nodes else None
         accepted = store.finish(
@@ -213,6 +215,7 @@ class Finish(Loop):
         if hand is not None:
             hand.over()
         accepted = accepted or set()
+        refuse_submissions(self._database, runs, accepted, now=now)
         self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None

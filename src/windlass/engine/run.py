@@ -22,6 +22,7 @@ from windlass.model.outcome import (
     Expanded,
     Failed,
     Outcome,
+    Retried,
     Submitted,
     Succeeded,
     describe,
@@ -37,7 +38,7 @@ def success(result: object) -> Outcome:
     """The outcome of a handler that returned `result`."""
     if result is None:
         return SUCCESS
-    if isinstance(result, Expanded | Submitted):
+    if isinstance(result, Expanded | Submitted | Retried | Failed):
         return result
     try:
         return Succeeded(encode_result(result))

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from windlass.declare.kind import CRON_KEY
 from windlass.engine.load import KindLoad
+from windlass.model.external import Submission
 from windlass.model.node import check_runs
 from windlass.model.outcome import Outcome
 from windlass.model.task import Claimed
@@ -54,7 +55,6 @@ class Run:
         "began",
         "callback_tries",
         "deadline",
-        "external",
         "growing",
         "is_locked",
         "is_poison",
@@ -69,6 +69,7 @@ class Run:
         "outcome",
         "runner",
         "state",
+        "submission",
         "task",
         "turns",
     )
@@ -84,8 +85,8 @@ class Run:
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
-        # The secret and the number of a submission to an external system.
-        self.external: tuple[str, int] | None = None
+        # As what it is handed to an external system.
+        self.submission: Submission | None = None
         # What a node draws after itself.
         self.growing: object = None
         self.callback_tries = 0

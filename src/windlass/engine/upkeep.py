@@ -7,7 +7,7 @@ import random
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.loop import Loop
-from windlass.store import external, flow, history, rolling, sweep_failure, task, worker
+from windlass.store import flow, history, rolling, sweep_failure, task, worker
 from windlass.store.database import Database
 
 PAUSE_SECONDS = 10.0
@@ -45,9 +45,6 @@ class Upkeep(Loop):
             self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
             self._database.write(
                 lambda connection: sweep_failure.prune(connection, now=now), tries=2
-            )
-            self._database.write(
-                lambda connection: external.prune(connection, limit=PRUNE_AT_ONCE), tries=2
             )
         is_more = self._database.write(
             lambda connection: rolling.add_up(connection, limit=ADD_UP_AT_ONCE), tries=2

@@ -15,7 +15,6 @@ from windlass.declare.kind import Kind, Registry
 from windlass.engine import cron
 from windlass.engine.breaker import Breakers
 from windlass.engine.claim import Claims
-from windlass.engine.external import Poll
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
 from windlass.engine.flow import Place
@@ -26,6 +25,7 @@ from windlass.engine.life import Life
 from windlass.engine.loop import Loop
 from windlass.engine.mark import Mark
 from windlass.engine.member import Members, connect
+from windlass.engine.poll import Poll
 from windlass.engine.rate import Rates
 from windlass.engine.read import OwnersRead
 from windlass.engine.ring import Ring
@@ -150,7 +150,7 @@ class Worker:
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
         self.sweeper = self._sweeper(rates)
-        self.poll: Poll | None = None
+        self.polls: list[Poll] = []
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
@@ -281,7 +281,7 @@ class Worker:
     def is_idle(self) -> bool:
         """Whether nothing is due here now."""
         is_swept = self.sweeper is None or self.sweeper.is_idle
-        is_polled = self.poll is None or self.poll.is_idle
+        is_polled = all(poll.is_idle for poll in self.polls)
         return self.feed.idle.is_set() and is_swept and is_polled
 
     def look_again(self) -> None:
@@ -290,14 +290,15 @@ class Worker:
         self.feed.look_now()
         if self.sweeper is not None:
             self.sweeper.look_again()
-        if self.poll is not None:
-            self.poll.look_again()
+        for poll in self.polls:
+            poll.look_again()
 
     @property
     def problem(self) -> Exception | None:
         """What has kept it from going on for a while."""
         swept = None if self.sweeper is None else self.sweeper.problem or self.sweeper.trouble
-        return self.feed.problem or swept
+        polled = next((poll.problem for poll in self.polls if poll.problem is not None), None)
+        return self.feed.problem or swept or polled
 
     def _look_now(self) -> None:
         self.feed.look_now()
@@ -373,9 +374,9 @@ class Worker:
             loops.append(self.switchboard)
         if self.sweeper is not None:
             loops.append(self.sweeper)
-        if self._only is None and any(kind.system for kind in self._kinds.values()):
-            self.poll = self._poll()
-            loops.append(self.poll)
+        if self._only is None:
+            self.polls = [self._poll(kind) for kind in self._kinds.values() if kind.system]
+            loops += self.polls
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:
@@ -383,10 +384,10 @@ class Worker:
                 loops.append(listener)
         return loops
 
-    def _poll(self) -> Poll:
+    def _poll(self, kind: Kind) -> Poll:
         return Poll(
             self._database,
-            self._kinds,
+            kind,
             self._clock,
             self.hold,
             self.ring,
@@ -419,7 +420,7 @@ class Worker:
                 raise self.problem
             if not self.is_idle:
                 await asyncio.sleep(0.001)
-            elif (self.sweeper is None and self.poll is None) or begun == self.hold.begun:
+            elif (self.sweeper is None and not self.polls) or begun == self.hold.begun:
                 return
             else:
                 begun = self.hold.begun

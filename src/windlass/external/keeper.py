@@ -1,8 +1,12 @@
-"""The process that runs a command for `Command`: `python -m windlass.external.keeper FOLDER`."""
+"""The process that runs a command for `Command`: `python -m windlass.external.keeper FOLDER LOCK`.
+
+It inherits the lock, by the number of its file, and so does the command: it is held as long as one
+of the two lives.
+"""
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -11,20 +15,14 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run the command once, however often it is asked for, and leave its exit code behind."""
-    place, argv = Path(sys.argv[1]), sys.argv[2:]
-    lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    if (place / "exit").exists():
-        return
+    """Run the command and leave its exit code behind."""
+    place, lock = Path(sys.argv[1]), int(sys.argv[2])
     _write(place / "pid", str(os.getpid()))
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        code = subprocess.run(argv, check=False, pass_fds=()).returncode
-    except OSError as problem:
+        argv = json.loads((place / "command").read_text())
+        code = subprocess.run(argv, check=False, pass_fds=(lock,)).returncode
+    except (OSError, ValueError) as problem:
         sys.stderr.write(f"{problem}\n")
         code = 127
     _write(place / "exit", str(code))

@@ -47,6 +47,8 @@ class Retried:
     delay: int
     error: str
     trace: str
+    # Whether another system said so: it is there, and its breaker need not open.
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Failed:
 
     error: str
     trace: str
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

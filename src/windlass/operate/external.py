@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -13,21 +13,25 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.declare.external import External, submit_of
-from windlass.declare.kind import Kind, Options, Registry, make_kind
+from windlass.declare.kind import Options, Registry, make_kind
 from windlass.declare.task import Desk, Task, TaskRef
 from windlass.engine.current import current
-from windlass.engine.external import Told, cancel_quietly, outcome_of, submit, write_ends
+from windlass.engine.external import Told, outcome_of, submit, write_ends
 from windlass.engine.fleet import Fleet
 from windlass.engine.shard import Shard
-from windlass.errors import BadInput, ExternalDown, Retry, UnknownHandle
+from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle
 from windlass.model.duration import Duration, parse_duration
-from windlass.model.external import ExternalTerms
-from windlass.model.retry import MOST_RETRIES, RETRY_ASKED_FOR, Backoff
+from windlass.model.external import MOST_BATCH, ExternalTerms, is_handle
+from windlass.model.outcome import LONGEST_REMARK, storable
+from windlass.model.payload import encode_result
+from windlass.model.retry import MOST_RETRIES, Backoff
 from windlass.model.status import Status
 from windlass.store import external as store
-from windlass.store.external import ExternalRow
+from windlass.store import slot
+from windlass.store.external import ExternalRow, Found
 
 BREAKER = "5 in a row, 30s"
+MOST_NUMBER = 2**63
 
 
 class Externals:
@@ -45,6 +49,7 @@ class Externals:
         *,
         every: Duration = "5s",
         timeout: Duration | None = None,
+        call_timeout: Duration = "1m",
         retries: int = 0,
         backoff: Backoff = "2s",
         batch: int = 500,
@@ -59,26 +64,28 @@ class Externals:
         """Declare a system that executes tasks elsewhere; what is enqueued of it is submitted.
 
         It is asked `every` so often how they are going, `batch` at once; after `timeout` a task has
-        failed. A task that failed over there, or whose `submit` raised, is submitted up to
-        `retries` times again. When the system cannot be reached, nothing fails: it is asked, or
-        submitted to, again later.
+        failed. A task that failed over there is submitted up to `retries` times again. When the
+        system does not answer within `call_timeout`, nothing fails: it is asked, or submitted to,
+        again later. At most `concurrency` are being submitted at once by a worker; how many are
+        executed over there at the same time is not limited.
         """
+        what = f"external {name!r}"
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_BATCH:
+            raise BadDeclaration(
+                f"{what}: batch={batch!r} is not a number from 1 to {MOST_BATCH:,}"
+            )
         terms = ExternalTerms(
             system=system,
-            every=parse_duration(every, what=f"external {name!r}: every"),
-            timeout=None
-            if timeout is None
-            else parse_duration(timeout, what=f"external {name!r}: timeout"),
+            every=parse_duration(every, what=f"{what}: every"),
+            timeout=None if timeout is None else parse_duration(timeout, what=f"{what}: timeout"),
+            call_timeout=parse_duration(call_timeout, what=f"{what}: call_timeout"),
             batch=batch,
         )
         options = Options(
             name=name,
-            retries={
-                Exception: retries,
-                Retry: max(retries, RETRY_ASKED_FOR),
-                ExternalDown: MOST_RETRIES,
-            },
+            retries={Exception: MOST_RETRIES, ExternalFailed: retries},
             backoff=backoff,
+            timeout=call_timeout,
             concurrency=concurrency,
             rate=rate,
             priority=priority,
@@ -102,68 +109,94 @@ class Externals:
         kind: str | None = None,
         secret: str | None = None,
     ) -> bool:
-        """End the task of a handle, an id or a ref; False if it had ended before.
+        """End the task of a handle, an id or a ref; False if that changed nothing.
 
-        With a `secret`, only if it is the one of the task.
+        It had ended before, or another submission of it counts by now. With a `secret`, it is about
+        the submission whose secret that is.
         """
-        shard, row = self._find(what, kind)
-        if secret is not None and not hmac.compare_digest(
-            row.secret.encode(), str(secret).encode("utf-8", "replace")
-        ):
-            raise UnknownHandle(what if isinstance(what, str | int) else what.id)
-        told = Told(ok=ok, result=result, reason=str(reason))
-        changed = self._tell(shard, row.task.id, told)
-        telemetry.emit("external.notified", task=row.task.id, kind=row.task.kind, ok=ok)
+        told = _told(ok, result, reason)
+        shard, found = self._find(what, kind, secret)
+        changed = not found.is_past and self._tell(shard, found, told)
+        telemetry.emit("external.notified", task=found.task_id, kind=found.kind, ok=ok)
         if changed:
             shard.bell.ring_here()
         return changed
 
-    def cancel(self, shard: Shard, ids: Sequence[int]) -> None:
-        """Ask the systems to stop tasks that were cancelled."""
-        for kind, handle in shard.database.read(lambda connection: store.handles(connection, ids)):
-            found = self._registry.kinds.get(kind)
-            if found is not None and found.system is not None:
-                cancel_quietly(found.system, handle)
-
-    def _find(self, what: str | int | TaskRef, kind: str | None) -> tuple[Shard, ExternalRow]:
+    def _find(
+        self, what: str | int | TaskRef, kind: str | None, secret: str | None
+    ) -> tuple[Shard, Found]:
         self._fleet.prepare()
-        handle = what.id if isinstance(what, TaskRef) else what
-        if isinstance(handle, bool) or not isinstance(handle, str | int):
+        given = what.id if isinstance(what, TaskRef) else what
+        if isinstance(given, bool) or not isinstance(given, str | int):
             raise BadInput(f"{what!r} is neither a handle nor a task")
-        for shard in self._fleet.shards:
-            found = shard.database.read(
-                lambda connection: store.find(connection, handle, kind=kind)
-            )
-            if len(found) > 1:
+        is_possible = is_handle(given) if isinstance(given, str) else 0 < given < MOST_NUMBER
+        for shard in self._fleet.shards if is_possible else ():
+            found = shard.database.read(lambda connection: store.find(connection, given, kind=kind))
+            if secret is not None:
+                found = [each for each in found if _is_same(each.secret, secret)]
+            if len({each.task_id for each in found if not each.is_past}) > 1:
                 raise BadInput(
-                    f"several tasks have the handle {handle!r}; say which system by kind=, or "
+                    f"several tasks have the handle {given!r}; say which system by kind=, or "
                     "notify with the task"
                 )
             if found:
                 return shard, found[0]
-        raise UnknownHandle(handle)
+        raise UnknownHandle(given)
 
-    def _tell(self, shard: Shard, number: int, told: Told) -> bool:
-        database, now = shard.database, shard.clock.now()
+    def _tell(self, shard: Shard, found: Found, told: Told) -> bool:
+        database, number = shard.database, found.task_id
 
-        def work(connection: Connection) -> bool:
-            row = store.lock(connection, number)
-            if row is None or row.status.is_final:
+        def work(connection: Connection) -> bool | None:
+            seen = store.state_of(connection, number)
+            if seen is None or seen[0].is_final:
+                return False
+            status, run = seen
+            # A row that is just being finished is held by one who may wait for its run.
+            is_there = status is Status.EXTERNAL
+            before = slot.lock_runs(connection, [run]) if is_there and run is not None else {}
+            row = next(iter(store.lock(connection, [number])), None)
+            if row is None or row.status.is_final or row.submission.number != found.number:
                 return False
             if row.status is not Status.EXTERNAL:
                 store.tell(connection, number, msgspec.json.encode(told).decode())
                 return True
-            kind = self._kind(row)
-            outcome = outcome_of(row, told.answer, kind)
-            assert outcome is not None
-            write_ends(connection, database, kind, {row: outcome}, now=now)
-            shard.bell.ring_inside(connection, is_ours=True)
+            if not is_there:
+                return None
+            self._end(connection, shard, row, told, before=before)
             return True
 
-        return database.write(work)
+        # Its handle may have been written down while it was waited for; that happens once.
+        changed = database.write(work)
+        return bool(database.write(work) if changed is None else changed)
 
-    def _kind(self, row: ExternalRow) -> Kind:
-        return self._registry.get(row.task.kind)
+    def _end(
+        self,
+        connection: Connection,
+        shard: Shard,
+        row: ExternalRow,
+        told: Told,
+        *,
+        before: Mapping[int, int],
+    ) -> None:
+        kind, now = self._registry.get(row.task.kind), shard.clock.now()
+        outcome = outcome_of(row, told.answer, kind)
+        assert outcome is not None
+        write_ends(connection, shard.database, kind, {row: outcome}, before=before, now=now)
+        shard.bell.ring_inside(connection, is_ours=True)
+
+
+def _told(ok: object, result: object, reason: object) -> Told:
+    if not isinstance(ok, bool):
+        raise BadInput(f"ok={ok!r} says neither that it succeeded nor that it failed; give a bool")
+    try:
+        encode_result(result)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise BadInput(f"the result cannot be kept: {problem}") from problem
+    return Told(ok=ok, result=result, reason=storable(str(reason))[:LONGEST_REMARK])
+
+
+def _is_same(secret: str, given: str) -> bool:
+    return hmac.compare_digest(secret.encode(), str(given).encode("utf-8", "replace"))
 
 
 def _handler(name: str, terms: ExternalTerms) -> Callable[..., object]:

@@ -35,8 +35,8 @@ from windlass.model.status import Status
 from windlass.operate.flow_change import SKIPPED_BY_HAND, Change, Graph
 from windlass.operate.gather import Listing
 from windlass.operate.task import seconds_of
+from windlass.store import external, task
 from windlass.store import flow as store
-from windlass.store import task
 from windlass.store.connection import is_async
 from windlass.store.database import first_line
 from windlass.store.flow import NodeRow, RunRow
@@ -54,8 +54,6 @@ class Flows:
         self._fleet = fleet
         self._registry = registry
         self._spread = spread
-        # Told of external nodes that were cancelled: shard, ids.
-        self.on_cancelled: Callable[[Shard, Sequence[int]], None] = lambda _shard, _ids: None
 
     # Starting
 
@@ -256,18 +254,20 @@ class Flows:
                 return None
             head = head_of(found.payload)
             keep = KEEP_FAILED if head is None else head.keep
-            return store.cancel(connection, run, reason=text, now=self._now(shard), keep=keep)
+            away = store.cancel(connection, run, reason=text, now=self._now(shard), keep=keep)
+            external.stop(connection, away, now=self._now(shard))
+            return away
+
+        def rest(connection: Connection) -> None:
+            store.cancel_rest(connection, run, reason=text, now=now)
+            external.stop_run(connection, run, now=now)
 
         away = shard.database.write(work)
         if away is None:
             return False
         now = self._now(shard)
-        shard.database.write(
-            lambda connection: store.cancel_rest(connection, run, reason=text, now=now)
-        )
+        shard.database.write(rest)
         telemetry.emit("flow.ended", run=run, status=str(Status.CANCELLED))
-        if away:
-            self.on_cancelled(shard, away)
         return True
 
     def edit(self, run: int, change: Callable[[Edit], object]) -> None:

@@ -32,8 +32,8 @@ from windlass.model.flow import (
 from windlass.model.node import is_to_fill, read_blank
 from windlass.model.outcome import LONGEST_REMARK
 from windlass.model.status import Status
+from windlass.store import external, slot
 from windlass.store import flow as store
-from windlass.store import slot
 from windlass.store.flow import NewSlot, NodeRow, RunRow
 
 SKIPPED_BY_HAND = "skipped by hand"
@@ -147,6 +147,9 @@ class Change:
         if not changed and not self._has_more and is_well:
             return None
         store.set_states(connection, changed, again)
+        external.begin_again(connection, again)
+        away = (row.id for row in changed if before[row.id].status is Status.EXTERNAL)
+        external.stop(connection, [number for number in away if number not in again], now=self.now)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
         return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)

@@ -15,7 +15,7 @@ from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.model.status import Status
 from windlass.model.task import TaskView
-from windlass.store import history, task
+from windlass.store import external, history, task
 from windlass.store.database import Database
 from windlass.store.history import FailureView
 from windlass.store.task import TaskFilter
@@ -101,7 +101,11 @@ def cancel(
                 f"ends; remove it instead"
             )
         keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
-        return task.cancel(connection, number, reason=text, now=clock.now(), keep=keep)
+        now = clock.now()
+        is_cancelled = task.cancel(connection, number, reason=text, now=now, keep=keep)
+        if is_cancelled:
+            external.stop(connection, [number], now=now)
+        return is_cancelled
 
     return database.write(work)
 
@@ -111,7 +115,10 @@ def retry(database: Database, clock: Clock, number: int) -> bool:
 
     def work(connection: Connection) -> bool:
         _refuse_nodes(connection, number)
-        return task.retry(connection, number, now=clock.now())
+        is_retried = task.retry(connection, number, now=clock.now())
+        if is_retried:
+            external.begin_again(connection, [number])
+        return is_retried
 
     return database.write(work)
 

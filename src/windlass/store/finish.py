@@ -11,7 +11,7 @@ from windlass.model.flow import How
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
-from windlass.store import slot
+from windlass.store import external, slot
 from windlass.store.database import Database
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import alert, failure, task
@@ -100,8 +100,9 @@ def finish(
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
         if len(before) < len(batch.runs):
-            over = [node for node, run in batch.going.items() if run not in before]
-            slot.cancel_open(connection, accepted.intersection(over), now=batch.now)
+            over = {node for node, run in batch.going.items() if run not in before} & accepted
+            slot.cancel_open(connection, over, now=batch.now)
+            external.stop(connection, over, now=batch.now)
         if batch.nodes:
             after = fill(connection, database.dialect, batch, accepted, before=before)
             if on_filled is not None:

@@ -168,21 +168,35 @@ flow_template = _table(
     Column("created_at", BigInteger, nullable=False),
 )
 
-# What another system executes: the handle it gave, and the secret by which it may call back.
+# What another system executes: each submission of a task, with the handle that the system gave it
+# and the secret by which it may call back. Old ones stay, so that what is said of them is known.
 external = _table(
     "external",
     Column("task_id", Number, primary_key=True, autoincrement=False),
+    Column("submission", Integer, primary_key=True, autoincrement=False),
     Column("kind", Exact(100), nullable=False),
     Column("handle", Exact(255)),
     Column("secret", Exact(64), nullable=False),
-    # How often it was submitted because an earlier submission had failed over there.
-    Column("submission", Integer, nullable=False, server_default=text("1")),
-    Column("submitted_at", BigInteger),
-    # Polls in a row that brought nothing new.
+    # 0: this is the one that counts; 1: it failed over there; 2: a retry by hand set it aside.
+    Column("past", SmallInteger, nullable=False, server_default=text("0")),
+    # Which try it is since the task was enqueued, or retried by hand.
+    Column("tries", Integer, nullable=False, server_default=text("1")),
+    # When it was submitted for the first time, whether or not the system answered.
+    Column("began_at", BigInteger, nullable=False),
+    # Polls in a row that brought nothing new; once it is to be cancelled, tries to do so.
     Column("polls", Integer, nullable=False, server_default=text("0")),
     # How it ended, if that was told before its handle was written down.
     Column("told", Json),
+    # When the system is to be asked next to stop it.
+    Column("cancel_at", BigInteger),
     Index("windlass_external_handle", "handle"),
+)
+Index(
+    "windlass_external_cancel",
+    external.c.kind,
+    external.c.cancel_at,
+    postgresql_where=external.c.cancel_at.is_not(None),
+    sqlite_where=external.c.cancel_at.is_not(None),
 )
 
 worker = _table(

@@ -2,9 +2,9 @@
 
 The row of a run is the lock of all of it. Whoever ends, adds, skips, retries or cancels nodes locks
 that row first, so two parents that end in two transactions fill the slots of their child one after
-the other, and the second sees what the first has left; and nobody waits in a circle. Filling belongs
-into the transaction that accepts the outcome: an outcome that is repeated is not accepted, and fills
-nothing.
+the other, and the second sees what the first has left; and nobody waits in a circle. Filling
+belongs into the transaction that accepts the outcome: an outcome that is repeated is not accepted,
+and fills nothing.
 """
 
 from __future__ import annotations

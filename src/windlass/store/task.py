@@ -12,7 +12,7 @@ from sqlalchemy.sql.expression import text
 from windlass.model.status import Status
 from windlass.model.task import NewTask, TaskView
 from windlass.store.dialect.base import Dialect, Executor
-from windlass.store.schema import task
+from windlass.store.schema import external, task
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
@@ -221,6 +221,9 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
         return 0
     # Somebody may have begun it again since: only what is still over is deleted.
     result = connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
+    left = set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids))))
+    gone = [number for number in ids if number not in left]
+    connection.execute(delete(external).where(external.c.task_id.in_(gone)))
     return result.rowcount
 
 

@@ -21,6 +21,7 @@ OPTIONS: dict[str, Any] = {
     "mariadb_charset": "utf8mb4",
 }
 IS_NODE = sa.text("flow_id is not null")
+IS_TO_STOP = sa.text("cancel_at is not null")
 
 
 def upgrade() -> None:
@@ -62,13 +63,23 @@ def external() -> None:
     op.create_table(
         "windlass_external",
         sa.Column("task_id", Number, primary_key=True, autoincrement=False),
+        sa.Column("submission", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("kind", Exact(100), nullable=False),
         sa.Column("handle", Exact(255)),
         sa.Column("secret", Exact(64), nullable=False),
-        sa.Column("submission", sa.Integer, nullable=False, server_default=sa.text("1")),
-        sa.Column("submitted_at", sa.BigInteger),
+        sa.Column("past", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
+        sa.Column("tries", sa.Integer, nullable=False, server_default=sa.text("1")),
+        sa.Column("began_at", sa.BigInteger, nullable=False),
         sa.Column("polls", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("told", Json),
+        sa.Column("cancel_at", sa.BigInteger),
         **OPTIONS,
     )
     op.create_index("windlass_external_handle", "windlass_external", ["handle"])
+    op.create_index(
+        "windlass_external_cancel",
+        "windlass_external",
+        ["kind", "cancel_at"],
+        postgresql_where=IS_TO_STOP,
+        sqlite_where=IS_TO_STOP,
+    )
