@@ -638,7 +638,7 @@ def test_what_a_second_node_blocks_stays_blocked_when_the_first_is_retried(app, 
     app.drain()
     assert run.status() is Status.FAILED
     assert seen == ["first"]
-    with pytest.raises(BadFlow, match="node 'child' is blocked by"):
+    with pytest.raises(BadFlow, match="node 'child' cannot run: it is blocked by"):
         run.retry("child")
 
     assert run.retry() == 3

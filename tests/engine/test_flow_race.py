@@ -144,35 +144,20 @@ def test_two_parents_of_which_one_fails_at_once_block_their_child(shared, run, h
     assert run.status() is Status.FAILED
 
 
-# A run that is cancelled while one of its nodes is about to end
+# A run that is cancelled while somebody has a row of it
 
 
-class Finishing:
-    """The end of a node whose row is written, and whose run is not locked yet."""
-
-    def __init__(self, app, run, outcome, on_accepted=None):
-        hand = Hand(app)
-        (self.taken,) = hand.claim(1)
-        batch = hand.batch([self.taken], outcome)
-        batch.runs, batch.going = {run.id}, {self.taken.id: run.id}
-        self._is_written, self._go = threading.Event(), threading.Event()
-
-        def note(_connection, _accepted):
-            self._is_written.set()
-            assert self._go.wait(10)
-
-        def work():
-            accept = None if on_accepted is None else lambda conn: on_accepted(conn, self.taken)
-            finish.finish(app.database, batch, note, on_accepted=accept, tries=8)
-
-        self._thread = threading.Thread(target=work, daemon=True)
-        self._thread.start()
-        assert self._is_written.wait(10)
-
-    def end(self):
-        self._go.set()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
+def finish_late(app, run, outcome, on_accepted=None):
+    """End a node after its run was cancelled by one who could not have its row."""
+    hand = Hand(app)
+    (taken,) = hand.claim(1)
+    batch = hand.batch([taken], outcome)
+    batch.runs, batch.going = {run.id}, {taken.id: run.id}
+    with app.database.engine.connect() as other, other.begin():
+        other.execute(select(task.c.id).where(task.c.id == taken.id).with_for_update())
+        cancel(app, run)
+    accept = None if on_accepted is None else lambda connection: on_accepted(connection, taken)
+    finish.finish(app.database, batch, lambda *_: None, on_accepted=accept, tries=8)
 
 
 @pytest.fixture
@@ -200,10 +185,7 @@ def cancel(app, run):
 
 @pytest.mark.parametrize("outcome", [Retried(0, "broken", "broken"), Snoozed(0), Expanded()])
 def test_a_node_does_not_go_on_when_its_run_has_ended_meanwhile(shared, single, outcome):
-    finishing = Finishing(shared, single, outcome)
-
-    cancel(shared, single)
-    finishing.end()
+    finish_late(shared, single, outcome)
 
     (node,) = single.nodes()
     assert (node.status, node.error) == (Status.CANCELLED, "its run had ended")
@@ -222,10 +204,7 @@ def test_a_run_that_was_cancelled_meanwhile_gets_no_more_nodes(shared, single, o
         drawing.add("step", "two", name="two")
         add_nodes(connection, place, drawing.drafts, taken, is_nested=is_nested)
 
-    finishing = Finishing(shared, single, outcome, add)
-
-    cancel(shared, single)
-    finishing.end()
+    finish_late(shared, single, outcome, add)
 
     (node,) = single.nodes()
     assert node.status is (Status.CANCELLED if is_nested else Status.SUCCEEDED)

@@ -14,7 +14,7 @@ from tests.store.plans import explain, scans, statements
 from tests.store.test_plan import SERIES
 from windlass import App, Done, External
 from windlass.model.flow import How
-from windlass.store import external, flow
+from windlass.store import flow
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -43,8 +43,8 @@ insert into windlass_slot (dep_id, task_id, rule)
 select 10000000 + i, 10000001 + i, 0 from {series} as series where i % 100 between 1 and 98
 """
 EXTERNALS = """
-insert into windlass_external (task_id, kind, handle, secret)
-select 10000000 + i, 'spark', {node}, 'secret' from {series} as series
+insert into windlass_external (task_id, submission, kind, handle, secret, began_at)
+select 10000000 + i, 1, 'spark', {node}, 'secret', 1 from {series} as series
 """
 ALERTS = """
 insert into windlass_alert (id, what, kind, raised_at, text)
@@ -124,20 +124,6 @@ def look_at_a_run(yard: Yard) -> object:
 @act
 def list_runs(yard: Yard) -> object:
     return yard.app.flows.runs(limit=300)
-
-
-@act
-def poll_what_is_due(yard: Yard) -> object:
-    now = yard.app.clock.now()
-
-    def work(connection: Connection) -> object:
-        rows = external.due(
-            connection, "spark", now=now, buckets=[range(256)], worker=yard.hand.id, limit=50
-        )
-        assert len(rows) == 50
-        return external.put_off(connection, rows, due_at=now + 1)
-
-    return yard.app.database.write(work)
 
 
 @act
