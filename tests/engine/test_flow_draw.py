@@ -266,3 +266,51 @@ def test_a_graph_can_be_imported_as_a_template(app, kinds):
         app.drain()
         assert states(again) == states(run)
         assert [node.result for node in again.nodes()] == [4, 4, "ran"]
+
+
+def test_a_slash_in_a_name_is_for_nested_flows(app, kinds):
+    @app.flow
+    def nest(flow):
+        flow.add(kinds.leaf, name="in/one")
+
+    with pytest.raises(BadFlow, match="cannot be named 'in/one'"):
+        nest.start()
+
+
+def test_a_submission_adds_no_nodes(app, kinds):
+    class System(windlass.External):
+        def submit(self) -> str:
+            windlass.context().flow.add(kinds.leaf)
+            return "handle"
+
+        def poll(self, handles):
+            return {}
+
+    away = app.external("away", System(), retries=0)
+
+    @app.flow
+    def nest(flow):
+        flow.add(away)
+
+    run = nest.start()
+    app.drain()
+
+    assert run.status() is Status.FAILED
+    assert "submit adds no nodes" in run.nodes()[0].error
+
+
+def test_a_run_that_is_being_pruned_is_not_begun_again(app, kinds, clock):
+    @app.task
+    def broken() -> None:
+        raise ValueError("not today")
+
+    @app.flow
+    def nest(flow):
+        flow.add(broken)
+
+    run = nest.start()
+    app.drain()
+    clock.advance(365 * 24 * 3_600 * 10**6)
+
+    with pytest.raises(windlass.UnknownFlow, match="there is no run"):
+        run.retry()

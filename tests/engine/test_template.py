@@ -61,6 +61,7 @@ def test_a_template_inside_a_template_runs_where_nobody_has_read_it(app, seen, e
     assert elsewhere.seen == ["hello", "hello", "bye"]
     (nested,) = [each for each in run.graph().nodes if each.name == "in"]
     assert (nested.kind, set(nested.kwargs)) == ("inner", {"text"})
+    assert {each.kind for each in run.nodes() if each.name == "in"} == {"inner"}
 
 
 def test_templates_are_nested_in_each_other_across_processes(app, seen, elsewhere):

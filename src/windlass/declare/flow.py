@@ -17,7 +17,7 @@ from windlass.declare.twin import twin
 from windlass.errors import BadDeclaration, BadFlow, BadInput
 from windlass.model.condition import Condition
 from windlass.model.duration import Duration, parse_duration
-from windlass.model.flow import NodeShape, Trigger, check_graph, check_name, read_trigger
+from windlass.model.flow import NodeShape, Trigger, check_given, check_graph, read_trigger
 from windlass.model.node import Result, results_in
 from windlass.model.run import FlowGraph, FlowProgress, NodeView
 from windlass.model.status import Status
@@ -112,7 +112,7 @@ class Drawing:
         """Draw a node for each item, which is its one argument."""
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise BadFlow(f"each(..., {items!r}) is no list of items; to draw one node call add")
-        base = None if name is None else check_name(name)
+        base = None if name is None else check_given(name)
         found = self._kind(kind)
         parents = self._parents(after)
         rule = read_trigger(trigger, node=base or found.name)
@@ -141,7 +141,7 @@ class Drawing:
     ) -> Node:
         """`add`, for arguments of any name."""
         found = self._kind(kind)
-        named = self._free(found.name) if name is None else check_name(name)
+        named = self._free(found.name) if name is None else check_given(name)
         if named in self._names:
             raise BadFlow(f"two nodes are named {named!r}; give one of them another name=")
         condition = None if when is None else Condition(when, node=named)

@@ -143,9 +143,10 @@ class Finish(Loop):
 
     def _free(self, runs: Sequence[Run]) -> list[Run]:
         """The runs whose rows can be had now; the others wait, and are told by `is_locked`."""
-        held = store.held_by_others(self._database, {run.task.id for run in runs})
+        flows = {run.task.flow_id for run in runs if run.task.flow_id is not None}
+        held = store.held_by_others(self._database, flows | {run.task.id for run in runs})
         for run in runs:
-            run.is_locked = run.task.id in held
+            run.is_locked = run.task.id in held or run.task.flow_id in held
         return [run for run in runs if not run.is_locked]
 
     def _write_apart(self, runs: Sequence[Run], problem: Exception) -> None:

@@ -251,6 +251,10 @@ def growing(run: Run) -> Growing:
     place = run.load.place
     if run.task.flow_id is None or not isinstance(place, Place):
         raise NoContext("context().flow belongs to a running node of a flow; this task is none")
+    if run.kind.system is not None:
+        raise NoContext(
+            "submit adds no nodes: it may be called again; let a node after this one add them"
+        )
     if run.growing is None:
         made = run.growing = Growing(run, place)
         run.on_finish = [*(run.on_finish or []), made.write]

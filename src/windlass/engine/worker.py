@@ -247,7 +247,8 @@ class Worker:
         """Whether a row that is due now may run here without being asked for."""
         if self._only is not None or row.kind not in self._kinds:
             return False
-        return gate.is_free(row.kind) and not row.lost and self._is_near(row.bucket)
+        is_new = not row.lost and (row.due_at or 0) > self.ring.share.careful_to
+        return is_new and gate.is_free(row.kind) and self._is_near(row.bucket)
 
     def _is_near(self, bucket: int) -> bool:
         """Whether a bucket is one of ours."""

@@ -5,11 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from windlass.errors import BadInput, NoContext
+
 LONGEST_HANDLE = 255
 MOST_BACKOFF = 5
 MOST_BATCH = 10_000
 # What is raised by mistakes in `submit` itself: doing it again would only raise it again.
-MISTAKES = (TypeError, AttributeError, NameError, LookupError, NotImplementedError)
+MISTAKES = (
+    TypeError,
+    AttributeError,
+    NameError,
+    LookupError,
+    NotImplementedError,
+    NoContext,
+    BadInput,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,13 @@ def check_name(name: object) -> str:
     return name
 
 
+def check_given(name: object) -> str:
+    """`name`, if somebody may give it to a node."""
+    if "/" in check_name(name):
+        raise BadFlow(f"a node cannot be named {name!r}: / is for the nodes of nested flows")
+    return str(name)
+
+
 def check_graph(shapes: Sequence[NodeShape], *, known: Mapping[str, Collection[str]]) -> None:
     """Refuse a graph that has a cycle, an unknown node, a name twice, or a result from nowhere.
 

@@ -166,7 +166,8 @@ class Flows:
         """The nodes of a run; without `results` that is quicker."""
         shard, _ = self._find(run)
         rows = shard.database.read(lambda connection: store.nodes(connection, run, results=results))
-        return [self._view(row) for row in rows]
+        payloads = _payloads(shard, [row.id for row in rows if row.kind == TEMPLATE])
+        return [self._view(row, _kind(row, payloads)) for row in rows]
 
     def graph(self, run: int, *, arguments: bool = True) -> FlowGraph:
         """The nodes of a run with their edges, and unless told otherwise with their arguments."""
@@ -174,18 +175,16 @@ class Flows:
         graph = self._graph(shard, run)
         rows = graph.rows
         names = {row.id: row.node for row in rows.values()}
-        payloads = (
-            shard.database.read(lambda connection: store.payloads(connection, names))
-            if arguments
-            else {}
+        payloads = _payloads(
+            shard, [row.id for row in rows.values() if arguments or row.kind == TEMPLATE]
         )
         nodes: list[GraphNode] = []
         for row in rows.values():
             when, kwargs = as_drawn(payloads.get(row.id, "{}"), names)
-            name, rule = row.kind, graph.rule(row.id)
-            if name == TEMPLATE and arguments:
-                name, kwargs = str(kwargs["template"]), cast(dict[str, object], kwargs["arguments"])
-            nodes.append(GraphNode(row.node, name, row.status, rule, when=when, kwargs=kwargs))
+            if row.kind == TEMPLATE:
+                kwargs = cast(dict[str, object], kwargs["arguments"])
+            kind, rule = _kind(row, payloads), graph.rule(row.id)
+            nodes.append(GraphNode(row.node, kind, row.status, rule, when=when, kwargs=kwargs))
         return FlowGraph(
             nodes,
             [
@@ -288,7 +287,7 @@ class Flows:
 
         def locked(connection: Connection) -> tuple[Change, Status | None]:
             found = store.lock(connection, run)
-            if found is None:
+            if found is None or store.is_going(connection, run, now=self._now(shard)):
                 raise _unknown(run)
             rows, slots = store.nodes(connection, run), store.slots(connection, run)
             change = Change(shard, found, Graph(rows, slots))
@@ -334,12 +333,12 @@ class Flows:
             )
         raise _unknown(run)
 
-    def _view(self, row: NodeRow) -> NodeView:
+    def _view(self, row: NodeRow, name: str) -> NodeView:
         kind = self._registry.kinds.get(row.kind)
         decode = msgspec.json.decode if kind is None else kind.decode_result
         return NodeView(
             name=row.node,
-            kind=row.kind,
+            kind=name,
             status=row.status,
             result=None if row.result is None else decode(row.result),
             error=row.remark if row.status in (Status.FAILED, Status.CANCELLED) else None,
@@ -355,6 +354,19 @@ class Flows:
     @staticmethod
     def _now(shard: Shard) -> int:
         return shard.clock.now()
+
+
+def _payloads(shard: Shard, ids: Sequence[int]) -> dict[int, str]:
+    if not ids:
+        return {}
+    return shard.database.read(lambda connection: store.payloads(connection, ids))
+
+
+def _kind(row: NodeRow, payloads: Mapping[int, str]) -> str:
+    """The kind of a node as people know it: of a template that is nested, its name."""
+    if row.kind != TEMPLATE:
+        return row.kind
+    return str(as_drawn(payloads[row.id], {})[1]["template"])
 
 
 def _unknown(run: int) -> UnknownFlow:

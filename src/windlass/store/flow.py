@@ -194,6 +194,12 @@ def lock(connection: Connection, number: int) -> RunRow | None:
     return None if row is None else _run(row)
 
 
+def is_going(connection: Connection, number: int, *, now: int) -> bool:
+    """Whether a run ended so long ago that its nodes are being deleted."""
+    prune_at = connection.scalar(select(task.c.prune_at).where(task.c.id == number))
+    return prune_at is not None and prune_at <= now
+
+
 def nodes(connection: Connection, number: int, *, results: bool = False) -> list[NodeRow]:
     """The nodes of a run, in the order in which they were drawn; maybe with their results."""
     columns = (*ROW, task.c.result) if results else ROW
@@ -356,7 +362,7 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    # Who is just ending a node waits for the run, so that is not waited for here.
+    # What a claim or a sign of life has locked for a moment is not waited for here.
     free = select(task.c.id).where(*inside, task.c.id != number).order_by(task.c.id)
     for part in _parts(list(connection.scalars(free.with_for_update(skip_locked=True)))):
         connection.execute(update(task).where(task.c.id.in_(part)).values(**ended, remark=reason))
