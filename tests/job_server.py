@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +22,7 @@ class Jobs:
     def __init__(self, path):
         self.path = Path(path)
         self.jobs = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.lock = threading.Lock()
 
     def save(self):
         part = self.path.with_suffix(".part")
@@ -34,6 +36,10 @@ def serve(port, path):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
+            with jobs.lock:
+                self.change(body)
+
+        def change(self, body):
             parts = self.path.strip("/").split("/")
             if len(parts) == 1 and body.get("code"):
                 jobs.jobs.setdefault("refused", {"starts": 0})["starts"] += 1
@@ -68,8 +74,9 @@ def serve(port, path):
                 self.answer(jobs.jobs[parts[1]])
 
         def do_DELETE(self):
-            jobs.jobs[self.path.strip("/").split("/")[1]]["status"] = "cancelled"
-            jobs.save()
+            with jobs.lock:
+                jobs.jobs[self.path.strip("/").split("/")[1]]["status"] = "cancelled"
+                jobs.save()
             self.answer({})
 
         def answer(self, value):
