@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 3
+JOBS ?= 2
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
