@@ -19,6 +19,7 @@ from windlass.cli.flow_picture import draw
 from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
 from windlass.cli.output import (
     COLOURS,
+    check_watch,
     complain,
     console,
     counted,
@@ -110,13 +111,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Draw a run: its nodes with their states and durations, below what they wait for."""
-    if watch and (as_json or not console.is_terminal):
-        complain(
-            "--json prints one value; leave --watch out"
-            if as_json
-            else "--watch draws on a terminal; leave it out, or ask for --json"
-        )
-        raise typer.Exit(2)
+    check_watch(watch, as_json=as_json)
     loaded = load_app(app)
     found = loaded.flows.ref(run)
     if watch:

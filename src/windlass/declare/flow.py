@@ -10,18 +10,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, cast
 
-from windlass.clock import from_datetime
 from windlass.declare.kind import Kind, Registry
 from windlass.declare.task import How, OnConflict
 from windlass.declare.twin import twin
 from windlass.errors import BadDeclaration, BadFlow, BadInput
 from windlass.model.condition import Condition
-from windlass.model.duration import Duration, parse_duration
+from windlass.model.duration import Duration
 from windlass.model.flow import NodeShape, Trigger, check_given, check_graph, read_trigger
 from windlass.model.node import Result, results_in
 from windlass.model.run import FlowGraph, FlowProgress, NodeView
 from windlass.model.status import Status
-from windlass.model.task import check_key, check_priority
 
 P = ParamSpec("P")
 
@@ -358,28 +356,13 @@ class Starter(Generic[P]):
         with on_conflict="raise". `delay` or `at` say when the first nodes are due. `conn` joins the
         caller's transaction.
         """
-        name = self._kind.name
-        how = self._how
-        if key is not None:
-            how = replace(how, key=check_key(name, key))
-        if delay is not None and at is not None:
-            raise BadInput(f"flow {name!r}: give delay or at, not both")
-        if delay is not None:
-            waiting = parse_duration(delay, what=f"flow {name!r}: delay", zero=True)
-            how = replace(how, delay=waiting, at=None)
-        if at is not None:
-            if not isinstance(at, datetime) or at.tzinfo is None:
-                raise BadInput(f"flow {name!r}: at={at!r} is no datetime with a time zone")
-            how = replace(how, at=from_datetime(at), delay=None)
-        if priority is not None:
-            how = replace(how, priority=check_priority(name, priority))
-        if conn is not None:
-            how = replace(how, conn=conn)
+        name, what = self._kind.name, f"flow {self._kind.name!r}"
+        how = self._how.changed(
+            name, what=what, key=key, delay=delay, at=at, priority=priority, conn=conn
+        )
         if on_conflict is not None:
             if on_conflict not in ("skip", "raise"):
-                raise BadInput(
-                    f"flow {name!r}: on_conflict={on_conflict!r} is not one of skip, raise"
-                )
+                raise BadInput(f"{what}: on_conflict={on_conflict!r} is not one of skip, raise")
             how = replace(how, on_conflict=on_conflict)
         return Starter(self._desk, self._kind, how)
 
