@@ -12,6 +12,7 @@ from windlass import __version__
 from windlass.cli import (
     control,
     demo,
+    flow,
     ledger,
     migrate,
     ring,
@@ -42,9 +43,11 @@ ring.register(cli)
 switch.register(cli)
 run.register(cli)
 demo.register(cli)
+flow.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
+cli.add_typer(flow.cli, name="flow", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
 cli.add_typer(ledger.cli, name="ledger", no_args_is_help=True)
 cli.add_typer(shard.cli, name="shard", no_args_is_help=True)

@@ -203,11 +203,14 @@ def normalise(given: str | URL) -> URL:
 def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: str) -> Engine:
     """An engine of our own, which connects as the `given` one does."""
     try:
-        cleaned, own = dialect.clean(url), dialect.engine_options(url)
+        # Errors are kept and shown: what they were about, maybe a secret, is nobody's business.
+        own = dialect.engine_options(url) | {"hide_parameters": True}
         if given is not None:
-            own = {name: own[name] for name in own if name == "isolation_level"}
-            return create_engine(cleaned, pool=given.pool.recreate(), **own | options)
-        return create_engine(cleaned, **own | options)
+            own = {
+                name: own[name] for name in own if name in ("isolation_level", "hide_parameters")
+            }
+            own["pool"] = given.pool.recreate()
+        return create_engine(dialect.clean(url), **own | options)
     except (ImportError, NoSuchModuleError) as problem:
         backend = url.drivername.split("+")[0]
         raise BadDatabase(

@@ -12,7 +12,7 @@ from sqlalchemy.sql.expression import text
 from windlass.model.status import Status
 from windlass.model.task import NewTask, TaskView
 from windlass.store.dialect.base import Dialect, Executor
-from windlass.store.schema import task
+from windlass.store.schema import external, task
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
@@ -148,6 +148,11 @@ def get(connection: Connection, number: int) -> TaskView | None:
     return None if row is None else _view(row)
 
 
+def run_of(connection: Connection, number: int) -> int | None:
+    """The run of a flow whose node a row is."""
+    return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
+
+
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     """The row of `kind` that holds `key`."""
     row = connection.execute(
@@ -207,7 +212,7 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     """Delete up to `limit` ended rows whose time is over."""
     ids = connection.scalars(
         select(task.c.id)
-        .where(task.c.prune_at <= now)
+        .where(task.c.prune_at <= now, task.c.flow_id.is_(None))
         .order_by(task.c.prune_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -216,6 +221,9 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
         return 0
     # Somebody may have begun it again since: only what is still over is deleted.
     result = connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
+    left = set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids))))
+    gone = [number for number in ids if number not in left]
+    connection.execute(delete(external).where(external.c.task_id.in_(gone)))
     return result.rowcount
 
 

@@ -1,0 +1,1 @@
+"""What other machines reach over HTTP."""
