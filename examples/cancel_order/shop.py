@@ -1,11 +1,8 @@
-"""The shop: what an order sets in motion, and how all of it is undone."""
+"""The shop: what an order sets in motion, and the flow that undoes all of it."""
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable
-from functools import partial
 
 from sqlalchemy import create_engine, text
 
@@ -13,8 +10,6 @@ from windlass import App
 from windlass.ledger import Ledger
 
 URL = os.environ.get("WINDLASS_DATABASE_URL", "sqlite:///cancel_order.db")
-# How long a run that was killed keeps the next one waiting.
-EXPIRES = os.environ.get("CANCEL_ORDER_EXPIRES", "10m")
 
 app = App(URL)
 ledger = Ledger(URL)
@@ -31,59 +26,57 @@ def sell(order: str) -> None:
         call(system, order)
 
 
-def cancel(order: str) -> None:
-    """Undo an order, as far as an earlier try has not done it."""
-    with app.control("cancel-order", partition=order, expires=EXPIRES) as run:
-        for step in STEPS:
-            run.step(step.__name__, partial(carry_out, step, order))
+def cancel(order: str) -> int:
+    """Begin to undo an order, once however often it is asked for; the number of the run."""
+    return cancel_order.using(key=order).start(order).id
 
 
+@app.flow
+def cancel_order(flow, order: str):
+    """Everything is undone side by side; the customer hears of it when all of it is true."""
+    goods = flow.add(give_back_stock, order)
+    others = [
+        flow.add(undo, order) for undo in (refund, revoke_points, restore_coupon, stop_parcel)
+    ]
+    flow.add(tell_customer, order, goods.result, after=[goods, *others])
+
+
+@app.task
 def give_back_stock(order: str) -> dict[str, int]:
     """Whatever has not come back yet comes back."""
     return {line.sku: line.quantity for line in ledger.void(order).lines}
 
 
+# A payment service that is down for an evening is no reason to give up.
+@app.task(retries=50, backoff="2s")
 def refund(order: str) -> None:
     """The customer gets the money back."""
     call("refund", order)
 
 
+@app.task
 def revoke_points(order: str) -> None:
     """The points of this order are taken away."""
     call("revoke points", order)
 
 
+@app.task
 def restore_coupon(order: str) -> None:
     """The coupon can be used again."""
     call("restore coupon", order)
 
 
+@app.task
 def stop_parcel(order: str) -> None:
     """The parcel does not leave, or is called back."""
     call("stop parcel", order)
 
 
-def tell_customer(order: str) -> None:
-    """The customer hears of it when all of it is true."""
+@app.task
+def tell_customer(order: str, goods: dict[str, int]) -> str:
+    """The last thing that happens."""
     call("mail", order)
-
-
-STEPS: tuple[Callable[[str], object], ...] = (
-    give_back_stock,
-    refund,
-    revoke_points,
-    restore_coupon,
-    stop_parcel,
-    tell_customer,
-)
-
-
-def carry_out(step: Callable[[str], object], order: str) -> object:
-    """Do a step; the test of this example kills the process before its end is written down."""
-    result = step(order)
-    if os.environ.get("CANCEL_ORDER_DIE_IN") == step.__name__:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
+    return f"order {order} is cancelled: {sum(goods.values())} pieces came back"
 
 
 def call(system: str, order: str) -> None:

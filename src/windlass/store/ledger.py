@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import text
-
 from windlass.errors import WindlassError
 from windlass.model.book import (
     Book,
@@ -313,7 +311,7 @@ class LedgerRows:
         lists = self._lists
         answer = ", ".join(lists.from_json.format(f"t.{part}") for part in ("body", "refusal"))
         self._reads = {
-            name: text(
+            name: lists.said(
                 lists.find(
                     f"windlass_{read.table}",
                     read.columns.format(answer=answer),

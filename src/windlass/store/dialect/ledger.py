@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, TextClause, text
 
 from windlass.store.dialect.base import Dialect, Executor, encode
-from windlass.store.dialect.postgresql import listed
+from windlass.store.dialect.postgresql import listed, often
 
 # So many rows, with the longest names, are a message that every server takes.
 AT_ONCE = 2_000
@@ -58,6 +58,10 @@ class Lists(ABC):
     hopes = False
     # Whether `execute_alone` is there.
     executes_alone = False
+
+    def said(self, statement: str) -> TextClause:
+        """A statement that is said again and again."""
+        return text(statement)
 
     @abstractmethod
     def rows(self, name: str, **columns: type) -> str:
@@ -158,6 +162,14 @@ class ListsOfPostgreSQL(Lists):
     hopes = True
     executes_alone = True
 
+    def __init__(self) -> None:
+        # By the names of their parts, of which the same are always the same statements.
+        self._together: dict[tuple[str, ...], TextClause] = {}
+        self._alone: dict[tuple[str, ...], TextClause] = {}
+
+    def said(self, statement: str) -> TextClause:
+        return often(statement)
+
     def rows(self, name: str, **columns: type) -> str:
         typed = ", ".join(
             f"{column} {'bigint' if kind is int else 'text'}" for column, kind in columns.items()
@@ -174,13 +186,31 @@ class ListsOfPostgreSQL(Lists):
         return f"{plain} and {self._each_is_listed(name, keys)}"
 
     def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        statement = _together(tuple((name, part.statement) for name, part in parts.items()))
-        (counts,) = executor.execute(statement, _documents(parts)).fetchall()
+        names = tuple(parts)
+        if names not in self._together:
+            self._together[names] = self._build_together(parts)
+        (counts,) = executor.execute(self._together[names], _documents(parts)).fetchall()
         return dict(zip(parts, counts, strict=True))
+
+    def _build_together(self, parts: Mapping[str, Part]) -> TextClause:
+        """One statement that does what several do, and counts the rows of each."""
+        made = ", ".join(
+            f"of_{name} as ({part.statement} returning 1)" for name, part in parts.items()
+        )
+        counts = ", ".join(f"(select count(*) from of_{name})" for name in parts)
+        return self.said(f"with {made} select {counts}")
 
     def execute_alone(
         self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
     ) -> bool:
+        names = tuple(parts)
+        if names not in self._alone:
+            self._alone[names] = self._build_alone(parts, conditions)
+        counts = {f"count_{name}": len(part.rows) for name, part in parts.items()}
+        rows = executor.execute(self._alone[names], _documents(parts) | counts).fetchall()
+        return bool(rows[0][0])
+
+    def _build_alone(self, parts: Mapping[str, Part], conditions: Conditions) -> TextClause:
         found = [
             f"met_{name} as materialized ({self._met(name, condition)})"
             for name, condition in conditions.items()
@@ -188,10 +218,10 @@ class ListsOfPostgreSQL(Lists):
         ]
         holds = " and ".join(self._holds(name, each) for name, each in conditions.items())
         met = ", ".join((*found, f"met as materialized (select {holds} as all_of_it)"))
-        statement = _alone(met, tuple((name, part.statement) for name, part in parts.items()))
-        counts = {f"count_{name}": len(part.rows) for name, part in parts.items()}
-        ((is_met, *_),) = executor.execute(statement, _documents(parts) | counts).fetchall()
-        return bool(is_met)
+        only = "and (select all_of_it from met) returning 1"
+        made = ", ".join(f"of_{name} as ({part.statement} {only})" for name, part in parts.items())
+        counts = ", ".join(f"(select count(*) from of_{name})" for name in parts)
+        return self.said(f"with {met}, {made} select (select all_of_it from met), {counts}")
 
     def _met(self, name: str, condition: Condition) -> str:
         """The rows that fulfil the guard, locked in the order in which everybody locks them."""
@@ -249,20 +279,3 @@ def _documents(parts: Mapping[str, Part]) -> dict[str, Any]:
 def _text(statement: str) -> TextClause:
     """The statement, compiled once and not for each execution."""
     return text(statement)
-
-
-@cache
-def _together(parts: tuple[tuple[str, str], ...]) -> TextClause:
-    """One statement that does what several do, and counts the rows of each."""
-    made = ", ".join(f"of_{name} as ({statement} returning 1)" for name, statement in parts)
-    counts = ", ".join(f"(select count(*) from of_{name})" for name, _ in parts)
-    return text(f"with {made} select {counts}")
-
-
-@cache
-def _alone(met: str, parts: tuple[tuple[str, str], ...]) -> TextClause:
-    """The same, if all of it is met; whether it is comes first."""
-    only = "and (select all_of_it from met) returning 1"
-    made = ", ".join(f"of_{name} as ({statement} {only})" for name, statement in parts)
-    counts = ", ".join(f"(select count(*) from of_{name})" for name, _ in parts)
-    return text(f"with {met}, {made} select (select all_of_it from met), {counts}")
