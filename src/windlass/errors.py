@@ -273,8 +273,7 @@ class IdConflict(WindlassError):
 
     def __init__(self, id: str, difference: str) -> None:
         super().__init__(
-            f"id {id!r} was used before with another body ({difference}); "
-            "send what was sent then, or use a new id"
+            f"id {id!r} was used before, for something else ({difference}); use a new id"
         )
         self.id = id
         self.difference = difference
@@ -388,6 +387,10 @@ class DatabaseUnavailable(WindlassError):
     def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.missing = missing
+
+
+class Blocked(DatabaseUnavailable):
+    """Somebody else's transaction holds rows that are needed, for too long; nothing was changed."""
 
 
 class MembersUnavailable(WindlassError):

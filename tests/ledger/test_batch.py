@@ -219,8 +219,8 @@ def test_those_who_shared_the_transaction_of_one_that_is_interrupted_go_with_the
 
     with pytest.raises(KeyboardInterrupt):
         batch._carry(crowd)
-    batch._is_led = True
-    batch._pass_on()
+    batch._leader = crowd[0]
+    batch._resign(crowd[0])
 
     assert crowd[1].answer.result(10).id == "second"
     assert gate.carried == [["first", "second"], ["second"]]

@@ -10,45 +10,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import Future
 
-from windlass.errors import DatabaseUnavailable
-from windlass.model.ledger import Confirm, Outcome, Request, Undo
-from windlass.store.fork import watch_forks
+from windlass.errors import Blocked, DatabaseUnavailable
+from windlass.fork import watch_forks
+from windlass.ledger.pending import Pending, answer_all
+from windlass.ledger.siding import CarryOut, Siding
+from windlass.model.ledger import Outcome, Request
 
 # How long a crowd that was there a moment ago is waited for.
 WINDOW_SECONDS = 0.002
+# How long the thread waits for more to do.
+IDLE_SECONDS = 5.0
 MOST_REQUESTS = 500
 MOST_LINES = 20_000
 
-CarryOut = Callable[[Sequence[Request]], Sequence[Outcome]]
-
-
-@dataclass(slots=True)
-class Pending:
-    """A request that waits for its own answer, on a thread or in an event loop."""
-
-    request: Request
-    answer: Future[Outcome] | asyncio.Future[Outcome]
-    loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def weight(self) -> int:
-        """About how many rows it takes."""
-        if isinstance(self.request, Undo | Confirm):
-            return 1
-        return len(self.request.lines)
-
 
 class Batch:
-    """Carries out requests, one transaction at a time, as many in each as have come."""
+    """Carries out requests, one transaction at a time, as many in each as have come.
+
+    Whoever finds nobody leading leads: its own request and those that wait with it. For those who
+    come meanwhile a thread leads then, until nobody waits.
+    """
 
     def __init__(self, carry_out: CarryOut) -> None:
         self._carry_out = carry_out
+        self._siding = Siding(carry_out)
         self._begin()
         watch_forks(self)
 
@@ -57,58 +45,93 @@ class Batch:
         self._crowd = threading.Condition(self._lock)
         self._waiting: list[Pending] = []
         self._expected = 0
-        self._is_led = False
-        self._thread: ThreadPoolExecutor | None = None
+        # A caller's request, or the thread.
+        self._leader: Pending | threading.Thread | None = None
+        self._thread: threading.Thread | None = None
+        self._called = threading.Event()
 
     def submit(self, request: Request) -> Outcome:
         """The answer to a request."""
         answer: Future[Outcome] = Future()
-        if self._join(Pending(request, answer)):
-            try:
+        pending = Pending(request, answer)
+        # Whatever interrupts the caller from here on, somebody leads those who wait.
+        try:
+            if self._join(pending):
                 self._carry(self._next())
-            finally:
-                self._pass_on()
+        finally:
+            self._resign(pending)
         return answer.result()
 
     async def asubmit(self, request: Request) -> Outcome:
         """The answer to a request, awaited; no thread waits for it."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Outcome] = loop.create_future()
-        if self._join(Pending(request, answer, loop)):
-            self._pass_on()
+        pending = Pending(request, answer, loop)
+        if self._join(pending):
+            self._lead_aside()
         return await answer
 
     def close(self) -> None:
-        """End the thread that carries requests for others, once they are carried out."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown()
+        """Wait until all that was asked for is answered."""
+        with self._crowd:
+            self._crowd.wait_for(lambda: self._leader is None)
+        self._siding.close()
 
     def after_fork(self) -> None:
         """Forget the thread and the callers of the parent: they are not in this process."""
         self._begin()
+        self._siding.begin()
 
     def _join(self, pending: Pending) -> bool:
         """Wait with the others; whether nobody leads them, so that it is up to the caller."""
         with self._lock:
             self._waiting.append(pending)
-            if not self._is_led:
-                self._is_led = True
+            if self._leader is None:
+                self._leader = pending
                 return True
             if len(self._waiting) == self._expected:
                 self._crowd.notify()
             return False
 
-    def _pass_on(self) -> None:
-        """Let the thread lead those who wait, if there are any."""
+    def _resign(self, pending: Pending) -> None:
+        """If it led, let a thread lead those who wait."""
         with self._lock:
-            if not self._waiting:
-                self._is_led = False
+            if self._leader is not pending:
                 return
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-ledger")
-            self._thread.submit(self._lead)
+            # One that was interrupted waits for nothing any more.
+            self._waiting = [other for other in self._waiting if other is not pending]
+            if not self._waiting:
+                self._leader = None
+                self._crowd.notify_all()
+                return
+        self._lead_aside()
+
+    def _lead_aside(self) -> None:
+        """Let a thread lead those who wait."""
+        with self._lock:
+            self._called.set()
+            thread, is_new = self._thread, self._thread is None
+            if thread is None:
+                thread = threading.Thread(target=self._work, name="windlass-ledger", daemon=True)
+            self._leader = self._thread = thread
+        if is_new:
+            try:
+                thread.start()
+            except RuntimeError:
+                # The interpreter is about to end and starts no more threads.
+                self._thread = None
+                self._lead()
+
+    def _work(self) -> None:
+        """Lead whenever there is somebody to lead; end when nobody came for a while."""
+        while True:
+            is_called = self._called.wait(IDLE_SECONDS)
+            with self._lock:
+                if not (is_called or self._called.is_set()):
+                    self._thread = None
+                    return
+                self._called.clear()
+            self._lead()
 
     def _lead(self) -> None:
         """Carry out whatever waits, until nothing does."""
@@ -121,13 +144,15 @@ class Batch:
                     self._crowd.wait(WINDOW_SECONDS)
                     self._expected = 0
                 if not self._waiting:
-                    self._is_led = False
+                    self._leader = None
+                    self._crowd.notify_all()
                     return
             batch = self._next()
             last = len(batch)
             self._carry(batch)
 
     def _next(self) -> list[Pending]:
+        """Those who wait, as many as one transaction takes."""
         with self._lock:
             count = weight = 0
             for pending in self._waiting[:MOST_REQUESTS]:
@@ -136,63 +161,55 @@ class Batch:
                     break
                 count += 1
             batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        return batch
+        blocked = [pending for pending in batch if self._siding.concerns(pending)]
+        for pending in blocked:
+            self._siding.add(pending)
+        return [pending for pending in batch if pending not in blocked] if blocked else batch
 
     def _carry(self, batch: Sequence[Pending]) -> None:
+        if not batch:
+            return
         try:
             outcomes = self._carry_out([pending.request for pending in batch])
+            answer_all(batch, outcomes)
+        except Blocked:
+            self._part(batch)
         except DatabaseUnavailable as problem:
             for pending in batch:
-                _fail(pending, problem)
+                pending.fail(_own(problem))
         except Exception as problem:
-            if len(batch) == 1:
-                _fail(batch[0], problem)
-                return
-            # One of them may be the cause: none of the others is to suffer for it.
-            for pending in batch:
-                self._carry([pending])
+            if len(batch) > 1:
+                # One of them may be the cause: none of the others is to suffer for it.
+                self._part(batch)
+            else:
+                batch[0].fail(problem)
         except BaseException:
-            # The caller that leads, the first, is interrupted; the others go with the next.
+            # The caller that leads is interrupted; what it has carried for others they get again.
             with self._lock:
-                self._waiting[:0] = batch[1:]
+                self._waiting[:0] = [pending for pending in batch if not pending.answer.done()]
             raise
-        else:
-            _answer(batch, outcomes)
+
+    def _part(self, batch: Sequence[Pending]) -> None:
+        """Carry each by itself, or have it wait aside if its rows are held by somebody else."""
+        if len(batch) == 1:
+            self._siding.add(batch[0])
+            return
+        left = list(batch)
+        try:
+            while left:
+                if self._siding.concerns(left[0]):
+                    self._siding.add(left[0])
+                else:
+                    self._carry(left[:1])
+                del left[0]
+        except BaseException:
+            with self._lock:
+                self._waiting[:0] = left[1:]
+            raise
 
 
-def _answer(batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
-    """Give everybody their own answer; an event loop is woken once for all in it."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Outcome], Outcome]]]
-    by_loop = defaultdict(list)
-    for pending, outcome in zip(batch, outcomes, strict=True):
-        if isinstance(pending.answer, Future):
-            pending.answer.set_result(outcome)
-        elif pending.loop is not None:
-            by_loop[pending.loop].append((pending.answer, outcome))
-    for loop, answers in by_loop.items():
-        _tell(loop, _settle, answers)
-
-
-def _settle(answers: Sequence[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
-    for answer, outcome in answers:
-        if not answer.done():
-            answer.set_result(outcome)
-
-
-def _fail(pending: Pending, problem: BaseException) -> None:
-    answer = pending.answer
-    if isinstance(answer, Future):
-        answer.set_exception(problem)
-    elif pending.loop is not None:
-        _tell(pending.loop, _settle_badly, answer, problem)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *of: object) -> None:
-    # A loop that is closed has nobody left who waits.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, *of)
-
-
-def _settle_badly(answer: asyncio.Future[Outcome], problem: BaseException) -> None:
-    if not answer.done():
-        answer.set_exception(problem)
+def _own(problem: DatabaseUnavailable) -> DatabaseUnavailable:
+    """The same error for one of several callers, each of whom has a trace of its own."""
+    own = DatabaseUnavailable(str(problem), missing=problem.missing)
+    own.__cause__ = problem
+    return own

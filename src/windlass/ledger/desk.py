@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from windlass.clock import Clock
-from windlass.errors import BadConnection, DatabaseUnavailable
+from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
 from windlass.ledger import hold
 from windlass.model.book import Book
-from windlass.model.ledger import DeductionStatus, Outcome, Request
+from windlass.model.ledger import DeductionStatus, Outcome, Refusal, Request
 from windlass.store.connection import has_begun, join
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
@@ -20,6 +21,9 @@ from windlass.store.number import Numbers
 
 # Each time somebody else has used one of the ids, and is done with it.
 DUPLICATE_TRIES = 20
+SAVEPOINT = text("savepoint windlass_ledger")
+ROLL_BACK = text("rollback to savepoint windlass_ledger")
+RELEASE = text("release savepoint windlass_ledger")
 
 
 class Desk:
@@ -32,19 +36,32 @@ class Desk:
         self._numbers = Numbers(database)
 
     def carry_out(self, requests: Sequence[Request]) -> list[Outcome]:
-        """The answers, in order, once the one transaction that carries them all is committed."""
-        first = self._clock.reserve(len(requests))
-        hoped = self._hope(requests, first)
-        if hoped is not None:
-            return hoped
+        """The answers, in order, once the one transaction that carries them all is committed.
 
+        Raises Blocked if somebody else holds their rows for longer than others should wait.
+        """
+        try:
+            first = self._clock.reserve(len(requests))
+            hoped = self._hope(requests, first)
+            return self._carry_out(requests, first) if hoped is None else hoped
+        except DBAPIError as problem:
+            if not self._database.dialect.is_locked(problem):
+                raise
+            raise Blocked(
+                "another transaction holds a row of this request for too long; nothing was changed"
+            ) from problem
+
+    def _carry_out(self, requests: Sequence[Request], first: int) -> list[Outcome]:
         def work(connection: Connection) -> list[Outcome]:
+            self._rows.begin(connection)
             book = self._rows.load(connection, requests)
-            return self._apply(connection, book, requests, first)
+            outcomes = _apply(book, requests, first)
+            self._save(connection, book, first)
+            return outcomes
 
         for tries_left in reversed(range(DUPLICATE_TRIES)):
             try:
-                return self._database.write(work)
+                return self._database.write(work, patient=False)
             except IntegrityError as problem:
                 if not (tries_left and self._database.dialect.is_duplicate(problem)):
                     raise
@@ -55,11 +72,13 @@ class Desk:
         book = Book.hopeful(requests) if self._rows.hopes else None
         if book is None:
             return None
-        outcomes = [book.apply(request, now) for now, request in enumerate(requests, start=first)]
+        outcomes = _apply(book, requests, first)
         try:
             if not self._rows.stands_alone:
-                self._database.write(lambda connection: self._rows.save(connection, book))
-            elif not self._database.single(lambda it: self._rows.save_alone(it, book)):
+                self._database.write(lambda it: self._rows.save(it, book), patient=False)
+            elif not self._database.single(
+                lambda it: self._rows.save_alone(it, book), patient=False
+            ):
                 return None
         except Unmet:
             return None
@@ -83,20 +102,33 @@ class Desk:
                     "conn commits each statement by itself; begin a transaction that the ledger "
                     "can join, or leave conn out"
                 )
-            (outcome,) = self._apply(executor, book, [request], self._clock.now())
+            now = self._clock.now()
+            (outcome,) = _apply(book, [request], now)
+            if isinstance(outcome, Refusal) and self._is_outdated(outcome):
+                raise DatabaseUnavailable(
+                    "your transaction began before something that this request needs was "
+                    "committed; roll it back and do it again"
+                )
+            with _all_or_nothing(executor):
+                self._save(executor, book, now)
             return outcome
         except Exception as problem:
-            if dialect.is_duplicate(problem):
+            if dialect.is_duplicate(problem) or dialect.is_conflict(problem):
                 raise DatabaseUnavailable(
-                    "another transaction used the same id at the same moment; "
-                    "roll yours back and do it again"
+                    "another transaction changed the same rows or used the same id at the same "
+                    "moment; roll yours back and do it again"
                 ) from problem
             raise
 
-    def _apply(
-        self, executor: Executor, book: Book, requests: Sequence[Request], first: int
-    ) -> list[Outcome]:
-        outcomes = [book.apply(request, now) for now, request in enumerate(requests, start=first)]
+    def _is_outdated(self, refusal: Refusal) -> bool:
+        """Whether what the caller's transaction does not see is there for everybody else.
+
+        A transaction that sees the rows of one moment would otherwise be refused for ever what came
+        to be after that moment.
+        """
+        return self._database.read(lambda it: self._rows.knows(it, refusal))
+
+    def _save(self, executor: Executor, book: Book, now: int) -> None:
         self._rows.save(executor, book)
         held = {
             row.id: row.hold_until
@@ -105,5 +137,22 @@ class Desk:
         }
         if held:
             numbers = self._numbers.take(len(held), inside=executor)
-            self._database.dialect.insert(executor, hold.tasks(held, numbers, now=first))
-        return outcomes
+            self._database.dialect.insert(executor, hold.tasks(held, numbers, now=now))
+
+
+def _apply(book: Book, requests: Sequence[Request], first: int) -> list[Outcome]:
+    return [book.apply(request, now) for now, request in enumerate(requests, start=first)]
+
+
+@contextmanager
+def _all_or_nothing(executor: Executor) -> Iterator[None]:
+    """Take back what was written in the block if it fails: the caller may commit all the same."""
+    executor.execute(SAVEPOINT, {})
+    try:
+        yield
+    except BaseException:
+        # Where the database has ended the whole transaction there is nothing left to take back.
+        with suppress(Exception):
+            executor.execute(ROLL_BACK, {})
+        raise
+    executor.execute(RELEASE, {})

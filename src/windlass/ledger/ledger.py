@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import URL, Engine
 
 from windlass.clock import Clock, DatabaseClock
 from windlass.declare.twin import twin
 from windlass.errors import (
+    BadConnection,
     BadDatabase,
     BadInput,
     IdConflict,
@@ -21,6 +22,7 @@ from windlass.errors import (
     UnknownDeduction,
     UnknownSku,
 )
+from windlass.fork import watch_forks
 from windlass.ledger.batch import Batch
 from windlass.ledger.desk import Desk
 from windlass.model.audit import Audit, found
@@ -47,7 +49,7 @@ from windlass.model.ledger import (
     check_id,
 )
 from windlass.store import ledger_audit, ledger_view, migrate
-from windlass.store.connection import is_async, join
+from windlass.store.connection import has_begun, is_async, join
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
 
@@ -79,6 +81,7 @@ class Ledger:
         self._batch = Batch(self._desk.carry_out)
         self._preparing = threading.Lock()
         self._is_ready = False
+        watch_forks(self)
 
     # Movements
 
@@ -264,11 +267,34 @@ class Ledger:
         self._batch.close()
         self.database.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """Somebody else of the parent may have been about to prepare."""
+        self._preparing = threading.Lock()
+
     def _ask(self, request: Request, conn: object) -> Answer:
-        self.prepare()
         if conn is None:
+            self.prepare()
             return _answer(self._batch.submit(request))
+        self._prepare_beside(conn)
         return _answer(self._desk.join(conn, request))
+
+    def _prepare_beside(self, conn: object) -> None:
+        """The same, for a caller whose own transaction may keep SQLite from making the tables."""
+        database = self.database
+        if not self._is_ready and database.dialect.is_embedded:
+            executor = join(conn, database.engine, database.dialect)
+            if migrate.seen(executor) != migrate.VERSION and has_begun(executor):
+                raise BadConnection(
+                    "the ledger's tables are not there yet, and your transaction keeps them from "
+                    "being made; call ledger.migrate() before you begin it"
+                )
+        self.prepare()
 
     async def _aask(self, request: Request, conn: Any) -> Answer:
         if not self._is_ready:
@@ -282,9 +308,10 @@ class Ledger:
         return answer
 
     def _look(self, work: Callable[[Executor], T], conn: object) -> T:
-        self.prepare()
         if conn is None:
+            self.prepare()
             return self.database.read(work)
+        self._prepare_beside(conn)
         return work(join(conn, self.database.engine, self.database.dialect))
 
 

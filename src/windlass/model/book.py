@@ -296,7 +296,7 @@ class Book:
         if row is None:
             return Refusal("UnknownDeduction", {"id": request.deduction})
         since = row.confirmed_at
-        if since is None and row.status is DeductionStatus.DEDUCTED:
+        if since is None and row.has_effect and row.hold_until is None:
             since = row.created_at
         if since is not None:
             return Confirmation(request.deduction, to_datetime(since), replayed=True)

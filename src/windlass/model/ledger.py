@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from types import MappingProxyType
 
 import msgspec
 
@@ -192,7 +193,16 @@ class Refusal:
     """What cannot be done: the name of the error, and its facts."""
 
     error: str
-    facts: dict[str, str | int]
+    facts: Mapping[str, str | int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+
+    def __hash__(self) -> int:
+        return hash((self.error, *self.facts.items()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.error, dict(self.facts))
 
     def encode(self) -> str:
         """As it is kept."""
@@ -300,7 +310,8 @@ def check_id(given: object, *, what: str) -> str:
             f"{what} {given[:40]!r}... has {len(given.encode())} bytes in UTF-8; "
             f"at most {MOST_BYTES} fit"
         )
-    return given
+    # Of a subclass, such as a StrEnum, only the text is kept.
+    return str.__str__(given)
 
 
 def check_lines(given: object, *, signed: bool = False) -> dict[str, int]:
@@ -363,8 +374,8 @@ def _check_line(pair: object, *, signed: bool) -> tuple[str, int]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise BadInput(f"line {pair!r} is not a pair of sku and quantity")
     sku, quantity = pair
-    check_id(sku, what="sku")
-    return sku, _check_quantity(sku, quantity, signed=signed)
+    of = check_id(sku, what="sku")
+    return of, _check_quantity(of, quantity, signed=signed)
 
 
 def _check_quantity(sku: str, quantity: object, *, signed: bool) -> int:

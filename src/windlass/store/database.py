@@ -20,8 +20,8 @@ from sqlalchemy.pool import Pool
 
 from windlass import telemetry
 from windlass.errors import BadDatabase, DatabaseUnavailable
+from windlass.fork import watch_forks
 from windlass.store.dialect import Dialect, dialect_of
-from windlass.store.fork import watch_forks
 
 T = TypeVar("T")
 
@@ -88,11 +88,13 @@ class Database:
         """Run `work`, which only reads; all of it sees the rows of one moment."""
         return self._again(lambda: self._at_one_moment(work), tries)
 
-    def single(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+    def single(
+        self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
+    ) -> T:
         """Run `work`, one statement that is a transaction by itself where the database has that."""
         if self.dialect.commits_alone:
-            return self._again(lambda: self._in_passing(work), tries)
-        return self.write(work, tries=tries)
+            return self._again(lambda: self._in_passing(work), tries, patient=patient)
+        return self.write(work, tries=tries, patient=patient)
 
     def measure(self, *, tries: int = TRIES) -> int:
         """The time of the database now."""

@@ -28,6 +28,7 @@ from windlass.model.ledger import (
     DeductionStatus,
     GiveBack,
     Movement,
+    Refusal,
     Request,
     Restock,
     Undo,
@@ -76,6 +77,9 @@ READS = {
         locked_by=("id",),
     ),
     "known": Read("deduction", "t.id", ("id",)),
+    "known_line": Read("deduction_line", "t.deduction_id, t.sku", ("deduction_id", "sku")),
+    "known_lines": Read("deduction_line", "t.deduction_id, t.sku", ("deduction_id",)),
+    "known_stock": Read("stock", "t.sku", ("sku",)),
     "lines": Read("deduction_line", LINE, ("deduction_id", "sku"), ("deduction_id", "sku")),
     "all_lines": Read("deduction_line", LINE, ("deduction_id",), ("deduction_id", "sku")),
     "returns": Read(
@@ -195,6 +199,8 @@ class LedgerRows:
 
     def __init__(self, dialect: Dialect) -> None:
         self._lists = lists_of(dialect)
+        bounded = self._lists.bounded
+        self._bounded = None if bounded is None else self._lists.said(bounded)
         self._build_reads()
         self._build_writes()
 
@@ -208,6 +214,20 @@ class LedgerRows:
         """Whether `save_alone` is there."""
         return self._lists.executes_alone
 
+    def begin(self, executor: Executor) -> None:
+        """Bound how long this transaction waits for rows, and how long it holds them in silence."""
+        if self._bounded is not None:
+            executor.execute(self._bounded, {})
+
+    def knows(self, executor: Executor, refusal: Refusal) -> bool:
+        """Whether what is unknown to a refusal is there."""
+        match refusal.error:
+            case "UnknownDeduction":
+                return bool(self._read(executor, "known", [{"id": refusal.facts["id"]}]))
+            case "UnknownSku":
+                return bool(self._read(executor, "known_stock", [{"sku": refusal.facts["sku"]}]))
+        return False
+
     def load(self, executor: Executor, requests: Iterable[Request]) -> Book:
         """The rows that the requests are about, locked until the end of the transaction."""
         wanted = Wanted()
@@ -219,13 +239,27 @@ class LedgerRows:
         """The same for one request in a transaction of the caller's.
 
         Where its isolation is the default of MySQL, to look for a row that is not there, and to
-        lock it, would keep everybody from writing beside it.
+        lock it, would keep everybody from writing beside it: there it is looked first.
         """
         wanted = Wanted()
         wanted.add(request)
-        found = self._read(executor, "known", [{"id": of} for of in wanted.deductions])
-        wanted.deductions = {of for (of,) in found}
+        if self._lists.locks_gaps:
+            self._leave_only_what_is_there(executor, wanted)
         return self._load(executor, wanted)
+
+    def _leave_only_what_is_there(self, executor: Executor, wanted: Wanted) -> None:
+        def found(name: str, asked: Iterable[Row]) -> Iterable[Sequence[Any]]:
+            listed = list(asked)
+            return self._read(executor, name, listed) if listed else ()
+
+        known = found("known", ({"id": of} for of in wanted.deductions))
+        wanted.deductions = {of for (of,) in known}
+        undone = [{"deduction_id": of} for of in wanted.undone & wanted.deductions]
+        pairs = [{"deduction_id": of, "sku": sku} for of, sku in wanted.lines]
+        lines = (*found("known_lines", undone), *found("known_line", pairs))
+        wanted.undone, wanted.lines = set(), {(of, sku) for of, sku in lines}
+        skus = wanted.skus | {sku for _, sku in wanted.lines}
+        wanted.skus = {sku for (sku,) in found("known_stock", ({"sku": sku} for sku in skus))}
 
     def _load(self, executor: Executor, wanted: Wanted) -> Book:
         book = Book()

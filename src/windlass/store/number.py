@@ -11,9 +11,9 @@ import threading
 import time
 from itertools import chain
 
+from windlass.fork import watch_forks
 from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import BLOCK, Executor
-from windlass.store.fork import watch_forks
 
 FRESH_SECONDS = 10.0
 MOST_BLOCKS = 64

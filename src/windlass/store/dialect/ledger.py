@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, TextClause, text
 
 from windlass.store.dialect.base import Dialect, Executor, encode
-from windlass.store.dialect.postgresql import listed, often
+from windlass.store.dialect.postgresql import often
 
 # So many rows, with the longest names, are a message that every server takes.
 AT_ONCE = 2_000
@@ -18,6 +18,12 @@ AT_ONCE = 2_000
 FEW = 2
 # Stands between texts that are escaped as one. It is no character, and no escape contains it.
 BETWEEN = "\uffff"
+# How long PostgreSQL waits for rows that somebody else holds, and for the next word of a process
+# that holds some; the dialect of MySQL tells each connection.
+BOUNDED = (
+    "select set_config('lock_timeout', '1s', true) as waits, "
+    "set_config('idle_in_transaction_session_timeout', '4s', true) as idles"
+)
 # What a column of a list is in MySQL: a key, a number, or a long text.
 TYPES = {str: "varchar(255)", int: "bigint", bytes: "mediumtext"}
 
@@ -60,6 +66,10 @@ class Lists(ABC):
     hopes = False
     # Whether `execute_alone` is there.
     executes_alone = False
+    # Said first in a transaction, so that it neither waits nor holds rows for long.
+    bounded: str | None = None
+    # Whether to lock what is not there keeps others from writing beside it.
+    locks_gaps = False
 
     def said(self, statement: str) -> TextClause:
         """A statement that is said again and again."""
@@ -125,6 +135,7 @@ class ListsOfMySQL(Lists):
 
     lock = " for update"
     hopes = True
+    locks_gaps = True
 
     def rows(self, name: str, **columns: type) -> str:
         typed = ", ".join(
@@ -166,6 +177,7 @@ class ListsOfPostgreSQL(Lists):
     from_json = "cast({} as text)"
     hopes = True
     executes_alone = True
+    bounded = BOUNDED
 
     def __init__(self) -> None:
         # By the names of their parts, of which the same are always the same statements.
@@ -182,13 +194,13 @@ class ListsOfPostgreSQL(Lists):
         return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
 
     def find(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
-        return f"select {columns} from {table} as t where {self._is_listed(name, keys)}"
+        return f"{super().find(table, columns, name, keys)} where {_is_short(name, keys)}"
 
     def update(
         self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
     ) -> str:
         plain = super().update(table, name, keys, changes=changes, where=where, **more)
-        return f"{plain} and {self._each_is_listed(name, keys)}"
+        return f"{plain} and {_is_short(name, keys)}"
 
     def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
         names = tuple(parts)
@@ -216,7 +228,8 @@ class ListsOfPostgreSQL(Lists):
         return bool(rows[0][0])
 
     def _build_alone(self, parts: Mapping[str, Part], conditions: Conditions) -> TextClause:
-        found = [
+        found = [f"setting as materialized ({BOUNDED})"]
+        found += [
             f"met_{name} as materialized ({self._met(name, condition)})"
             for name, condition in conditions.items()
             if condition.guard is not None
@@ -230,34 +243,19 @@ class ListsOfPostgreSQL(Lists):
 
     def _met(self, name: str, condition: Condition) -> str:
         """The rows that fulfil the guard, locked in the order in which everybody locks them."""
-        of = self.rows(name, **dict.fromkeys(condition.keys, str), **condition.columns)
+        more = {**dict.fromkeys(condition.keys, str), **condition.columns}
         order = ", ".join(f"t.{key}" for key in condition.keys)
+        found = f"{self.rows(name, **more)} join {condition.table} as t"
         return (
-            f"select 1 from {condition.table} as t, {of} where {_are_equal(name, condition.keys)} "
-            f"and {self._each_is_listed(name, condition.keys)} and {condition.guard}"
-            + self.lock.format(order=order)
+            f"select 1 from {found} on {_are_equal(name, condition.keys)} "
+            f"where {_is_short(name, condition.keys)} and {condition.guard} "
+            "and (select waits from setting) is not null" + self.lock.format(order=order)
         )
 
     def _holds(self, name: str, condition: Condition) -> str:
         if condition.guard is not None:
             return f"(select count(*) from met_{name}) = cast(:count_{name} as bigint)"
-        known = self._is_listed(name, condition.keys)
-        return f"not exists (select 1 from {condition.table} as t where {known})"
-
-    def _is_listed(self, name: str, keys: Sequence[str]) -> str:
-        each = self._each_is_listed(name, keys)
-        if len(keys) == 1:
-            return each
-        # Each key is in the list; so must they be together.
-        mine, theirs = (", ".join(f"{of}.{key}" for key in keys) for of in ("t", name))
-        rows = self.rows(name, **dict.fromkeys(keys, str))
-        return f"{each} and ({mine}) in (select {theirs} from {rows})"
-
-    def _each_is_listed(self, name: str, keys: Sequence[str]) -> str:
-        return " and ".join(
-            f"t.{key} = {listed(f'select {name}.{key} from {self.rows(name, **{key: str})}')}"
-            for key in keys
-        )
+        return f"not exists ({self.find(condition.table, '1', name, condition.keys)})"
 
 
 OF_DIALECT: dict[str, Lists] = {
@@ -274,6 +272,12 @@ def lists_of(dialect: Dialect) -> Lists:
 
 def _are_equal(name: str, keys: Sequence[str]) -> str:
     return " and ".join(f"t.{key} = {name}.{key}" for key in keys)
+
+
+def _is_short(name: str, keys: Sequence[str]) -> str:
+    """True, and a hint for the planner: by it the list has a row or two, so that it leads and each
+    row of the table is found by its key, whatever is known of a table that grows by the second."""
+    return f"{name}.{keys[0]} || '' = {name}.{keys[0]}"
 
 
 def _documents(parts: Mapping[str, Part]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.pool import QueuePool
 
 from windlass.errors import BadDatabase
+from windlass.fork import watch_forks
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
@@ -28,10 +29,10 @@ from windlass.store.dialect.base import (
     encode,
     original,
 )
-from windlass.store.fork import watch_forks
 
 BUSY_SECONDS = 30.0
 OLDEST = (3, 38, 0)
+DUPLICATES = {f"SQLITE_CONSTRAINT_{of}" for of in ("PRIMARYKEY", "UNIQUE", "ROWID")}
 SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA", "OFF")
 
 TAKE_NUMBERS = text(
@@ -200,7 +201,7 @@ class SQLite(PickAndStamp):
         return False
 
     def is_duplicate(self, problem: Exception) -> bool:
-        return isinstance(original(problem), sqlite3.IntegrityError)
+        return getattr(original(problem), "sqlite_errorname", None) in DUPLICATES
 
     def measure(self, connection: Connection) -> int:
         # The database is a file on this machine: its clock is this machine's.
