@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from windlass.errors import SchemaMismatch
 from windlass.store.database import TRIES, Database
 
-VERSION = "0005"
+VERSION = "0008"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Row, case, delete, func, insert, select, text, update
 
 from windlass.clock import to_datetime
 from windlass.model.rolling import GOES, HURRIED, Item
@@ -15,6 +15,8 @@ from windlass.store.dialect.base import Dialect, Lane, NewItems
 from windlass.store.schema import bucket, tally, task
 
 SAMPLED = 10_000
+# Comes after whatever a code may go on with.
+LAST = chr(0x10FFFF)
 
 
 def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool, fast: bool) -> int:
@@ -96,28 +98,44 @@ def front(connection: Connection, dialect: Dialect, kind: str, *, until: int) ->
     return min([until, *(due_at - 1 for due_at in first)])
 
 
+ITEM = (
+    task.c.task_key,
+    task.c.status,
+    task.c.last_status,
+    task.c.started_at,
+    task.c.finished_at,
+    task.c.due_at,
+    task.c.remark,
+    task.c.prune_at,
+)
+
+
 def item(connection: Connection, kind: str, code: str) -> Item | None:
     """One item; None if it was never added, or was removed."""
     row = connection.execute(
-        select(
-            task.c.status,
-            task.c.last_status,
-            task.c.started_at,
-            task.c.finished_at,
-            task.c.due_at,
-            task.c.remark,
-            task.c.prune_at,
-        ).where(task.c.kind == kind, task.c.task_key == code)
+        select(*ITEM).where(task.c.kind == kind, task.c.task_key == code)
     ).first()
-    if row is None or row.prune_at == GOES:
-        return None
+    return None if row is None or row.prune_at == GOES else _item(row)
+
+
+def items(connection: Connection, kind: str, *, prefix: str, after: str, limit: int) -> list[Item]:
+    """Items whose codes begin with `prefix`, in byte order, after `after`."""
+    query = select(*ITEM).where(task.c.kind == kind, task.c.task_key > after)
+    if prefix:
+        query = query.where(task.c.task_key.between(prefix, prefix + LAST))
+    query = query.where(func.coalesce(task.c.prune_at, 0) != GOES)
+    rows = connection.execute(query.order_by(task.c.task_key).limit(limit))
+    return [_item(row) for row in rows]
+
+
+def _item(row: Row[*tuple[Any, ...]]) -> Item:
     is_running = row.status == Status.RUNNING
     status = row.status if is_running or row.last_status is None else row.last_status
     started, finished, due = (
         None if moment is None else to_datetime(moment)
         for moment in (row.started_at, row.finished_at, None if is_running else row.due_at)
     )
-    return Item(code, Status(status), started, finished, due, row.remark)
+    return Item(row.task_key, Status(status), started, finished, due, row.remark)
 
 
 def find(connection: Connection, kind: str, code: str) -> int | None:
@@ -229,6 +247,19 @@ def sample(
         limit = SAMPLED // len(lanes)
         found += _sample_lane(connection, lane, limit, until=until, late_before=late_before)
     return found
+
+
+def last_visits(connection: Connection, kind: str) -> Sequence[int | None] | None:
+    """When each item was visited last; None if there are too many to look at."""
+    few = (
+        select(task.c.finished_at)
+        .where(task.c.kind == kind, task.c.task_key.is_not(None))
+        .where(func.coalesce(task.c.prune_at, 0) != GOES)
+        .order_by(task.c.task_key)
+        .limit(SAMPLED + 1)
+    )
+    found = connection.scalars(few).all()
+    return None if len(found) > SAMPLED else found
 
 
 def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:

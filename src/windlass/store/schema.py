@@ -139,6 +139,15 @@ Index(
     postgresql_where=task.c.prune_at.is_not(None),
     sqlite_where=task.c.prune_at.is_not(None),
 )
+# What people look for: the rows of a kind that ended in some way, newest first.
+Index(
+    "windlass_task_ended",
+    task.c.status,
+    task.c.kind,
+    task.c.id,
+    postgresql_where=task.c.prune_at.is_not(None),
+    sqlite_where=task.c.prune_at.is_not(None),
+)
 
 worker = _table(
     "worker",
@@ -387,6 +396,23 @@ visit = _table(
     Column("status", StatusCode, nullable=False),
     Column("error", Long),
     Index("windlass_visit_visited", "visited_at"),
+)
+
+# What operators did: who, when, what, to which row, and what came of it.
+audit = _table(
+    "audit",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("acted_at", BigInteger, nullable=False),
+    Column("who", String(255), nullable=False),
+    Column("via", Exact(20), nullable=False),
+    Column("address", String(100)),
+    Column("action", Exact(100), nullable=False),
+    Column("about", Exact(300)),
+    Column("detail", Json),
+    # Null while it is under way, or if whoever did it died in the middle of it.
+    Column("ok", SmallInteger),
+    Column("outcome", Long),
+    Index("windlass_audit_acted", "acted_at", "id"),
 )
 
 # What this database is among several: one row.

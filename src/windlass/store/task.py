@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, delete, func, select, update
 from sqlalchemy.sql.expression import text
 
 from windlass.model.status import Status
@@ -145,7 +145,7 @@ def take_back(connection: Connection, ids: Sequence[int]) -> int:
 def get(connection: Connection, number: int) -> TaskView | None:
     """One row, as people see it."""
     row = connection.execute(select(*VIEW).where(task.c.id == number)).first()
-    return None if row is None else _view(row)
+    return None if row is None else view_of(row)
 
 
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
@@ -153,7 +153,7 @@ def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     row = connection.execute(
         select(*VIEW).where(task.c.kind == kind, task.c.task_key == key)
     ).first()
-    return None if row is None else _view(row)
+    return None if row is None else view_of(row)
 
 
 def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
@@ -161,17 +161,28 @@ def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[T
     rows = connection.execute(
         select(*VIEW).where(_where(wanted)).order_by(task.c.id.desc()).limit(limit)
     )
-    return [_view(row) for row in rows]
+    return [view_of(row) for row in rows]
 
 
 def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> bool:
     """End a row that has not ended. A run that is under way finds it changed and is refused."""
-    result = connection.execute(
+    result = connection.execute(_cancel(reason, now, keep).where(task.c.id == number))
+    return bool(result.rowcount)
+
+
+def cancel_many(
+    connection: Connection, numbers: Sequence[int], *, reason: str, now: int, keep: int
+) -> int:
+    """End those of the rows that have not ended and belong to no flow; how many that were."""
+    few = task.c.id.in_(numbers), task.c.flow_id.is_(None)
+    return connection.execute(_cancel(reason, now, keep).where(*few)).rowcount
+
+
+def _cancel(reason: str, now: int, keep: int) -> Update:
+    unended = (Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)
+    return (
         update(task)
-        .where(
-            task.c.id == number,
-            task.c.status.in_((Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)),
-        )
+        .where(task.c.status.in_(unended))
         .values(
             status=Status.CANCELLED,
             due_at=None,
@@ -181,14 +192,23 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
             remark=reason,
         )
     )
-    return bool(result.rowcount)
 
 
 def retry(connection: Connection, number: int, *, now: int) -> bool:
     """Let a failed or cancelled row run again, with all its tries before it."""
-    result = connection.execute(
+    return bool(connection.execute(_retry(now).where(task.c.id == number)).rowcount)
+
+
+def retry_many(connection: Connection, numbers: Sequence[int], *, now: int) -> int:
+    """Let those of the rows run again that failed or were cancelled, and belong to no flow."""
+    few = task.c.id.in_(numbers), task.c.flow_id.is_(None)
+    return connection.execute(_retry(now).where(*few)).rowcount
+
+
+def _retry(now: int) -> Update:
+    return (
         update(task)
-        .where(task.c.id == number, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
+        .where(task.c.status.in_((Status.FAILED, Status.CANCELLED)))
         .values(
             status=Status.WAITING,
             due_at=now,
@@ -200,7 +220,6 @@ def retry(connection: Connection, number: int, *, now: int) -> bool:
             remark=None,
         )
     )
-    return bool(result.rowcount)
 
 
 def prune(connection: Connection, *, now: int, limit: int) -> int:
@@ -264,7 +283,8 @@ def _where(wanted: TaskFilter) -> ColumnElement[bool]:
     return and_(True, *clauses)
 
 
-def _view(row: Sequence[Any]) -> TaskView:
+def view_of(row: Sequence[Any]) -> TaskView:
+    """A row of the columns of VIEW."""
     values = list(row)
     values[3] = Status(values[3])
     values[14] = None if values[14] is None else Status(values[14])
