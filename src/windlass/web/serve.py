@@ -80,6 +80,10 @@ class Beside:
             target=self._server.run, args=([bound],), name="windlass-console", daemon=True
         )
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def __enter__(self) -> Beside:
         self._thread.start()
         return self
