@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-from windlass.model.status import FINAL, Status
+from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.store.schema import task
 from windlass.store.task import VIEW, view_of
@@ -81,8 +81,9 @@ def page(connection: Connection, query: TaskQuery, *, below: int | None, limit: 
     """Tasks that match and whose id is less than `below`, newest first."""
     if query.key is not None:
         return _by_key(connection, query)
-    if query.status in FINAL and (query.kind is not None or not query.has_age):
-        return _ended(connection, query, below=below, limit=limit)
+    status = query.status
+    if status is not None and status.is_final and (query.kind or not query.has_age):
+        return _ended(connection, query, status, below=below, limit=limit)
     few = _few(connection, query)
     if few is not None:
         return _of_few(connection, query, few, below=below, limit=limit)
@@ -102,19 +103,21 @@ def _by_key(connection: Connection, query: TaskQuery) -> TaskPage:
     return TaskPage(found, None, len(found))
 
 
-def _ended(connection: Connection, query: TaskQuery, *, below: int | None, limit: int) -> TaskPage:
+def _ended(
+    connection: Connection, query: TaskQuery, status: Status, *, below: int | None, limit: int
+) -> TaskPage:
     if query.kind is not None:
-        one = _ended_of(query.status, query.kind)
+        one = _ended_of(status, query.kind)
         return _walk(connection, query, one, below=below, limit=limit)
     numbers: list[int] = []
-    for kind in connection.scalars(KINDS_ENDED, {"status": query.status}).all():
-        numbers += connection.scalars(_below(_ended_of(query.status, kind), below).limit(limit))
+    for kind in connection.scalars(KINDS_ENDED, {"status": int(status)}).all():
+        numbers += connection.scalars(_below(_ended_of(status, kind), below).limit(limit))
     newest = sorted(numbers, reverse=True)[:limit]
     found = _fetch(connection, newest, query)
     return TaskPage(found, newest[-1] if len(newest) == limit else None, len(numbers))
 
 
-def _ended_of(status: Status | None, kind: str) -> Select[Any]:
+def _ended_of(status: Status, kind: str) -> Select[Any]:
     """The rows of a kind that ended so, as the index of those has them.
 
     By its name twice: where a planner knows that it is one kind, it may take the order of the ids

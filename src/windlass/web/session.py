@@ -70,7 +70,7 @@ class Sessions:
     def begin(self, name: str, role: Role) -> tuple[Session, str]:
         """A new session, and its cookie."""
         session = Session(secrets.token_urlsafe(16), name, role, time.time() + SESSION_SECONDS)
-        body = urlsafe_b64encode(msgspec.json.encode(session)).decode()
+        body = urlsafe_b64encode(msgspec.json.encode(session)).decode().rstrip("=")
         return session, f"{body}.{self._sign('session', body)}"
 
     def read(self, cookie: str) -> Session | None:
@@ -79,7 +79,7 @@ class Sessions:
         if len(cookie) > LONGEST_COOKIE or not _same(signature, self._sign("session", body)):
             return None
         try:
-            session = msgspec.json.decode(urlsafe_b64decode(body), type=Session)
+            session = msgspec.json.decode(urlsafe_b64decode(f"{body}=="), type=Session)
         except (msgspec.MsgspecError, NotBase64, ValueError):
             return None
         is_over = session.expires_at < time.time() or session.id in self._ended

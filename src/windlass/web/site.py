@@ -51,8 +51,7 @@ def create(
     )
     site.state.desk = desk
     handle_problems(site)
-    site.include_router(routes())
-    site.include_router(static.router)
+    site.router.routes += [*routes().routes, *static.router.routes]
     site.add_middleware(
         Gate, sessions=desk.sessions, guesses=desk.guesses, read_only=desk.read_only
     )

@@ -50,6 +50,8 @@ def page(path: str, request: Request) -> Response:
     found = _file(path)
     if found is not None:
         return found
+    if path.startswith(f"{HASHED}/"):
+        return problem(404, "HttpError", "the console has no such file; load its page again")
     base = html.escape(str(request.scope.get("root_path", "")).rstrip("/") + "/", quote=True)
     if not is_built():
         return HTMLResponse(NOT_BUILT.replace("<title>", f'<base href="{base}"><title>'), 503)

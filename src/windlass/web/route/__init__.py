@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from fastapi import APIRouter
 
 from windlass.web.problem import problems
@@ -38,9 +40,10 @@ FACES = (
 )
 
 
+@cache
 def routes() -> APIRouter:
-    """Everything below /api."""
-    api = APIRouter(prefix="/api", responses=problems(401, 403, 422, 503))
+    """Everything below /api; put together once for all consoles of a process."""
+    api = APIRouter(prefix="/api", responses=problems(400, 401, 403, 413, 422, 429, 503))
     for face in FACES:
         api.include_router(face.router)
     return api

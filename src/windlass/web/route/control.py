@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Query
 from pydantic import BeforeValidator, Field
 
+from windlass.errors import BadInput
 from windlass.model.control import DONE, Place, Reply, RunStatus, RunView, check_place
 from windlass.model.step import StepView
 from windlass.operate import control as operate
@@ -172,4 +173,4 @@ def _place(cursor: str | None) -> Place | None:
     try:
         return Place(*msgspec.json.decode(cursor, type=tuple[str, str]))
     except msgspec.MsgspecError:
-        raise Refused("that is not the cursor of a page") from None
+        raise BadInput(f"{cursor!r} is not the cursor of a page; begin again") from None

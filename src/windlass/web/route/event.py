@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from windlass.web.desk import DeskOf
+from windlass.web.problem import Refused, problems
 from windlass.web.view import View
 from windlass.web.watch import Watch
 
@@ -33,7 +35,8 @@ def changes(desk: DeskOf) -> Marks:
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses={
+    responses=problems(409)
+    | {
         200: {
             "description": "Events named `change`; the data is a JSON list of topics that changed.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
@@ -42,6 +45,8 @@ def changes(desk: DeskOf) -> Marks:
 )
 async def events(request: Request, desk: DeskOf) -> StreamingResponse:
     """What changes, as it changes: ask again for what is behind the topics."""
+    if desk.watch.is_full:
+        raise Refused("too many listen already; ask for /api/changes now and then")
     return StreamingResponse(
         _told(request, desk.watch),
         media_type="text/event-stream",
@@ -50,8 +55,6 @@ async def events(request: Request, desk: DeskOf) -> StreamingResponse:
 
 
 async def _told(request: Request, watch: Watch) -> AsyncIterator[str]:
-    import json
-
     yield "retry: 2000\n\n"
     async with watch.listening() as heard:
         while not await request.is_disconnected():
