@@ -16,5 +16,5 @@ export default defineConfig({
   server: {
     proxy: { "/api": process.env.WINDLASS_CONSOLE ?? "http://127.0.0.1:8421" },
   },
-  test: { environment: "jsdom", include: ["test/**/*.test.{ts,tsx}"] },
+  test: { include: ["test/**/*.test.{ts,tsx}"] },
 });

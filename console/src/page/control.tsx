@@ -102,12 +102,16 @@ function Runs({ runs }: { runs: readonly RunOut[] }) {
       render: (run) => (
         <span className="stack">
           <span>{run.step ?? <span className="faint">–</span>}</span>
-          {run.error && <small className="text-bad clip">{run.error}</small>}
+          {run.error && <small className="text-bad clip">{run.error.split("\n")[0]}</small>}
           {run.status === "running" && run.progress && <Progress run={run} />}
         </span>
       ),
     },
-    { name: "who", label: t.control.who, render: (run) => run.who },
+    {
+      name: "who",
+      label: t.control.who,
+      render: (run) => <span className="nowrap">{run.who}</span>,
+    },
     { name: "tries", label: t.control.tries, isNumber: true, render: (run) => f.number(run.tries) },
     {
       name: "started",

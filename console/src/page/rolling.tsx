@@ -77,7 +77,7 @@ export function RollingPage() {
 export function Promise_({ fresh }: { fresh: FreshnessOut }) {
   const { t } = useText();
   if (fresh.total === 0) return <Badge tone="idle">{t.rolling.empty}</Badge>;
-  if (fresh.overdue > 0) {
+  if (fresh.breaks_at !== null && Date.parse(fresh.breaks_at) <= Date.now()) {
     return (
       <Badge tone="bad" icon="warning">
         {t.rolling.late}

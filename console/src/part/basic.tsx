@@ -135,7 +135,7 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode]
 /** Text that users or programs gave, shown as it is. */
 export function Plain({ text, label }: { text: string; label?: string }) {
   return (
-    <pre className="plain" tabIndex={0} aria-label={label}>
+    <pre className="text-block" tabIndex={0} aria-label={label}>
       {text}
     </pre>
   );

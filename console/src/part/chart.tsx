@@ -6,7 +6,6 @@ import { niceTop } from "./scale";
 import { useWidth } from "./width";
 
 const HEIGHT = 168;
-const LEFT = 44;
 const BOTTOM = 22;
 const TOP = 10;
 
@@ -15,7 +14,8 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
   const [at, setAt] = useState<number | null>(null);
   const [frame, width] = useWidth<HTMLElement>();
   const top = niceTop(Math.max(0, ...minutes.map((minute) => minute.done + minute.failed)));
-  const step = (width - LEFT) / Math.max(1, minutes.length);
+  const left = leftOf(f.measure(top));
+  const step = (width - left) / Math.max(1, minutes.length);
   const y = (value: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
   const shown = at === null ? undefined : minutes[at];
   const sum = (pick: (minute: MinuteOut) => number) =>
@@ -35,8 +35,8 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
       >
         {[0, top / 2, top].map((value) => (
           <g key={value}>
-            <line className="grid" x1={LEFT} x2={width} y1={y(value)} y2={y(value)} />
-            <text className="axis" x={LEFT - 8} y={y(value) + 4} textAnchor="end">
+            <line className="grid" x1={left} x2={width} y1={y(value)} y2={y(value)} />
+            <text className="axis" x={left - 8} y={y(value) + 4} textAnchor="end">
               {f.measure(value)}
             </text>
           </g>
@@ -45,14 +45,14 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
           <g key={minute.at} onMouseEnter={() => setAt(index)}>
             <rect
               className={`hit ${at === index ? "on" : ""}`}
-              x={LEFT + index * step}
+              x={left + index * step}
               y={TOP}
               width={step}
               height={HEIGHT - TOP - BOTTOM}
             />
             <rect
               className="done"
-              x={LEFT + index * step + step * 0.14}
+              x={left + index * step + step * 0.14}
               width={step * 0.72}
               y={y(minute.done + minute.failed)}
               height={y(minute.failed) - y(minute.done + minute.failed)}
@@ -60,7 +60,7 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
             />
             <rect
               className="failed"
-              x={LEFT + index * step + step * 0.14}
+              x={left + index * step + step * 0.14}
               width={step * 0.72}
               y={y(minute.failed)}
               height={y(0) - y(minute.failed)}
@@ -69,13 +69,13 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
         ))}
         {minutes.map((minute, index) =>
           index % 15 === 0 ? (
-            <text key={minute.at} className="axis" x={LEFT + index * step} y={HEIGHT - 5}>
+            <text key={minute.at} className="axis" x={left + index * step} y={HEIGHT - 5}>
               {f.hour(minute.at)}
             </text>
           ) : null,
         )}
       </svg>
-      <figcaption>
+      <figcaption style={{ paddingLeft: left }}>
         {shown ? (
           <>
             <b>{f.hour(shown.at)}</b> {t.chart.told(f.number(shown.done), f.number(shown.failed))}
@@ -92,6 +92,11 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
   );
 }
 
+/** Room for the numbers of an axis. */
+function leftOf(longest: string): number {
+  return 14 + 7 * longest.length;
+}
+
 interface AgeProps {
   bars: readonly BarOut[];
   promise: number;
@@ -103,18 +108,19 @@ export function AgeChart({ bars, promise, label }: AgeProps) {
   const { t, f } = useText();
   const [frame, width] = useWidth<HTMLElement>();
   const top = niceTop(Math.max(0, ...bars.map((bar) => bar.count)));
-  const step = (width - LEFT) / Math.max(1, bars.length);
+  const left = leftOf(f.measure(top));
+  const step = (width - left) / Math.max(1, bars.length);
   const y = (value: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
   const late = bars.findIndex((bar) => bar.is_late);
-  const line = LEFT + (late < 0 ? bars.length : late) * step;
+  const line = left + (late < 0 ? bars.length : late) * step;
   const every = Math.max(1, Math.ceil(bars.length / 8));
   return (
     <figure className="chart" ref={frame}>
       <svg width={width} height={HEIGHT} role="img" aria-label={label}>
         {[0, top / 2, top].map((value) => (
           <g key={value}>
-            <line className="grid" x1={LEFT} x2={width} y1={y(value)} y2={y(value)} />
-            <text className="axis" x={LEFT - 8} y={y(value) + 4} textAnchor="end">
+            <line className="grid" x1={left} x2={width} y1={y(value)} y2={y(value)} />
+            <text className="axis" x={left - 8} y={y(value) + 4} textAnchor="end">
               {f.measure(value)}
             </text>
           </g>
@@ -123,7 +129,7 @@ export function AgeChart({ bars, promise, label }: AgeProps) {
           <rect
             key={bar.from_seconds}
             className={bar.is_late ? "failed" : "done"}
-            x={LEFT + index * step + step * 0.08}
+            x={left + index * step + step * 0.08}
             width={step * 0.84}
             y={y(bar.count)}
             height={y(0) - y(bar.count)}
@@ -134,7 +140,7 @@ export function AgeChart({ bars, promise, label }: AgeProps) {
         ))}
         {bars.map((bar, index) =>
           index % every === 0 ? (
-            <text key={bar.from_seconds} className="axis" x={LEFT + index * step} y={HEIGHT - 5}>
+            <text key={bar.from_seconds} className="axis" x={left + index * step} y={HEIGHT - 5}>
               {f.span(bar.from_seconds)}
             </text>
           ) : null,
