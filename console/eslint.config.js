@@ -25,7 +25,7 @@ export default ts.config(
   {
     files: ["public/*.js", "*.mjs"],
     languageOptions: {
-      globals: { document: "readonly", localStorage: "readonly", process: "readonly" },
+      globals: { document: "readonly", localStorage: "readonly", process: "readonly", URL: "readonly" },
     },
   },
 );

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 SHOP = "scripts.screenshot.shop:app"
 WIDTHS = {"wide": 1440, "narrow": 390}
 WARM_UP_SECONDS = 25
+GO = "to => { history.pushState(null, '', to); dispatchEvent(new Event('popstate')) }"
 PAGES = {
     "overview": "",
     "alerts": "alerts",
@@ -47,6 +49,8 @@ PAGES = {
 
 def main(arguments: list[str]) -> int:
     """Make all pictures, or those whose names have one of the arguments in them."""
+    # So that the shop is closed whoever ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         sys.stderr.write("make screenshots needs chromium; install the package of that name\n")
@@ -158,10 +162,7 @@ def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str
 
 def _picture(page: Page, address: str, path: Path, complaints: set[str]) -> None:
     # As a link does, so that the page need not be loaded anew.
-    page.evaluate(
-        "to => { history.pushState(null, '', to); dispatchEvent(new Event('popstate')) }",
-        f"/{address}",
-    )
+    page.evaluate(GO, f"/{address}")
     with suppress(Error):
         page.wait_for_selector("main h1", timeout=5_000)
         page.wait_for_selector(".skeleton", state="detached", timeout=5_000)
