@@ -25,7 +25,12 @@ export default ts.config(
   {
     files: ["public/*.js", "*.mjs"],
     languageOptions: {
-      globals: { document: "readonly", localStorage: "readonly", process: "readonly", URL: "readonly" },
+      globals: {
+        document: "readonly",
+        localStorage: "readonly",
+        process: "readonly",
+        URL: "readonly",
+      },
     },
   },
 );
