@@ -186,7 +186,21 @@ def test_nobody_acts_on_everything_by_accident(console):
     assert console.post("tasks/retry", status="waiting").status_code == 422
 
 
+def test_items_that_a_trigger_made_have_negative_ids_and_are_found(console, shop):
+    ref = shop.send_mail.enqueue("a@b.c")
+    shop.app.database.write(
+        lambda connection: connection.execute(
+            update(schema.task).where(schema.task.c.id == ref.id).values(id=-7)
+        )
+    )
+    other = shop.send_mail.enqueue("a@b.c")
+
+    assert pages(console, limit=1) == [[other.id], [-7], []]
+    assert console.get("tasks/-7")["task"]["id"] == -7
+    assert console.do("tasks/-7/cancel")["changed"] == 1
+
+
 def test_a_cursor_that_is_none_is_refused(console):
-    for after in ("x", "1.2", "-2", "9" * 40):
+    for after in ("x", "1.2", "-", "0x1", "9" * 40):
         answer = console.client.get("/api/tasks", params={"after": after})
         assert answer.status_code == 422, after

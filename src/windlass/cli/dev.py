@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-from contextlib import nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
 
 import typer
 
@@ -26,8 +24,6 @@ from windlass.cli.worker import (
     terminal,
 )
 from windlass.errors import WindlassError
-
-PORT = "WINDLASS_DEV_PORT"
 
 
 def register(cli: typer.Typer) -> None:
@@ -49,23 +45,24 @@ def dev(
         loaded = load_app(app)
         loaded.prepare()
         made = loaded.worker(kinds=kind, concurrency=concurrency)
-        with _beside(loaded, host=host, secret=secret):
+        with _beside(loaded, host=host, port=port, secret=secret):
             code = run_worker(made, loaded, as_json=as_json)
         leave(code)
     console = terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
-    _choose_port(host, port, has_secret=bool(secret), as_json=as_json)
-    supervisor = Supervisor(sys.argv[1:], processes=1, reload=True)
+    # Settled once, for all processes that follow each other.
+    free = _free_port(host, port, has_secret=bool(secret))
+    supervisor = Supervisor([*sys.argv[1:], "--port", str(free)], processes=1, reload=True)
     sys.exit(show(supervisor, None, console))
 
 
-def _choose_port(host: str, port: int, *, has_secret: bool, as_json: bool) -> None:
-    """Settle where the console is, once for all processes that follow each other."""
+def _free_port(host: str, port: int, *, has_secret: bool) -> int:
+    """The port if it is free, or else another one; says where the console is."""
     try:
         from windlass.web.serve import bind, check_host, url_of
-    except (ModuleNotFoundError, WindlassError):
-        complain("there is no console without its extra; run: pip install 'windlass[console]'")
-        return
+    except WindlassError as problem:
+        complain(str(problem))
+        return port
     check_host(host, has_secret=has_secret)
     try:
         bound = bind(host, port)
@@ -73,20 +70,18 @@ def _choose_port(host: str, port: int, *, has_secret: bool, as_json: bool) -> No
         # Somebody else has it, maybe another `windlass dev`.
         bound = bind(host, 0)
     with bound:
-        os.environ[PORT] = str(bound.getsockname()[1])
-        if not as_json:
-            say(f"The console is at {url_of(bound)}.")
+        say(f"The console is at {url_of(bound)}.")
+        return int(bound.getsockname()[1])
 
 
-def _beside(app: App, *, host: str, secret: str | None) -> Any:
-    if PORT not in os.environ:
-        return nullcontext()
-    from windlass.web.serve import Beside
-
-    bound: socket.socket
+def _beside(
+    app: App, *, host: str, port: int, secret: str | None
+) -> AbstractContextManager[object]:
+    """The console beside the worker; without its extra, nothing."""
     try:
-        site, bound = make_console(app, host=host, port=int(os.environ[PORT]), secret=secret)
+        from windlass.web.serve import Beside
+
+        return Beside(*make_console(app, host=host, port=port, secret=secret))
     except WindlassError as problem:
         complain(str(problem))
         return nullcontext()
-    return Beside(site, bound)

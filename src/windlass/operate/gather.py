@@ -37,9 +37,10 @@ T = TypeVar("T")
 
 ACT_TRIES = 3
 FAILURES_SHOWN = 20
-# In a cursor: nothing is left in that shard.
-ENDED = -1
-CURSOR = re.compile(r"-1|[0-9]{1,19}")
+# In a cursor, of a shard: not asked yet, nothing left, or the id below which to go on.
+BEGIN = "begin"
+ENDED = "end"
+PLACE = re.compile(rf"{BEGIN}|{ENDED}|-?[0-9]{{1,18}}")
 
 
 class Listing(list[T]):
@@ -131,44 +132,40 @@ def task_page(fleet: Fleet, query: TaskQuery, *, after: str | None, limit: int) 
 
     The cursor has, for each shard, the id below which to go on there.
     """
-    below = _places(fleet, after)
+    places = _places(fleet, after)
     share = max(1, limit // len(fleet.shards))
 
-    def ask(shard: Shard) -> TaskPage | None:
-        place = below.get(shard.index)
+    def ask(shard: Shard) -> TaskPage:
+        place = places[shard.index]
         if place == ENDED:
-            return None
-        return task.page(shard.database, query, below=place, limit=share)
+            return TaskPage([], None, 0)
+        below = None if place == BEGIN else int(place)
+        return task.page(shard.database, query, below=below, limit=share)
 
     found = fleet.gather(ask)
-    pages = {shard: page for shard, page in found.found if page is not None}
-    places = {shard.index: below.get(shard.index, 0) for shard in fleet.shards}
-    for shard, each in found.found:
-        ended = each is None or each.below is None
-        places[shard.index] = ENDED if ended or each is None else each.below or ENDED
+    for shard, page in found.found:
+        places[shard.index] = ENDED if page.below is None else str(page.below)
     is_over = all(places[shard.index] == ENDED for shard, _ in found.found)
-    # One that is on its way is in two shards for a moment.
-    rows = {
-        shard: [each for each in page.tasks if each.batch != COMING]
-        for shard, page in pages.items()
-    }
-    cursor = ".".join(str(places[shard.index]) for shard in fleet.shards)
-    looked_at = sum(page.looked_at for page in pages.values())
-    return Tasks(rows, None if is_over else cursor, looked_at, found.missing)
+    return Tasks(
+        # One that is on its way is in two shards for a moment.
+        by_shard={
+            shard: [each for each in page.tasks if each.batch != COMING]
+            for shard, page in found.found
+        },
+        next=None if is_over else ".".join(places[shard.index] for shard in fleet.shards),
+        looked_at=sum(page.looked_at for page in found.values),
+        missing=found.missing,
+    )
 
 
-def _places(fleet: Fleet, cursor: str | None) -> dict[int, int]:
-    """Where to go on in each shard; a shard that is not in it begins at its newest."""
+def _places(fleet: Fleet, cursor: str | None) -> dict[int, str]:
+    """Where to go on in each shard, by its index."""
     if cursor is None:
-        return {}
+        return {shard.index: BEGIN for shard in fleet.shards}
     parts = cursor.split(".")
-    if len(parts) != len(fleet.shards) or not all(CURSOR.fullmatch(part) for part in parts):
+    if len(parts) != len(fleet.shards) or not all(PLACE.fullmatch(part) for part in parts):
         raise BadInput(f"{cursor!r} is not the cursor of a page of these shards; begin again")
-    return {
-        shard.index: int(part)
-        for shard, part in zip(fleet.shards, parts, strict=True)
-        if part != "0"
-    }
+    return {shard.index: part for shard, part in zip(fleet.shards, parts, strict=True)}
 
 
 def find(fleet: Fleet, number: int) -> TaskView | None:

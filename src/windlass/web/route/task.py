@@ -26,7 +26,8 @@ MOST_LISTED = 500
 StatusText = Literal[
     "waiting", "running", "succeeded", "failed", "blocked", "external", "cancelled"
 ]
-TaskId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+# Those of items that a trigger made are negative.
+TaskId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1)]
 KindText = Annotated[str, Field(min_length=1, max_length=100)]
 
 
