@@ -20,6 +20,10 @@ export function toneOf(status: string): Tone {
   return TONES[status]?.[0] ?? "idle";
 }
 
+export function iconOf(status: string): IconName {
+  return TONES[status]?.[1] ?? "dot";
+}
+
 export function Status({ status }: { status: string }) {
   const { t } = useText();
   const [tone, icon] = TONES[status] ?? (["idle", "dot"] as const);
