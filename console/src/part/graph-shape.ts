@@ -1,7 +1,7 @@
 /** Where the nodes of a graph are: in layers, from left to right, with few crossings. */
 import dagre from "@dagrejs/dagre";
 
-export const NODE_WIDTH = 190;
+export const NODE_WIDTH = 180;
 export const NODE_HEIGHT = 58;
 
 export type Edge = readonly [string, string];
@@ -17,7 +17,7 @@ export function layout(
   edges: readonly Edge[],
 ): ReadonlyMap<string, Place> {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 64, marginx: 8, marginy: 8 });
+  graph.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 48, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const name of names) graph.setNode(name, { width: NODE_WIDTH, height: NODE_HEIGHT });
   for (const [from, to] of edges)
