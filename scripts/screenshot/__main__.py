@@ -1,4 +1,4 @@
-"""`make screenshots`: every page of the console, in both themes, both languages and two widths."""
+"""`make screenshots`: every page of the console, in both themes and languages, wide and narrow."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
@@ -23,6 +24,24 @@ SHOP = "scripts.screenshot.shop:app"
 WIDTHS = {"wide": 1440, "narrow": 390}
 WARM_UP_SECONDS = 25
 GO = "to => { history.pushState(null, '', to); dispatchEvent(new Event('popstate')) }"
+
+
+class Look(NamedTuple):
+    """How a page is looked at."""
+
+    width: Literal["wide", "narrow"]
+    theme: Literal["light", "dark"]
+    language: Literal["en", "zh"]
+
+
+LOOKS = (
+    Look("wide", "light", "en"),
+    Look("wide", "dark", "en"),
+    Look("wide", "light", "zh"),
+    Look("wide", "dark", "zh"),
+    Look("narrow", "light", "en"),
+    Look("narrow", "dark", "zh"),
+)
 PAGES = {
     "overview": "",
     "alerts": "alerts",
@@ -73,7 +92,8 @@ def main(arguments: list[str]) -> int:
 @contextmanager
 def _shop(place: Path) -> Iterator[str]:
     """The shop with two workers and its console; its address."""
-    environment = {**os.environ, "WINDLASS_SHOP": f"sqlite:///{place / 'shop.db'}"}
+    database = f"sqlite:///{place / 'shop.db'}"
+    environment = {**os.environ, "WINDLASS_SHOP": database, "LOGNAME": "ada"}
     windlass = str(Path(sys.executable).parent / "windlass")
     port = "8497"
 
@@ -132,32 +152,39 @@ def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str
     with urllib.request.urlopen(url + "api/tasks?status=failed&limit=1") as answer:
         found = json.load(answer)["items"]
     task = f"tasks/{found[0]['id']}" if found else "tasks/1"
-    for width, pixels in WIDTHS.items():
-        for theme in ("light", "dark"):
-            for language in ("en", "zh"):
-                names = {
-                    name: f"{name}-{width}-{theme}-{language}"
-                    for name in PAGES
-                    if not only
-                    or any(each in f"{name}-{width}-{theme}-{language}" for each in only)
-                }
-                if not names:
-                    continue
-                context = browser.new_context(
-                    viewport={"width": pixels, "height": 900},
-                    color_scheme=theme,
-                    locale="zh-CN" if language == "zh" else "en-GB",
-                    reduced_motion="reduce",
-                )
-                page = context.new_page()
-                page.on("console", lambda said: _note(complaints, said.type, said.text))
-                page.on("pageerror", lambda error: complaints.add(f"error: {error}"))
+    for look in LOOKS:
+        names = _names(look, only)
+        if names:
+            with _page(browser, look, complaints) as page:
                 page.goto(url)
                 for name, stem in names.items():
                     address = PAGES[name].format(task=task)
                     _picture(page, address, folder / f"{stem}.png", complaints)
-                context.close()
     return complaints
+
+
+def _names(look: Look, only: list[str]) -> dict[str, str]:
+    """The pages to be shown so, with the names of their pictures."""
+    stems = {name: f"{name}-{look.width}-{look.theme}-{look.language}" for name in PAGES}
+    return {
+        name: stem for name, stem in stems.items() if not only or any(each in stem for each in only)
+    }
+
+
+@contextmanager
+def _page(browser: Browser, look: Look, complaints: set[str]) -> Iterator[Page]:
+    """A browser's page that looks so; what it complains of is noted."""
+    context = browser.new_context(
+        viewport={"width": WIDTHS[look.width], "height": 900},
+        color_scheme=look.theme,
+        locale="zh-CN" if look.language == "zh" else "en-GB",
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    page.on("console", lambda said: _note(complaints, said.type, said.text))
+    page.on("pageerror", lambda error: complaints.add(f"error: {error}"))
+    yield page
+    context.close()
 
 
 def _picture(page: Page, address: str, path: Path, complaints: set[str]) -> None:

@@ -3,7 +3,7 @@ import { useState, type FormEvent } from "react";
 import { post } from "../api/client";
 import type { Done, FreshnessOut, ItemOut, Page_ItemOut_, RollingDetail } from "../api/model";
 import { useLive } from "../data/hook";
-import { Ago, Button, Card, Figure, Figures, Missing, Page } from "../part/basic";
+import { Ago, Button, Card, Figure, Figures, Missing, Note, Page } from "../part/basic";
 import { AgeChart } from "../part/chart";
 import { Pager, Search } from "../part/control";
 import { Dialog, useConfirm } from "../part/dialog";
@@ -280,6 +280,7 @@ function AddDialog({ kind, onClose }: { kind: string; onClose: () => void }) {
           />
           {t.rolling.addNow}
         </label>
+        {action.problem && <Note tone="bad">{action.problem}</Note>}
         <div className="dialog-actions">
           <Button onClick={onClose}>{t.common.keep}</Button>
           <Button

@@ -2,7 +2,7 @@
 import { useState, type FormEvent } from "react";
 import { post } from "../api/client";
 import type { SwitchOut } from "../api/model";
-import { Button } from "../part/basic";
+import { Button, Note } from "../part/basic";
 import { Dialog, useConfirm } from "../part/dialog";
 import { useAction } from "../part/toast";
 import { pathOf } from "../route/address";
@@ -125,6 +125,7 @@ function SetDialog({ row, onClose }: { row: SwitchOut; onClose: () => void }) {
             onChange={(event) => setConcurrency(event.target.value)}
           />
         </label>
+        {action.problem && <Note tone="bad">{action.problem}</Note>}
         <div className="dialog-actions">
           <Button onClick={onClose}>{t.common.keep}</Button>
           <Button type="submit" look="main" isBusy={action.isBusy}>

@@ -67,6 +67,8 @@ export function useTell(): Tell {
 
 interface Action {
   readonly isBusy: boolean;
+  /** What went wrong the last time, for dialogs, which cover toasts. */
+  readonly problem: string;
   /** Do it, tell what it did, and read again what is on the screen; null if it did not work. */
   readonly run: <T>(work: () => Promise<T>, says: (done: T) => string) => Promise<T | null>;
 }
@@ -75,16 +77,20 @@ export function useAction(): Action {
   const tell = useTell();
   const { t } = useText();
   const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
   const run = useCallback<Action["run"]>(
     async (work, says) => {
       setBusy(true);
+      setProblem("");
       try {
         const done = await work();
         tell("good", says(done));
         return done;
       } catch (cause) {
-        const words = cause instanceof Problem && cause.status !== 0 ? cause.message : "";
-        tell("bad", words || t.common.unreachable);
+        const isKnown = cause instanceof Problem && cause.status !== 0;
+        const words = isKnown ? cause.message : t.common.unreachable;
+        setProblem(words);
+        tell("bad", words);
         return null;
       } finally {
         setBusy(false);
@@ -93,5 +99,5 @@ export function useAction(): Action {
     },
     [tell, t],
   );
-  return useMemo(() => ({ isBusy, run }), [isBusy, run]);
+  return useMemo(() => ({ isBusy, problem, run }), [isBusy, problem, run]);
 }

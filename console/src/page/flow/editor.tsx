@@ -4,7 +4,7 @@ import { post } from "../../api/client";
 import type { TemplateOut } from "../../api/flow";
 import type { KindOut } from "../../api/model";
 import { useLive } from "../../data/hook";
-import { Button, Card, Page } from "../../part/basic";
+import { Button, Card, Note, Page } from "../../part/basic";
 import { Dialog } from "../../part/dialog";
 import { Faces } from "../../part/faces";
 import { Graph } from "../../part/graph";
@@ -208,6 +208,7 @@ function StartDialog({ name, onClose }: { name: string; onClose: () => void }) {
           <textarea rows={6} value={text} onChange={(event) => setText(event.target.value)} />
           {problem && <small className="text-bad">{problem}</small>}
         </label>
+        {action.problem && <Note tone="bad">{action.problem}</Note>}
         <div className="dialog-actions">
           <Button onClick={onClose}>{t.common.keep}</Button>
           <Button type="submit" look="main" isBusy={action.isBusy}>
