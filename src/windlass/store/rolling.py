@@ -17,7 +17,7 @@ from windlass.store.schema import bucket, tally, task
 
 SAMPLED = 10_000
 # How crowded a stretch of time is, is told by so many items in so many places.
-PROBED = 1_000
+PROBED = 500
 PROBES = 3
 # Comes after whatever a code may go on with.
 LAST = chr(0x10FFFF)
@@ -279,7 +279,10 @@ def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: 
 
 def crowds(connection: Connection, lane: Lane, moments: Sequence[int]) -> list[float]:
     """About how many items are due between each two moments, by a look at some of them."""
-    return [_crowd(connection, lane, *stretch) for stretch in pairwise(moments)]
+    return [
+        _crowd(connection, lane, begin, end) if end >= lane.due_at else 0.0
+        for begin, end in pairwise(moments)
+    ]
 
 
 def _crowd(connection: Connection, lane: Lane, begin: int, end: int) -> float:
