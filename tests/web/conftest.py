@@ -67,7 +67,7 @@ class Console:
 
     def get(self, path: str, **query: Any) -> Any:
         """What a face shows."""
-        answer = self.client.get(f"/api/{path}", params=query)
+        answer = self.client.get(f"/api/{path}", params=query or None)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import text
+
 from tests.engine.hand import Hand
 from windlass import Status
-from windlass.store import bucket
+from windlass.operate import histogram
+from windlass.store import bucket, rolling
 
 
 def test_the_overview_shows_kinds_workers_failures_and_the_pace(console, shop):
@@ -67,6 +70,39 @@ def test_a_rolling_kind_shows_its_freshness_and_the_ages_of_its_items(console, s
     assert not ages["is_estimate"]
     assert [bar["is_late"] for bar in ages["bars"]] == [False] * 20 + [True] * 5
     assert ages["bars"][19]["to_seconds"] == ages["promise_seconds"]
+
+
+def test_the_ages_of_many_items_are_estimated_from_their_due_times(console, shop, monkeypatch):
+    shop.stock.add([f"SKU-{number}" for number in range(400)])
+    every, now = 10 * 86_400 * 1_000_000, shop.app.clock.now()
+    # They were visited evenly over the last half of a period, and 40 at one time long before.
+    shop.app.database.write(
+        lambda connection: connection.execute(
+            text(
+                "update windlass_task set finished_at = 1, due_at = case when id % 10 = 0 "
+                "then :late - id % 7 else :now - :second + :half + (id % 100) * :step end"
+            ),
+            {
+                "now": now,
+                "late": now - every,
+                "half": every // 2,
+                "step": every // 200,
+                "second": 1_000_000,
+            },
+        )
+    )
+    counted = console.get("rolling/stock")["histogram"]
+    monkeypatch.setattr(histogram, "MANY", 100)
+    monkeypatch.setattr(rolling, "PROBED", 8)
+
+    estimated = console.get("rolling/stock")["histogram"]
+
+    assert (counted["is_estimate"], estimated["is_estimate"]) == (False, True)
+    counts = [bar["count"] for bar in estimated["bars"]]
+    assert abs(sum(counts) - 400) <= len(counts)
+    assert 5 <= counts[-1] <= 60
+    assert sum(counts[:11]) >= 300
+    assert sum(counts[11:-1]) <= 20
 
 
 def test_items_are_found_page_by_page_and_by_prefix(console, shop):

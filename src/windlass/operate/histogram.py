@@ -1,7 +1,7 @@
 """Histogram: how long ago the items of a rolling kind were visited, against the promise.
 
-Few items are counted. Of many, the index of due times tells about how many there are in each part,
-since an item is due a period after its last visit; nothing is read but the index.
+Few items are counted. Of many, the index of due times tells how close together they are in each
+part: an item is due a period after its last visit. Nothing is read but some places of that index.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from windlass.store.dialect.base import Dialect
 # Bars up to the promise, and after it; the last one has no end.
 BARS = 20
 LATE_BARS = 5
+MANY = 2 * rolling.SAMPLED
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,12 @@ def _ages(shard: Shard, kind: Kind, every: int) -> Ages:
     now = shard.clock.now()
 
     def read(connection: Connection) -> Ages:
-        moments = rolling.last_visits(connection, kind.name)
+        total = rolling.tallied(connection, kind.name)
+        # The tally may be a little off: whether they are few is seen when they are looked at.
+        moments = None if total > MANY else rolling.last_visits(connection, kind.name)
         if moments is not None:
             return _counted(moments, every, now)
-        return _estimated(connection, shard.database.dialect, kind, every, now)
+        return _estimated(connection, shard.database.dialect, kind, total, now)
 
     return shard.database.read(read)
 
@@ -92,13 +95,17 @@ def _counted(moments: Sequence[int | None], every: int, now: int) -> Ages:
     return Ages(counts, sum(moment is None for moment in moments), is_estimate=False)
 
 
-def _estimated(connection: Connection, dialect: Dialect, kind: Kind, every: int, now: int) -> Ages:
+def _estimated(connection: Connection, dialect: Dialect, kind: Kind, total: int, now: int) -> Ages:
     """By due times: what is due in a tenth of the period was visited nine tenths of it ago."""
-    borders = [now + every - index * every // BARS for index in range(BARS + LATE_BARS)]
-    due = [rolling.estimate_due(connection, dialect, kind.name, until=until) for until in borders]
-    total = rolling.total(connection, kind.name)
-    # The first border is the end of time: whatever was visited just now is due after it.
-    due[0] = max(due[0], total)
-    following = [*due[1:], 0]
-    counts = [max(0, here - after) for here, after in zip(due, following, strict=True)]
-    return Ages(counts, 0, is_estimate=True)
+    assert kind.period is not None
+    every, bars = kind.period.every, BARS + LATE_BARS
+    borders = [now + every - index * every // BARS for index in range(bars)]
+    items = [0.0] * bars
+    for lane in dialect.lanes(connection, [kind.name]):
+        # Whatever is older than all borders is in the last bar.
+        moments = [min(lane.due_at, borders[-1]) - 1, *reversed(borders)]
+        found = rolling.crowds(connection, lane, moments)
+        items = [known + more for known, more in zip(items, reversed(found), strict=True)]
+    # Together they are as many as there are.
+    times = total / max(1.0, sum(items))
+    return Ages([round(each * times) for each in items], 0, is_estimate=True)

@@ -131,7 +131,9 @@ def listing(database: Database, wanted: TaskFilter, *, limit: int) -> list[TaskV
 def page(database: Database, query: TaskQuery, *, below: int | None, limit: int) -> TaskPage:
     """Tasks that match, newest first, without their payloads; so many rows are looked at."""
     return database.read(
-        lambda connection: task_page.page(connection, query, below=below, limit=limit)
+        lambda connection: task_page.page(
+            connection, database.dialect, query, below=below, limit=limit
+        )
     )
 
 

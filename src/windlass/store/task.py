@@ -18,6 +18,7 @@ CHUNK_ROWS = 2_000
 COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
 COUNTED_EXACTLY = 10_000
+DUE = (task.c.priority, task.c.due_at)
 
 VIEW = (
     task.c.id,
@@ -244,8 +245,10 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
     Exact up to COUNTED_EXACTLY.
     """
 
-    def count(*where: ColumnElement[bool]) -> Any:
-        few = select(task.c.id).where(task.c.kind == kind, *where).limit(COUNTED_EXACTLY + 1)
+    def count(*where: ColumnElement[bool], order: Sequence[ColumnElement[Any]] = DUE) -> Any:
+        # In the order of the index, or a planner may walk the table for the first of them.
+        few = select(task.c.status).where(task.c.kind == kind, *where)
+        few = few.order_by(*order).limit(COUNTED_EXACTLY + 1)
         return select(func.count()).select_from(few.subquery()).scalar_subquery()
 
     waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
@@ -253,7 +256,7 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
         select(
             count(waiting),
             count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
-            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)),
+            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None), order=()),
         )
     ).one()
     # Priority by priority, or the index that has them in due order is of no use.

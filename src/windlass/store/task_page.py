@@ -25,32 +25,25 @@ from sqlalchemy import (
 
 from windlass.model.status import Status
 from windlass.model.task import TaskView
+from windlass.store.dialect.base import Dialect
 from windlass.store.schema import task
 from windlass.store.task import VIEW, view_of
 
 LOOKED_AT = 10_000
+# So many are few: all of them are fetched and put in order.
+FEW = 2_000
 FETCHED_AT_ONCE = 500
 HINT = "force index (windlass_task_ended)"
+
+# In the order of the index, or a planner may walk the table for the first of them.
+DUE = (task.c.kind, task.c.priority, task.c.due_at)
 
 # A list shows neither payload nor result: they may be large.
 BRIEF = (*VIEW[:-2], literal("null").label("payload"), literal(None).label("result"))
 
-# Found in as many steps as there are kinds.
-KINDS = """
-with recursive found (kind) as (
-    select (
-        select t.kind from windlass_task t where {where} order by t.kind limit 1
-    )
-    union all
-    select (
-        select t.kind from windlass_task t where {where} and t.kind > found.kind
-        order by t.kind limit 1
-    ) from found where found.kind is not null
-)
-select kind from found where kind is not null
+NEXT_KIND = """
+select t.kind from windlass_task t where {where} and t.kind > :after order by t.kind limit 1
 """
-KINDS_ENDED = text(KINDS.format(where="t.status = :status and t.prune_at is not null"))
-KINDS_WITH_KEYS = text(KINDS.format(where="t.task_key is not null"))
 
 
 @dataclass(frozen=True)
@@ -77,10 +70,12 @@ class TaskPage:
     looked_at: int
 
 
-def page(connection: Connection, query: TaskQuery, *, below: int | None, limit: int) -> TaskPage:
+def page(
+    connection: Connection, dialect: Dialect, query: TaskQuery, *, below: int | None, limit: int
+) -> TaskPage:
     """Tasks that match and whose id is less than `below`, newest first."""
     if query.key is not None:
-        return _by_key(connection, query)
+        return _by_key(connection, dialect, query)
     status = query.status
     if status is not None and status.is_final and (query.kind or not query.has_age):
         return _ended(connection, query, status, below=below, limit=limit)
@@ -91,9 +86,9 @@ def page(connection: Connection, query: TaskQuery, *, below: int | None, limit: 
     return _walk(connection, query, every.order_by(task.c.id.desc()), below=below, limit=limit)
 
 
-def _by_key(connection: Connection, query: TaskQuery) -> TaskPage:
+def _by_key(connection: Connection, dialect: Dialect, query: TaskQuery) -> TaskPage:
     """Those that have a key: at most one of each kind."""
-    kinds = [query.kind] if query.kind else list(connection.scalars(KINDS_WITH_KEYS))
+    kinds = [query.kind] if query.kind else _kinds(connection, dialect.in_key_index)
     rows = connection.execute(
         select(*BRIEF)
         .where(task.c.kind.in_(kinds), task.c.task_key == query.key, _matches(query, task))
@@ -110,11 +105,21 @@ def _ended(
         one = _ended_of(status, query.kind)
         return _walk(connection, query, one, below=below, limit=limit)
     numbers: list[int] = []
-    for kind in connection.scalars(KINDS_ENDED, {"status": int(status)}).all():
+    for kind in _kinds(connection, f"t.status = {int(status)} and t.prune_at is not null"):
         numbers += connection.scalars(_below(_ended_of(status, kind), below).limit(limit))
     newest = sorted(numbers, reverse=True)[:limit]
     found = _fetch(connection, newest, query)
     return TaskPage(found, newest[-1] if len(newest) == limit else None, len(numbers))
+
+
+def _kinds(connection: Connection, where: str) -> list[str]:
+    """The kinds of such rows, each found by a step in an index."""
+    step, after = text(NEXT_KIND.format(where=where)), ""
+    found: list[str] = []
+    while (kind := connection.scalar(step, {"after": after})) is not None:
+        found.append(kind)
+        after = kind
+    return found
 
 
 def _ended_of(status: Status, kind: str) -> Select[Any]:
@@ -140,8 +145,8 @@ def _few(connection: Connection, query: TaskQuery) -> list[int] | None:
     some = select(task.c.id).where(task.c.status == query.status, task.c.due_at.is_not(None))
     if query.kind is not None:
         some = some.where(task.c.kind == query.kind)
-    found = list(connection.scalars(some.limit(LOOKED_AT + 1)))
-    return None if len(found) > LOOKED_AT else sorted(found, reverse=True)
+    found = list(connection.scalars(some.order_by(*DUE).limit(FEW + 1)))
+    return None if len(found) > FEW else sorted(found, reverse=True)
 
 
 def _of_few(

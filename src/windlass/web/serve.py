@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import socket
 import threading
 from types import TracebackType
@@ -68,6 +69,9 @@ def url_of(bound: socket.socket) -> str:
 
 def serve(site: Any, bound: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT."""
+    # The server ends at a signal and then raises it again: that it ended is enough.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
     _server(site).run(sockets=[bound])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from windlass.clock import to_datetime
 from windlass.model.key import shown
@@ -44,6 +44,8 @@ def _seconds(given: object) -> object:
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Names = tuple[str, ...]
+# A moment that somebody asks for.
+When = AwareDatetime
 # A key of a source, for people.
 KeyText = Annotated[str, BeforeValidator(shown)]
 

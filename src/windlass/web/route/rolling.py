@@ -54,9 +54,10 @@ class BarOut(View):
 
 
 class HistogramOut(View):
-    """The ages of all items; those that were never visited are counted apart.
+    """The ages of all items: the time since the last visit, counted up to 20,000 items.
 
-    An age is the time since the last visit. `promise_seconds` is the age that none should pass.
+    `promise_seconds` is the age that none should pass. Those that were never visited are counted
+    apart; in an estimate they are where their due time puts them.
     """
 
     bars: list[BarOut]

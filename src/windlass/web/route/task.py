@@ -18,7 +18,18 @@ from windlass.store.task_page import TaskQuery
 from windlass.web.desk import Desk, DeskOf, LogOf
 from windlass.web.problem import Refused, problems
 from windlass.web.route.overview import FailureOut
-from windlass.web.view import Body, Code, Done, Moment, Names, Reason, StatusName, View, many
+from windlass.web.view import (
+    Body,
+    Code,
+    Done,
+    Moment,
+    Names,
+    Reason,
+    StatusName,
+    View,
+    When,
+    many,
+)
 
 router = APIRouter(tags=["tasks"])
 
@@ -96,8 +107,8 @@ class Filter(Body):
     status: StatusText
     kind: KindText | None = None
     key: Code | None = None
-    created_after: Moment | None = None
-    created_before: Moment | None = None
+    created_after: When | None = None
+    created_before: When | None = None
 
 
 class BulkRetry(Filter):
@@ -128,8 +139,8 @@ def tasks(
     kind: Annotated[str | None, Query(max_length=100)] = None,
     status: StatusText | None = None,
     key: Annotated[str | None, Query(max_length=255)] = None,
-    created_after: Moment | None = None,
-    created_before: Moment | None = None,
+    created_after: When | None = None,
+    created_before: When | None = None,
     after: Annotated[str | None, Query(max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
 ) -> TaskPage:
