@@ -50,17 +50,12 @@ export function Graph({
   onConnect,
   onDisconnect,
 }: GraphProps) {
-  const shape = nodes.map((node) => node.name).join("\n") + edges.join(";");
+  const shape = JSON.stringify({ names: nodes.map((node) => node.name), edges });
   // Places depend on the shape only: a node that changes its state stays where it is.
-  // eslint-disable-next-line react-hooks/exhaustive-deps
-  const places = useMemo(
-    () =>
-      layout(
-        nodes.map((node) => node.name),
-        edges,
-      ),
-    [shape],
-  );
+  const places = useMemo(() => {
+    const drawn = JSON.parse(shape) as { names: string[]; edges: Edge[] };
+    return layout(drawn.names, drawn.edges);
+  }, [shape]);
   const statuses = new Map(nodes.map((node) => [node.name, node.status]));
   const connect = ({ source, target }: Connection) => onConnect?.([source, target]);
   return (
