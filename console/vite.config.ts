@@ -14,7 +14,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 700,
   },
   server: {
-    proxy: { "/api": process.env.WINDLASS_CONSOLE ?? "http://127.0.0.1:8421" },
+    proxy: { "/api": process.env.WINDLASS_CONSOLE ?? "http://127.0.0.1:8484" },
   },
   test: { include: ["test/**/*.test.{ts,tsx}"] },
 });
