@@ -1,6 +1,6 @@
-// Writes src/api/model.ts from the OpenAPI document on standard input, so that the console and the
-// API cannot disagree: python -m windlass.web.openapi | npm run types
-import { readFileSync, writeFileSync } from "node:fs";
+// Makes types of the OpenAPI document on standard input, so that the console and the API cannot
+// disagree: `make console-types` puts them into src/api/model.ts.
+import { readFileSync } from "node:fs";
 
 const { schemas } = JSON.parse(readFileSync(0, "utf8")).components;
 
@@ -55,7 +55,6 @@ const left_out = new Set(["HTTPValidationError", "ValidationError"]);
 const parts = Object.entries(schemas)
     .filter(([name]) => !left_out.has(name))
     .map(declare);
-writeFileSync(
-    new URL("src/api/model.ts", import.meta.url),
+process.stdout.write(
     `// Made by \`make console-types\` from the OpenAPI document of the API.\n\n${parts.join("\n")}`,
 );

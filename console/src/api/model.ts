@@ -113,7 +113,7 @@ export interface Health {
   status: "ok";
 }
 
-/** The ages of all items; those that were never visited are counted apart. */
+/** The ages of all items: the time since the last visit, counted up to 20,000 items. */
 export interface HistogramOut {
   bars: readonly BarOut[]; never_visited: number; promise_seconds: number; is_estimate: boolean;
 }
