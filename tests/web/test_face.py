@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from sqlalchemy import text
 
 from tests.engine.hand import Hand
@@ -160,7 +161,7 @@ def test_a_sweep_is_split_started_and_its_failures_are_retried(console, shop):
     shop.app.drain()
     shop.is_broken = False
 
-    none = console.do("sweeps/offer/retry", keys=["8"])
+    none = console.do("sweeps/offer/retry", keys=["8", "not a key", "\x00", '{"uuid":"x"}'])
     asked = console.do("sweeps/offer/retry", keys=["7"])
     shop.app.drain()
 
@@ -260,6 +261,33 @@ def test_about_tells_versions_schema_and_health(console, shop):
     assert database["name"] == shop.app.database.name
     assert abs(datetime.fromisoformat(shown["now"]) - datetime.now(UTC)) < timedelta(minutes=5)
     assert console.get("health") == {"status": "ok"}
+
+
+NUL = "x%00y"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"tasks?kind={NUL}",
+        f"tasks?key={NUL}",
+        f"tasks?after={NUL}",
+        f"audit?who={NUL}",
+        f"audit?about={NUL}",
+        f"control?name={NUL}",
+        f"control?after={NUL}",
+        f'control?after=["{NUL}",""]',
+        'control?after=["%5Cu0000",""]',
+        f"control/{NUL}",
+        f"control/x?partition={NUL}",
+        f"rolling/stock/items?prefix={NUL}",
+        f"rolling/stock/items?after={NUL}",
+        f"rolling/stock/item?code={NUL}",
+        f"kinds/{NUL}",
+    ],
+)
+def test_what_no_database_can_store_is_refused(console, path):
+    assert console.client.get(f"/api/{path}").status_code == 422
 
 
 def test_every_action_is_in_the_audit_log(console, shop):

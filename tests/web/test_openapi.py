@@ -99,4 +99,4 @@ def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_shop):
 
 @pytest.mark.slow
 def test_nothing_at_all_makes_a_500(shop):
-    assert try_all(shop, examples=25) > 1_000
+    assert try_all(shop, examples=10) > 500

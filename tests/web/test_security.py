@@ -11,6 +11,7 @@ from starlette.routing import Mount
 from tests.web.conftest import SECRET, VIEWER_SECRET, Console
 from windlass import App, web
 from windlass.errors import BadInput
+from windlass.web.gate import Gate
 from windlass.web.serve import check_host
 from windlass.web.session import (
     WRONG_A_MINUTE,
@@ -448,6 +449,47 @@ def test_markup_in_what_users_gave_stays_text(browse, sqlite_shop):
     for answer in answers:
         assert nasty in repr(answer.json())
         assert answer.headers["content-type"] in ("application/json", "application/problem+json")
+
+
+@pytest.mark.parametrize("root", ["", "/", "/a", "/api", "/ops", "/api/overview", "/x/"])
+@pytest.mark.parametrize("path", ["/api/overview", "/a/api/overview", "/api/api/overview"])
+async def test_no_mount_path_leads_around_the_gate(sqlite_shop, root, path):
+    sent: list[dict[str, object]] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": root,
+        "query_string": b"",
+        "headers": [(b"host", b"ops.example")],
+        "client": ("192.0.2.7", 1),
+        "server": ("ops.example", 80),
+    }
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    await web.create(sqlite_shop.app, secret=SECRET)(scope, receive, send)
+
+    body = b"".join(message.get("body", b"") for message in sent)
+    assert b'"kinds"' not in body
+    assert sent[0]["status"] in (307, 401, 404, 503)
+
+
+def test_a_request_that_got_around_the_gate_ends_at_the_desk(browse, monkeypatch):
+    async def let_in(self, scope, receive, send) -> None:
+        await self._app(scope, receive, send)
+
+    monkeypatch.setattr(Gate, "__call__", let_in)
+    client = browse(secret=SECRET).client
+
+    for path in ("overview", "tasks", "about", "audit", "switches", "events", "changes"):
+        assert client.get(f"/api/{path}").status_code == 401, path
 
 
 def test_what_is_mounted_is_guarded_as_well(sqlite_shop):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, HTTPException, Path, Request
 
 from windlass.app import App
 from windlass.declare.kind import Kind
@@ -84,7 +84,14 @@ def _desk(request: Request) -> Desk:
     return desk
 
 
-def _ready(desk: Annotated[Desk, Depends(_desk)]) -> Desk:
+def _known(request: Request, desk: Annotated[Desk, Depends(_desk)]) -> Desk:
+    # The gate has seen to that. Should a request ever find a way around it, it ends here.
+    if getattr(request.state, "actor", None) is None:
+        raise HTTPException(401, "nobody is logged in")
+    return desk
+
+
+def _ready(desk: Annotated[Desk, Depends(_known)]) -> Desk:
     desk.app.prepare()
     return desk
 
@@ -107,8 +114,9 @@ def _name(name: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
     return decoded(name)
 
 
-# The desk, with the tables of its app there.
+# The desk, for whoever is known, with the tables of its app there or maybe not; and for anyone.
 DeskOf = Annotated[Desk, Depends(_ready)]
+KnownDesk = Annotated[Desk, Depends(_known)]
 BareDesk = Annotated[Desk, Depends(_desk)]
 LogOf = Annotated[Log, Depends(_log)]
 KindName = Annotated[str, Depends(_kind)]

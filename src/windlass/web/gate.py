@@ -63,7 +63,7 @@ class Gate:
                 "without a secret the console answers this machine only, as localhost; "
                 "set a secret to open it to others",
             )
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = route_path(scope)
         if path != "/api" and not path.startswith("/api/"):
             return None
         is_safe = scope["method"] in SAFE
@@ -117,6 +117,13 @@ class Gate:
 
     def _at_most(self, role: Role) -> Role:
         return Role.VIEWER if self._read_only else role
+
+
+def route_path(scope: Scope) -> str:
+    """The path below where the console is mounted, exactly as the router takes it."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    is_below = path == root or path.startswith(f"{root}/")
+    return path.removeprefix(root) if root and is_below else path
 
 
 def too_many(wait: float) -> Response:

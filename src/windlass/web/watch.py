@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from windlass.app import App
 from windlass.declare.twin import twin
 from windlass.errors import WindlassError
@@ -54,7 +56,7 @@ class Watch:
     async def _look_on(self) -> None:
         before: dict[str, str] | None = None
         while self._listeners:
-            with suppress(WindlassError):
+            with suppress(WindlassError, SQLAlchemyError):
                 now = await twin(self.look)
                 if before is not None:
                     self._tell({topic for topic in now if now[topic] != before.get(topic)})

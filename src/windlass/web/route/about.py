@@ -12,7 +12,7 @@ from windlass import __version__
 from windlass.clock import to_datetime
 from windlass.errors import DatabaseUnavailable
 from windlass.operate import health
-from windlass.web.desk import BareDesk
+from windlass.web.desk import BareDesk, KnownDesk
 from windlass.web.problem import problems
 from windlass.web.static import is_built
 from windlass.web.view import Moment, View, many
@@ -61,7 +61,7 @@ class Health(View):
 
 
 @router.get("/about")
-def about(desk: BareDesk) -> About:
+def about(desk: KnownDesk) -> About:
     """Versions, schema and health."""
     databases = health.look(desk.app.fleet)
     return About(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from windlass.operate import audit as operate
 from windlass.store.audit import Before, Deed
 from windlass.web.desk import DeskOf
-from windlass.web.view import Moment, Page, View, many
+from windlass.web.view import STORABLE, Moment, Page, View, many
 
 router = APIRouter(tags=["audit"])
 
@@ -32,8 +32,8 @@ class DeedOut(View):
 @router.get("/audit")
 def audit(
     desk: DeskOf,
-    who: Annotated[str | None, Query(max_length=255)] = None,
-    about: Annotated[str | None, Query(max_length=300)] = None,
+    who: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
+    about: Annotated[str | None, Query(max_length=300, pattern=STORABLE)] = None,
     after: Annotated[str | None, Query(pattern=r"^\d{1,18}-\d{1,18}$")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Page[DeedOut]:

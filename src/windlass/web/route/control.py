@@ -15,13 +15,13 @@ from windlass.operate import control as operate
 from windlass.operate import gather
 from windlass.web.desk import DeskOf, LogOf, RunName
 from windlass.web.problem import Refused, Unknown, problems
-from windlass.web.view import Body, Done, Moment, Number, Page, View
+from windlass.web.view import STORABLE, Body, Done, Moment, Number, Page, View
 
 router = APIRouter(tags=["control"])
 
 RunStatusText = Literal["failed", "succeeded", "running", "ready"]
 RunStatusName = Annotated[RunStatusText, BeforeValidator(str)]
-Partition = Annotated[str, Query(max_length=255)]
+Partition = Annotated[str, Query(max_length=255, pattern=STORABLE)]
 HISTORY = 20
 
 
@@ -83,9 +83,9 @@ class Which(Body):
 @router.get("/control")
 def runs(
     desk: DeskOf,
-    name: Annotated[str | None, Query(max_length=255)] = None,
+    name: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
     status: Annotated[list[RunStatusText] | None, Query(max_length=4)] = None,
-    after: Annotated[str | None, Query(max_length=1_000)] = None,
+    after: Annotated[str | None, Query(max_length=1_000, pattern=STORABLE)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Page[RunOut]:
     """Named runs, by name and partition."""
@@ -171,6 +171,6 @@ def _place(cursor: str | None) -> Place | None:
     if cursor is None:
         return None
     try:
-        return Place(*msgspec.json.decode(cursor, type=tuple[str, str]))
+        return check_place(*msgspec.json.decode(cursor, type=tuple[str, str]))
     except msgspec.MsgspecError:
         raise BadInput(f"{cursor!r} is not the cursor of a page; begin again") from None

@@ -15,7 +15,19 @@ from windlass.model.rolling import Item
 from windlass.operate import gather, histogram
 from windlass.web.desk import Desk, DeskOf, KindName, LogOf
 from windlass.web.problem import Unknown, problems
-from windlass.web.view import Body, Code, Done, Moment, Names, Page, Seconds, StatusName, View, many
+from windlass.web.view import (
+    STORABLE,
+    Body,
+    Code,
+    Done,
+    Moment,
+    Names,
+    Page,
+    Seconds,
+    StatusName,
+    View,
+    many,
+)
 
 router = APIRouter(tags=["rolling"])
 
@@ -126,8 +138,8 @@ def one(kind: KindName, desk: DeskOf) -> RollingDetail:
 def items(
     kind: KindName,
     desk: DeskOf,
-    prefix: Annotated[str, Query(max_length=255)] = "",
-    after: Annotated[str, Query(max_length=255)] = "",
+    prefix: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
+    after: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
     limit: Limit = 50,
 ) -> Page[ItemOut]:
     """Items in the order of their codes, those that begin with `prefix`."""
@@ -144,7 +156,9 @@ def items(
 
 @router.get("/rolling/{kind}/item", responses=problems(404))
 def item(
-    kind: KindName, desk: DeskOf, code: Annotated[str, Query(min_length=1, max_length=255)]
+    kind: KindName,
+    desk: DeskOf,
+    code: Annotated[str, Query(min_length=1, max_length=255, pattern=STORABLE)],
 ) -> ItemOut:
     """One item."""
     found = Rolling[..., object](desk.app, desk.rolling(kind)).item(code)

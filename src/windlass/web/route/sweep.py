@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from windlass.declare.kind import Kind
-from windlass.model.key import decode_key, encode_key
+from windlass.model.key import encode_key
 from windlass.model.sweep import MOST_RANGES, SetAside
-from windlass.web.desk import Desk, DeskOf, KindName, LogOf
+from windlass.web.desk import DeskOf, KindName, LogOf
 from windlass.web.problem import problems
 from windlass.web.view import Body, Done, KeyText, Moment, Seconds, StatusName, View, many
 
@@ -174,20 +173,10 @@ def start(kind: KindName, desk: DeskOf, log: LogOf) -> Done:
 def retry(kind: KindName, body: Retry, desk: DeskOf, log: LogOf) -> Done:
     """Have items that were set aside run again, by the workers of the sweep."""
     declared = desk.sweep(kind)
-    keys = None if body.keys is None else [_key(text) for text in body.keys]
     with log.deed("sweep.retry", kind, keys=body.keys) as deed:
-        count = _retry(desk, declared, keys)
+        count = desk.app.sweeps.ask_retry(declared, keys=body.keys)
         message = deed.says(f"{count:,} items of {kind} run again")
     return Done(message=message, changed=count)
-
-
-def _retry(desk: Desk, kind: Kind, keys: list[str] | None) -> int:
-    return desk.app.sweeps.ask_retry(kind, keys=keys)
-
-
-def _key(text: str) -> str:
-    """The text of a key as rows have it."""
-    return encode_key(decode_key(text))
 
 
 def _aside(each: SetAside) -> AsideOut:

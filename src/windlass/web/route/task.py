@@ -19,6 +19,7 @@ from windlass.web.desk import Desk, DeskOf, LogOf
 from windlass.web.problem import Refused, problems
 from windlass.web.route.overview import FailureOut
 from windlass.web.view import (
+    STORABLE,
     Body,
     Code,
     Done,
@@ -39,7 +40,7 @@ StatusText = Literal[
 ]
 # Those of items that a trigger made are negative.
 TaskId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1)]
-KindText = Annotated[str, Field(min_length=1, max_length=100)]
+KindText = Annotated[str, Field(min_length=1, max_length=100, pattern=STORABLE)]
 
 
 class TaskOut(View):
@@ -136,12 +137,12 @@ class BulkDone(Done):
 @router.get("/tasks")
 def tasks(
     desk: DeskOf,
-    kind: Annotated[str | None, Query(max_length=100)] = None,
+    kind: Annotated[str | None, Query(max_length=100, pattern=STORABLE)] = None,
     status: StatusText | None = None,
-    key: Annotated[str | None, Query(max_length=255)] = None,
+    key: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
     created_after: When | None = None,
     created_before: When | None = None,
-    after: Annotated[str | None, Query(max_length=200)] = None,
+    after: Annotated[str | None, Query(max_length=200, pattern=STORABLE)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
 ) -> TaskPage:
     """Tasks that match, newest first; `after` is the `next` of the page before."""
