@@ -12,6 +12,10 @@ from rich.console import Console
 
 from bench import chart, report, scenario
 from bench.contract import end_in_order_when_told
+from bench.flow import measure as flow
+from bench.flow import table
+from bench.flow.system import FLOW_SYSTEMS, QUICK_SHAPES, SHAPES
+from bench.flow.system import choose as choose_flows
 from bench.measure import Stores, measure, stores
 from bench.scenario import SCENARIOS
 from bench.server import STORES
@@ -36,17 +40,43 @@ def main() -> int:
             rounds=options.rounds,
             tell=tell,
         )
+        flows = _run_flows(options, running, tell)
         figures = _run_scenarios(options, running, tell)
         versions = running.versions()
-    report.show(records, figures, Console(width=None if sys.stdout.isatty() else 120))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    report.show(records, figures, console)
+    table.show(flows, console)
     if options.json:
         facts = {"tasks": options.tasks, "rounds": options.rounds}
-        report.save(records, figures, options.json, versions=versions, options=facts)
+        report.save(
+            records,
+            figures,
+            options.json,
+            flows=[table.plain(record) for record in flows],
+            versions=versions,
+            options=facts,
+        )
     if options.chart:
         note = _conditions(options.rounds)
         chart.save(records, options.chart, note=note, versions=versions)
-    has_failed = any(record.failure for record in records)
+    has_failed = any(record.failure for record in [*records, *flows])
     return int(has_failed or any("failure" in figure for figure in figures))
+
+
+def _run_flows(
+    options: argparse.Namespace, running: Stores, tell: Callable[[str], None]
+) -> list[flow.FlowRecord]:
+    return flow.measure(
+        [
+            system
+            for system in choose_flows(options.only)
+            if system.store is None or system.store in options.store
+        ],
+        running,
+        shapes=QUICK_SHAPES if options.quick else SHAPES,
+        rounds=options.rounds,
+        tell=tell,
+    )
 
 
 def _run_scenarios(
@@ -71,7 +101,8 @@ def _conditions(rounds: int) -> str:
 
 def _options() -> argparse.Namespace:
     scenarios = [chosen.name for chosen in SCENARIOS]
-    names = ", ".join([*(system.name for system in SYSTEMS), *scenarios])
+    systems = [system.name for system in (*SYSTEMS, *FLOW_SYSTEMS)]
+    names = ", ".join([*systems, *scenarios])
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, epilog=f"names: {names}"
     )
@@ -89,7 +120,11 @@ def _options() -> argparse.Namespace:
     for name in options.store:
         if name not in STORES:
             parser.error(f"unknown store {name!r}; known: {', '.join(STORES)}")
-    unknown = [name for name in options.only if name not in scenarios and not choose([name])]
+    unknown = [
+        name
+        for name in options.only
+        if name not in scenarios and not choose([name]) and not choose_flows([name])
+    ]
     if unknown:
         parser.error(f"unknown name {unknown[0]!r}; known: {names}")
     return options

@@ -72,6 +72,7 @@ def save(
     figures: Sequence[Figures],
     path: Path,
     *,
+    flows: Sequence[Figures],
     versions: dict[str, str],
     options: dict[str, object],
 ) -> None:
@@ -87,6 +88,7 @@ def save(
         "options": options,
         "unit": "tasks per second",
         "systems": [_plain(record) for record in records],
+        "flows": list(flows),
         "scenarios": list(figures),
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
 """Windlass: durable background work on the database you already have."""
 
 from windlass.app import App
+from windlass.declare.external import External
+from windlass.declare.flow import Edit, Flow, FlowRun, Node
 from windlass.declare.rolling import Rolling
 from windlass.declare.sweep import Sweep
 from windlass.declare.task import Task, TaskRef
@@ -14,6 +16,7 @@ from windlass.errors import (
     BadDatabase,
     BadDeclaration,
     BadDuration,
+    BadFlow,
     BadInput,
     BadKey,
     BadMembers,
@@ -26,6 +29,7 @@ from windlass.errors import (
     DatabaseUnavailable,
     DuplicateKey,
     DuplicateKind,
+    ExternalFailed,
     HeldBack,
     ItemNotFound,
     MembersUnavailable,
@@ -42,13 +46,18 @@ from windlass.errors import (
     TaskCancelled,
     TaskFailed,
     TaskNotFound,
+    UnknownFlow,
+    UnknownHandle,
     UnknownKind,
+    UnknownNode,
     WindlassError,
 )
 from windlass.model.audit import Audit
 from windlass.model.control import Reply, RunStatus, RunView
+from windlass.model.external import Done, Failed, Running
 from windlass.model.keys import Keys
 from windlass.model.rolling import Freshness, Item, Mirror
+from windlass.model.run import FlowGraph, FlowProgress, NodeView
 from windlass.model.source import MirrorSource, Source, SweepSource
 from windlass.model.status import Status
 from windlass.model.step import StepView
@@ -69,6 +78,7 @@ __all__ = [
     "BadDatabase",
     "BadDeclaration",
     "BadDuration",
+    "BadFlow",
     "BadInput",
     "BadKey",
     "BadMembers",
@@ -82,8 +92,17 @@ __all__ = [
     "ControlRun",
     "Csv",
     "DatabaseUnavailable",
+    "Done",
     "DuplicateKey",
     "DuplicateKind",
+    "Edit",
+    "External",
+    "ExternalFailed",
+    "Failed",
+    "Flow",
+    "FlowGraph",
+    "FlowProgress",
+    "FlowRun",
     "Freshness",
     "HeldBack",
     "Item",
@@ -94,6 +113,8 @@ __all__ = [
     "Mirror",
     "MirrorSource",
     "NoContext",
+    "Node",
+    "NodeView",
     "NotSerializable",
     "Pages",
     "PastTime",
@@ -108,6 +129,7 @@ __all__ = [
     "RunLost",
     "RunStatus",
     "RunView",
+    "Running",
     "SchemaMismatch",
     "SetAside",
     "Signal",
@@ -124,7 +146,10 @@ __all__ = [
     "TaskFailed",
     "TaskNotFound",
     "TaskRef",
+    "UnknownFlow",
+    "UnknownHandle",
     "UnknownKind",
+    "UnknownNode",
     "WindlassError",
     "__version__",
     "context",

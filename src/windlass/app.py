@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
+from windlass.declare.flow import Flow
 from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
 from windlass.declare.rolling import Rolling
 from windlass.declare.sweep import Sweep
@@ -37,10 +38,14 @@ from windlass.model.source import MirrorSource, SweepSource
 from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.operate import gather, rolling, switch, task
+from windlass.operate.external import Externals
+from windlass.operate.flow import Flows
+from windlass.operate.flow_declare import FlowDeclarer
 from windlass.operate.gather import Listing
 from windlass.operate.mirror import mirror
 from windlass.operate.sweep import Sweeps
 from windlass.operate.switch import UNSET, Unset
+from windlass.operate.template import Templates
 from windlass.operate.visit import Visits
 from windlass.store.connection import is_async
 from windlass.store.history import AlertView
@@ -77,6 +82,7 @@ class App:
             dead_after=parse_duration(dead_after, what="dead_after"),
             grace=parse_duration(grace, what="grace", zero=True),
             members=members,
+            max_payload=max_payload,
         )
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
@@ -95,6 +101,10 @@ class App:
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
+        self.flows = Flows(self.fleet, self.registry, self._spread)
+        self.flow = FlowDeclarer(self.registry, self.flows)
+        self.flow_template = Templates(self.fleet, self.registry, self.flow)
+        self.external = Externals(self, self.fleet, self.registry)
 
     # Declaring
 
@@ -188,7 +198,9 @@ class App:
             breaker=breaker,
         )
 
-        def declare(function: Callable[P, R]) -> Task[P, R]:
+        def declare(function: Any) -> Any:
+            if isinstance(function, Flow):
+                return self.flow.schedule(function, options)
             return self._declare(function, options=options)
 
         return declare
@@ -379,6 +391,17 @@ class App:
     def _look(self, task_id: int) -> TaskView | None:
         self.prepare()
         return gather.find(self.fleet, task_id)
+
+    def notify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
+        """Be told how an external task ended, by its handle, its id or its ref.
+
+        `result=` or `reason=` say what came of it. A late or repeated notification does nothing.
+        """
+        return self.external.notify(task, ok=ok, **said)
+
+    async def anotify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
+        """`notify`, awaited."""
+        return await twin(self.external.notify, task, ok=ok, **said)
 
     # Rolling: what a declared rolling kind asks of its app
 

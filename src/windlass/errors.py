@@ -11,7 +11,10 @@ WindlassError
         BadSource                       a table to mirror or follow that cannot be used
         BadStep                         a step of a run that cannot be, or is out of order
         BadMembers                      a URL that says who is alive, and cannot be used
+        BadFlow                         a graph that cannot run, or a node that cannot be changed
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
+    UnknownFlow, UnknownNode, UnknownHandle
+    ExternalFailed                      raised by submit: the external system refuses it for good
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
     RunLost                             the run was taken over, or released
@@ -118,6 +121,42 @@ class BadStep(BadInput):
 
 class BadMembers(BadInput):
     """A URL of etcd or ZooKeeper that cannot be used."""
+
+
+class BadFlow(BadInput):
+    """A graph of nodes that cannot run, or a change that it does not allow."""
+
+
+class UnknownFlow(WindlassError):
+    """No flow or template of that name, or no run of that id."""
+
+
+class UnknownNode(WindlassError):
+    """A run has no node of that name."""
+
+    def __init__(self, run: int, node: str) -> None:
+        super().__init__(f"run {run} has no node {node!r}; nodes() lists those it has")
+        self.run = run
+        self.node = node
+
+
+class UnknownHandle(WindlassError):
+    """Nothing is known of what an external system is said to have ended."""
+
+    def __init__(self, handle: object) -> None:
+        super().__init__(
+            f"no external task has the handle {handle!r}; notify with the handle that submit "
+            "returned, or with the task"
+        )
+        self.handle = handle
+
+
+class ExternalFailed(WindlassError):
+    """What an external system was asked to do has failed over there, or is refused for good.
+
+    Raise it in `submit` if submitting again could not help: it counts against `retries`. Any other
+    error says that the system is not there, and it is submitted again when it is.
+    """
 
 
 class UnknownKind(WindlassError):

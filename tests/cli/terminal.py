@@ -51,6 +51,10 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._end, keys.encode())
 
+    def resize(self, columns: int) -> None:
+        """Make the window narrower or wider; the process is told."""
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
     def close(self) -> int:
         """Read to the end; the exit code."""
         self._read(lambda: False)

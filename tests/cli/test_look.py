@@ -69,13 +69,13 @@ def test_status_shows_the_workers_that_are_there(windlass, shop):
 def test_status_hides_the_password_of_the_database(windlass, write_module):
     module = write_module(
         "from windlass import App\n"
-        "app = App('postgresql://ada:secret@127.0.0.1:1/shop?connect_timeout=1')\n"
+        "app = App('postgresql://ada:sesame@127.0.0.1:1/shop?connect_timeout=1')\n"
     )
 
     answer = windlass("migrate", "--sql", "--app", f"{module}:app")
 
     assert answer.code == 0
-    assert "secret" not in answer.out + answer.err
+    assert "sesame" not in answer.out + answer.err
 
 
 def test_alerts_of_nothing_say_so(windlass, shop):
@@ -249,7 +249,7 @@ def test_a_database_that_cannot_be_reached_is_one_line(windlass, write_module):
     module = write_module(
         "from windlass import App\nfrom windlass.store import database\n"
         "database.FIRST_PAUSE = 0.001\n"
-        "app = App('postgresql://ada:secret@127.0.0.1:1/shop')\n"
+        "app = App('postgresql://ada:sesame@127.0.0.1:1/shop')\n"
         "@app.task\ndef work(): ...\n"
     )
 
@@ -257,7 +257,7 @@ def test_a_database_that_cannot_be_reached_is_one_line(windlass, write_module):
 
     assert answer.code == 1
     assert answer.err.startswith("error: postgresql")
-    assert "secret" not in answer.err
+    assert "sesame" not in answer.err
     assert "Traceback" not in answer.err
 
 

@@ -13,7 +13,7 @@ from tests.table import workers
 from tests.wait import eventually
 from windlass import Status
 
-pytestmark = pytest.mark.mostly("sqlite", "postgresql")
+pytestmark = pytest.mark.mostly("sqlite")
 
 
 def test_worker_once_runs_what_is_due_and_exits(windlass_process, shop):

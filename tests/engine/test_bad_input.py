@@ -122,6 +122,7 @@ def test_the_limit_counts_bytes_and_can_be_set(database_url, clock):
     app.close()
 
 
+@pytest.mark.mostly("postgresql")
 def test_many_large_payloads_fit_in_one_transaction(app):
     seen = []
 

@@ -245,7 +245,7 @@ class Runs(RuleBasedStateMachine):
         model.end(status, why)
 
 
-@pytest.mark.mostly("sqlite", "postgresql")
+@pytest.mark.mostly("postgresql")
 def test_any_order_of_calls_leaves_the_runs_that_the_model_foretells(database_engine, database_url):
     examples = 12 if database_engine == "sqlite" else 6
     walk(Runs, database_engine, database_url, examples=examples, steps=40)

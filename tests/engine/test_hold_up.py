@@ -46,6 +46,39 @@ def test_a_row_that_somebody_else_holds_keeps_no_other_outcome_waiting(app, data
     others.dispose()
 
 
+def test_a_run_that_somebody_else_holds_keeps_no_other_outcome_waiting(app, database_engine):
+    if database_engine == "sqlite":
+        pytest.skip("SQLite locks the whole database, and everybody waits for it")
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    @app.task
+    def step() -> None:
+        is_inside.set()
+        assert may_go_on.wait(30)
+
+    @app.task
+    def other() -> None: ...
+
+    @app.flow
+    def single(flow):
+        flow.add(step)
+
+    run = single.start()
+    others = create_engine(app.database.url)
+    with working(app), others.connect() as user, user.begin():
+        assert is_inside.wait(20)
+        lock = text("select id from windlass_task where id = :id for update")
+        user.execute(lock, {"id": run.id})
+        other.enqueue_many([{}] * 20)
+        may_go_on.set()
+
+        eventually(lambda: tasks(app, kind="other") == [])
+        assert not run.status().is_final
+        user.rollback()
+        eventually(lambda: run.status() is Status.SUCCEEDED)
+    others.dispose()
+
+
 class Broken:
     """A gate that lets everything through but one kind, about which it fails."""
 

@@ -12,7 +12,7 @@ from windlass.engine.read import HELP_AGAIN_AFTER
 from windlass.store import offer, schema, worker
 from windlass.store.dialect.base import Lane, Most
 
-pytestmark = pytest.mark.usefixtures("one_clock")
+pytestmark = [pytest.mark.usefixtures("one_clock"), pytest.mark.mostly("postgresql")]
 
 
 @pytest.fixture

@@ -291,6 +291,7 @@ class Listed:
         return self._keys & set(keys)
 
 
+@pytest.mark.mostly("sqlite", "postgresql")
 def test_any_order_of_steps_leaves_the_items_that_the_model_foretells(
     database_engine, database_url
 ):

@@ -16,6 +16,7 @@ def enqueue_naps(crew: Crew, count: int, *, seconds: float = 0.05) -> list[int]:
     return ids_of(crew.jobs.nap.enqueue_many([{"seconds": seconds}] * count))
 
 
+@pytest.mark.mostly("postgresql")
 def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
     workers = crew.start_many(3, "--concurrency", "20")
     ids = enqueue_naps(crew, TASKS)

@@ -10,7 +10,7 @@ from windlass.store import worker as store
 from windlass.store.schema import worker
 
 
-@pytest.mark.mostly("postgresql", "mariadb")
+@pytest.mark.mostly("mariadb")
 def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
     sleeper = crew.start("--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 2.0}] * 10))

@@ -26,6 +26,7 @@ def postgresql_crew(site_of, tmp_path):
         yield crew
 
 
+@pytest.mark.mostly("mariadb")
 def test_a_killed_worker_loses_no_item_and_the_living_visit_none_twice_at_once(crew):
     slow = [f"slow-{number}" for number in range(SLOW_ITEMS)]
     codes = slow + [f"code-{number}" for number in range(ITEMS - SLOW_ITEMS)]

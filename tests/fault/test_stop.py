@@ -11,7 +11,7 @@ from tests.wait import eventually
 from windlass.model.status import Status
 
 
-@pytest.mark.mostly("postgresql", "mariadb")
+@pytest.mark.mostly("postgresql")
 def test_a_worker_that_is_asked_to_stop_under_load_runs_nothing_twice(crew):
     leaver = crew.start("--concurrency", "20")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.05}] * 1_000))

@@ -58,10 +58,10 @@ def scans_of_postgresql(app: App, statement: Statement, tables: set[str]) -> lis
     ((plan,),) = explain(app, "explain (format json)", statement)
     found: list[str] = []
 
-    def walk(node: dict[str, Any]) -> None:
+    def walk(node: dict[str, Any], most: float = float("inf")) -> None:
+        kind, rows = node["Node Type"], min(node["Plan Rows"], most)
         for part in node.get("Plans", []):
-            walk(part)
-        kind, rows = node["Node Type"], node["Plan Rows"]
+            walk(part, rows if kind == "Limit" else float("inf"))
         if node.get("Relation Name") in tables and (kind == "Seq Scan" or rows > MOST_ROWS):
             found.append(f"{kind} of {rows} rows")
 

@@ -45,6 +45,7 @@ def test_every_option_of_a_command_is_told(docs):
         ("App", "cron"),
         ("App", "rolling"),
         ("App", "sweep"),
+        ("Flow", "using"),
         ("App", "pause"),
         ("App", "set"),
         ("Task", "using"),

@@ -23,6 +23,14 @@ print(server.pid, server.directory, flush=True)
 signal.pause()
 """
 
+HOW = pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGINT, id="interrupted", marks=pytest.mark.slow),
+    ],
+)
+
 
 @pytest.fixture(params=[PostgreSQL, MariaDB], ids=["postgresql", "mariadb"], scope="module")
 def own_server(request):
@@ -75,12 +83,12 @@ def test_a_restarted_server_keeps_its_address(server):
     connect(url).close()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@HOW
 def test_a_server_ends_with_the_run_that_started_it(own_server, how):
     check_end_with_its_run(type(own_server).__name__, how)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@HOW
 def test_a_coordinator_ends_with_the_run_that_started_it(coordinator, how):
     check_end_with_its_run(type(coordinator).__name__, how)
 

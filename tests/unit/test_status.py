@@ -49,13 +49,13 @@ def test_a_move_is_allowed_exactly_if_it_is_in_the_table():
         assert may_become(before, after) is ((before, after) in TRANSITIONS)
 
 
-def test_from_the_end_there_is_only_the_way_back_to_waiting():
-    ways_out = {after for before, after in TRANSITIONS if before in FINAL}
+def test_from_success_there_is_only_the_way_back_to_waiting():
+    ways_out = {after for before, after in TRANSITIONS if before is Status.SUCCEEDED}
 
     assert ways_out == {Status.WAITING}
 
 
-def test_nothing_ends_without_having_run_but_by_being_cancelled():
+def test_nothing_ends_without_having_run_but_by_being_cancelled_or_skipped():
     ends = {after for before, after in TRANSITIONS if before is Status.WAITING and after in FINAL}
 
-    assert ends == {Status.CANCELLED}
+    assert ends == {Status.CANCELLED, Status.SUCCEEDED}

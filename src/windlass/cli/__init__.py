@@ -14,6 +14,7 @@ from windlass.cli import (
     control,
     demo,
     dev,
+    flow,
     migrate,
     ring,
     rolling,
@@ -45,9 +46,11 @@ ring.register(cli)
 switch.register(cli)
 run.register(cli)
 demo.register(cli)
+flow.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
+cli.add_typer(flow.cli, name="flow", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
 cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
 

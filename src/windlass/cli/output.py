@@ -52,6 +52,17 @@ def complain(message: str) -> None:
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
+def check_watch(watch: bool, *, as_json: bool) -> None:
+    """Refuse to draw where nobody looks."""
+    if watch and (as_json or not console.is_terminal):
+        complain(
+            "--json prints one value; leave --watch out"
+            if as_json
+            else "--watch draws on a terminal; leave it out, or ask for --json"
+        )
+        raise typer.Exit(2)
+
+
 def warn_missing(missing: tuple[str, ...]) -> None:
     """A line on standard error for each shard that is not in what is shown."""
     for name in missing:

@@ -17,7 +17,7 @@ from windlass.app import App
 from windlass.cli.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
-    complain,
+    check_watch,
     console,
     counted,
     fits,
@@ -55,13 +55,7 @@ def register(cli: typer.Typer) -> None:
 
 def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
     """Which worker owns which part of the rows, and who joined and left."""
-    if watch and (as_json or not console.is_terminal):
-        complain(
-            "--json prints one value; leave --watch out"
-            if as_json
-            else "--watch draws on a terminal; leave it out, or ask for --json"
-        )
-        raise typer.Exit(2)
+    check_watch(watch, as_json=as_json)
     loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     if watch:

@@ -138,10 +138,15 @@ class _Progress:
 
     def __call__(self, walk: Pass, moved: int) -> None:
         waits = ""
-        if walk.busy:
+        if walk.busy > walk.runs:
             waits = (
-                f"; waiting for {counted(walk.busy, 'row')} that run or are due; "
+                f"; waiting for {counted(walk.busy - walk.runs, 'row')} that run or are due; "
                 "those that are due go when its workers are stopped"
+            )
+        if walk.runs:
+            waits += (
+                f"; waiting for {counted(walk.runs, 'run')} of flows; a run ends where it is, and "
+                "is then moved with all its nodes"
             )
         line = f"moved {counted(moved, 'row')}{waits}"
         if line != self._said and not walk.is_clean:

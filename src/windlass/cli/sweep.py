@@ -16,6 +16,7 @@ from rich.text import Text
 from windlass.app import App
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
+    check_watch,
     complain,
     console,
     counted,
@@ -85,13 +86,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a sweep is, its ranges as bars, and its last rounds."""
-    if watch and (as_json or not console.is_terminal):
-        complain(
-            "--json prints one value; leave --watch out"
-            if as_json
-            else "--watch draws on a terminal; leave it out, or ask for --json"
-        )
-        raise typer.Exit(2)
+    check_watch(watch, as_json=as_json)
     loaded, handle = _load(app, sweep)
     if watch:
         _watch(loaded, handle)

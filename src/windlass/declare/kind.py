@@ -12,6 +12,7 @@ from windlass.model.breaker import Terms as BreakerTerms
 from windlass.model.breaker import parse_breaker
 from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
+from windlass.model.external import ExternalTerms
 from windlass.model.outcome import KEEP_FAILED, Terms
 from windlass.model.payload import Arguments, result_decoder
 from windlass.model.rate import parse_rate
@@ -24,6 +25,8 @@ from windlass.model.window import Window, parse_window
 
 LONGEST_NAME = 100
 CRON_KEY = "windlass:cron"
+# The kind of nodes that are templates: every worker serves it, whichever templates it has read.
+TEMPLATE = "windlass:template"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,12 @@ class Kind:
     breaker: BreakerTerms | None = None
     sweep: SweepTerms | None = None
     source: SweepSource | None = None
+    # What draws the nodes of a flow.
+    draw: Callable[..., Any] | None = None
+    # The version of a flow that is a template.
+    version: int | None = None
+    # The external system that executes it.
+    system: ExternalTerms | None = None
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
         """Call the handler with its stored arguments; an item with its code, a cron with none."""
@@ -90,6 +99,9 @@ class Options:
     period: Period | None = None
     sweep: SweepTerms | None = None
     source: SweepSource | None = None
+    draw: Callable[..., Any] | None = None
+    version: int | None = None
+    system: ExternalTerms | None = None
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
@@ -97,11 +109,11 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     if not callable(function) or not hasattr(function, "__name__"):
         raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
     name = options.name if options.name is not None else function.__name__
-    _check_name(name)
+    check_kind_name(name)
     what = f"kind {name!r}"
     arguments = Arguments(name, function)
     if options.schedule is not None:
-        _check_no_required_arguments(name, arguments)
+        check_no_required_arguments(name, arguments)
     if options.period is not None:
         _check_takes_a_code(name, arguments)
     if options.sweep is not None:
@@ -136,6 +148,9 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         else parse_breaker(options.breaker, what=f"{what}: breaker"),
         sweep=options.sweep,
         source=options.source,
+        draw=options.draw,
+        version=options.version,
+        system=options.system,
     )
 
 
@@ -184,6 +199,10 @@ class Registry:
     """The kinds of one app. Handlers come from here and from nowhere else."""
 
     kinds: dict[str, Kind] = field(default_factory=dict)
+    # Flows that were read from templates; workers run them as nodes of the kind TEMPLATE.
+    templates: dict[str, Kind] = field(default_factory=dict)
+    # What every worker serves beside the kinds.
+    own: dict[str, Kind] = field(default_factory=dict)
 
     def add(self, kind: Kind) -> None:
         known = self.kinds.get(kind.name)
@@ -192,19 +211,20 @@ class Registry:
         self.kinds[kind.name] = kind
 
     def get(self, name: str) -> Kind:
-        try:
-            return self.kinds[name]
-        except KeyError:
-            raise UnknownKind(name, list(self.kinds)) from None
+        found = self.kinds.get(name) or self.templates.get(name) or self.own.get(name)
+        if found is None:
+            raise UnknownKind(name, list(self.kinds))
+        return found
 
     def chosen(self, names: list[str] | None) -> dict[str, Kind]:
         """The named kinds, or all of them."""
         if not names:
-            return dict(self.kinds)
+            return {**self.kinds, **self.own} if self.kinds else {}
         return {name: self.get(name) for name in names}
 
 
-def _check_name(name: object) -> None:
+def check_kind_name(name: object) -> None:
+    """Refuse what no kind can be named."""
     if not isinstance(name, str) or not name.strip() or name != name.strip():
         raise BadDeclaration(f"a kind cannot be named {name!r}; give it a plain name")
     if len(name) > LONGEST_NAME or not name.isprintable():
@@ -213,7 +233,8 @@ def _check_name(name: object) -> None:
         )
 
 
-def _check_no_required_arguments(name: str, arguments: Arguments) -> None:
+def check_no_required_arguments(name: str, arguments: Arguments) -> None:
+    """Refuse what a schedule cannot call."""
     for parameter in arguments.signature.parameters.values():
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
             raise BadDeclaration(

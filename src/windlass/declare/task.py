@@ -35,6 +35,32 @@ class How:
     conn: object = None
     on_conflict: OnConflict = "skip"
 
+    def changed(
+        self,
+        name: str,
+        *,
+        what: str,
+        key: str | None,
+        delay: Duration | None,
+        at: datetime | None,
+        priority: int | None,
+        conn: object,
+    ) -> How:
+        """The same with what is given; errors name `what` is enqueued or started."""
+        how = self
+        if key is not None:
+            how = replace(how, key=check_key(name, key))
+        if delay is not None and at is not None:
+            raise BadInput(f"{what}: give delay or at, not both")
+        if delay is not None:
+            waiting = parse_duration(delay, what=f"{what}: delay", zero=True)
+            how = replace(how, delay=waiting, at=None)
+        if at is not None:
+            how = replace(how, at=_moment(what, at), delay=None)
+        if priority is not None:
+            how = replace(how, priority=check_priority(name, priority))
+        return how if conn is None else replace(how, conn=conn)
+
 
 class Call(NamedTuple):
     """One call of a handler, to be enqueued."""
@@ -164,26 +190,14 @@ class Enqueue(Generic[P, R]):
         returns the task that has it, "raise" raises DuplicateKey, "replace" makes that task new
         unless it runs. `delay` or `at` say when to start. `conn` joins the caller's transaction.
         """
-        name = self._kind.name
-        how = self._how
-        if key is not None:
-            how = replace(how, key=check_key(name, key))
-        if delay is not None and at is not None:
-            raise BadInput(f"kind {name!r}: give delay or at, not both")
-        if delay is not None:
-            waiting = parse_duration(delay, what=f"kind {name!r}: delay", zero=True)
-            how = replace(how, delay=waiting, at=None)
-        if at is not None:
-            how = replace(how, at=_moment(name, at), delay=None)
-        if priority is not None:
-            how = replace(how, priority=check_priority(name, priority))
-        if conn is not None:
-            how = replace(how, conn=conn)
+        name, what = self._kind.name, f"kind {self._kind.name!r}"
+        how = self._how.changed(
+            name, what=what, key=key, delay=delay, at=at, priority=priority, conn=conn
+        )
         if on_conflict is not None:
             if on_conflict not in CONFLICTS:
                 raise BadInput(
-                    f"kind {name!r}: on_conflict={on_conflict!r} is not one of "
-                    '"skip", "raise", "replace"'
+                    f'{what}: on_conflict={on_conflict!r} is not one of "skip", "raise", "replace"'
                 )
             how = replace(how, on_conflict=on_conflict)
         return Enqueue(self._desk, self._kind, how)
@@ -238,12 +252,12 @@ class Task(Enqueue[P, R]):
         return f"<task {self._kind.name!r}>"
 
 
-def _moment(kind: str, at: object) -> int:
+def _moment(what: str, at: object) -> int:
     if not isinstance(at, datetime):
-        raise BadInput(f"kind {kind!r}: at={at!r} is not a datetime")
+        raise BadInput(f"{what}: at={at!r} is not a datetime")
     if at.tzinfo is None:
         raise BadInput(
-            f"kind {kind!r}: at={at} has no time zone; write datetime(..., tzinfo=...) "
+            f"{what}: at={at} has no time zone; write datetime(..., tzinfo=...) "
             "or datetime.now(UTC) + ..."
         )
     return from_datetime(at)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from windlass.clock import SECOND, Clock
 from windlass.declare.kind import Kind
-from windlass.engine.context import current
+from windlass.engine.current import current
 from windlass.engine.item import ItemRun, Row, claimed
 from windlass.engine.load import KindLoad
 from windlass.engine.part import Later, Tally

@@ -103,6 +103,25 @@ class Breakers:
             elif move.closed:
                 telemetry.emit("breaker.closed", kind=move.kind)
 
+    def count_call(self, kind: str, terms: Terms, *, ok: bool, is_probe: bool) -> None:
+        """Count a call to the other side that belongs to no run: it answered, or it did not."""
+        now, me = self._clock.now(), self._worker()
+        if ok and not is_probe and not self._known.get(kind, CLOSED).errors_in_a_row:
+            return
+
+        def decide(found: Breaker) -> Breaker:
+            if is_probe:
+                return found.answer(terms, me, ok=ok, now=now)
+            return found.count(terms, [ok], now)
+
+        def work(connection: Connection) -> Move:
+            dialect = self._database.dialect
+            move = Move(kind, *switch.change_breaker(connection, dialect, kind, decide))
+            self._alert(connection, move, terms, now)
+            return move
+
+        self.tell([self._database.write(work, tries=2)])
+
     def _note_kind(
         self, connection: Connection, kind: str, ended: list[Run], terms: Terms, now: int
     ) -> Move | None:
@@ -164,4 +183,4 @@ def _by_kind(runs: Sequence[Run], accepted: set[int]) -> Mapping[str, list[Run]]
 
 
 def _is_ok(run: Run) -> bool:
-    return not isinstance(run.outcome, Failed | Retried)
+    return not isinstance(run.outcome, Failed | Retried) or run.outcome.is_answer

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from windlass.clock import to_datetime
+from windlass.engine.current import current
+from windlass.engine.flow import Growing, growing
 from windlass.engine.shelf import Run
 from windlass.errors import NoContext
 from windlass.model.cron import read_turn
-
-current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
+from windlass.model.external import Submission
 
 
 class Context:
@@ -65,6 +65,30 @@ class Context:
         """When its time is out, on `time.monotonic()`; None without a time-out."""
         return self._run.deadline
 
+    @property
+    def submission(self) -> str:
+        """By what an external system knows this submission: the same if it is repeated.
+
+        It is the id of the task, with a number behind it after an earlier submission has failed.
+        """
+        return self._submitting.name
+
+    @property
+    def secret(self) -> str:
+        """What an external system must send along when it calls back about this submission."""
+        return self._submitting.secret
+
+    @property
+    def _submitting(self) -> Submission:
+        if self._run.submission is None:
+            raise NoContext("this belongs to submit() of an external system")
+        return self._run.submission
+
+    @property
+    def flow(self) -> Growing:
+        """Draws nodes after the one that is running; they are written with its success."""
+        return growing(self._run)
+
     def on_finish(self, write: Callable[[Connection], None]) -> None:
         """Have `write(connection)` called in the transaction that records the success.
 
@@ -77,12 +101,6 @@ class Context:
         if self._run.on_finish is None:
             self._run.on_finish = []
         self._run.on_finish.append(write)
-
-
-def is_running(task_id: int) -> bool:
-    """Whether the caller is in the run of that task."""
-    run = current.get()
-    return run is not None and run.task.id == task_id
 
 
 def context() -> Context:

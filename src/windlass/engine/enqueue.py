@@ -12,12 +12,13 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.declare.kind import Kind
 from windlass.declare.task import Call, How
-from windlass.engine.context import is_running
+from windlass.engine.current import is_running
 from windlass.engine.wake import Bell
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.model.bucket import bucket_of
 from windlass.model.status import Status
 from windlass.model.task import NewTask
+from windlass.store import external
 from windlass.store import task as store
 from windlass.store.connection import join
 from windlass.store.database import TRIES, Database
@@ -162,23 +163,11 @@ class Enqueue:
             lambda connection: dialect.insert_alone(connection, row, notify=notify)
         )
 
-    def _due_at(self, kind: Kind, how: How, now: int) -> int:
-        if how.delay is not None:
-            return now + how.delay
-        if how.at is None:
-            return now
-        if how.at < now - PAST_ALLOWED:
-            raise PastTime(
-                f"kind {kind.name!r}: at={to_datetime(how.at).isoformat()} has passed (it is "
-                f"{to_datetime(now).isoformat(timespec='seconds')}); leave it out to start now"
-            )
-        return how.at
-
     def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
         encode, largest = kind.arguments.encode, self._max_payload
         payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
         first = self._clock.reserve(len(calls))
-        return Order(kind, calls, payloads, how, first, self._due_at(kind, how, first))
+        return Order(kind, calls, payloads, how, first, due_of(kind, how, first))
 
     def _rows(self, order: Order, inside: Executor | None, *, tries: int = TRIES) -> list[NewTask]:
         numbers = self._numbers.take(len(order.calls), inside=inside, tries=tries)
@@ -265,6 +254,22 @@ class Enqueue:
                 and (is_running(number) or not store.replace(executor, self._database.dialect, row))
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
+            if how.on_conflict == "replace":
+                external.replace(executor, row.kind, row.task_key)
+
+
+def due_of(kind: Kind, how: How, now: int) -> int:
+    """When something that is enqueued now is due."""
+    if how.delay is not None:
+        return now + how.delay
+    if how.at is None:
+        return now
+    if how.at < now - PAST_ALLOWED:
+        raise PastTime(
+            f"kind {kind.name!r}: at={to_datetime(how.at).isoformat()} has passed (it is "
+            f"{to_datetime(now).isoformat(timespec='seconds')}); leave it out to start now"
+        )
+    return how.at
 
 
 def _until_known(call: Callable[[int], T], sent: list[bool], *, hasty: bool) -> T:

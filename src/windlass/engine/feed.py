@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.engine.alone import Alone
 from windlass.engine.claim import Claims, Taken
+from windlass.engine.handover import HandOver
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
+from windlass.model.task import Claimed
 
 SHORTEST_PAUSE = 0.010
 LONGEST_PAUSE = 1.0
@@ -17,6 +20,9 @@ LOOK_FOR_FALLEN_AFTER = 1.0
 SETTLING_PAUSE = 0.05
 PACE_SECONDS = 0.02
 WAIT_FOR_RATE = 2.0
+# After nodes were handed over, others are looked for when so long no more were, and now and then.
+HANDED_PAUSE = 0.02
+LONGEST_HANDED = 0.25
 
 
 class Feed(Loop):
@@ -24,10 +30,24 @@ class Feed(Loop):
 
     name = "feed"
 
-    def __init__(self, claims: Claims, hold: Hold) -> None:
+    def __init__(
+        self,
+        claims: Claims,
+        hold: Hold,
+        *,
+        handed: HandOver,
+        resolve: Callable[[list[Claimed]], list[Claimed]] = list,
+    ) -> None:
         super().__init__()
         self._claims = claims
         self._hold = hold
+        self._handed = handed
+        self._resolve = resolve
+        self._looked_at = self._look_at = 0.0
+        # Why it is awake: something may be due, or only something was handed over.
+        self._is_asked = self._is_handed = False
+        handed.on_rows = self._take_soon
+        handed.on_others = self.look_now
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
         self._alone = Alone()
@@ -38,10 +58,30 @@ class Feed(Loop):
 
     def tick(self) -> float:
         if self._hold.is_halted:
+            self._handed.clear()
             return SHORTEST_PAUSE * 10
         is_settled = self._claims.tend()
+        now = time.monotonic()
+        if self._take_handed():
+            # One hand-over follows the other: what else is due is looked for between them.
+            self._look_at = min(now + HANDED_PAUSE, self._looked_at + LONGEST_HANDED)
+        is_asked, self._is_asked = self._is_asked, False
+        is_handed, self._is_handed = self._is_handed, False
+        if is_handed and not is_asked and now < self._look_at:
+            return self._look_at - now
         pause = self._feed()
-        return pause if is_settled else min(pause, SETTLING_PAUSE)
+        pause = pause if is_settled else min(pause, SETTLING_PAUSE)
+        self._looked_at = time.monotonic()
+        self._look_at = self._looked_at + pause
+        return pause
+
+    def wake(self) -> None:
+        self._is_asked = True
+        super().wake()
+
+    def _take_soon(self) -> None:
+        self._is_handed = True
+        super().wake()
 
     def _feed(self) -> float:
         if self._alone.is_wanted:
@@ -77,6 +117,18 @@ class Feed(Loop):
             self.idle.set()
         pause = self._rest(taken)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
+
+    def _take_handed(self) -> bool:
+        """Take the nodes that a finish of ours has made due."""
+        if self._alone.is_wanted:
+            self._handed.clear()
+            return False
+        tasks = self._handed.take(self._hold.room())
+        # One that was read is held; it had to end here before another finish could hand it over.
+        tasks = [task for task in tasks if not self._hold.knows(task.id)]
+        if tasks:
+            self._hold.add(self._resolve(tasks))
+        return bool(tasks)
 
     @property
     def wants_quiet(self) -> bool:
@@ -131,7 +183,8 @@ class Feed(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._hold.add(taken.tasks, probes=taken.probes)
+            self._hold.add(self._resolve(taken.tasks), probes=taken.probes)
+            self._handed.forget(taken.tasks)
 
     def _fed_up(self) -> None:
         self._hold.is_hungry = False

@@ -11,17 +11,22 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.breaker import Breakers, Move
+from windlass.engine.external import refuse_submissions, write_submissions
+from windlass.engine.handover import HandOver
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.run import failure
 from windlass.engine.shelf import Run
+from windlass.model.flow import How
 from windlass.model.outcome import (
     SUCCESS,
     Cancelled,
+    Expanded,
     Failed,
     Outcome,
     Retried,
     Snoozed,
+    Submitted,
     Succeeded,
     settle,
 )
@@ -67,6 +72,8 @@ class Finish(Loop):
         self._breakers = breakers
         self.done = 0
         self.failed = 0
+        # What becomes of nodes that the end of others makes due.
+        self.hand_over = HandOver(database, hold, clock)
         hold.on_ended = self.wake
 
     def tick(self) -> float:
@@ -136,9 +143,10 @@ class Finish(Loop):
 
     def _free(self, runs: Sequence[Run]) -> list[Run]:
         """The runs whose rows can be had now; the others wait, and are told by `is_locked`."""
-        held = store.held_by_others(self._database, {run.task.id for run in runs})
+        flows = {run.task.flow_id for run in runs if run.task.flow_id is not None}
+        held = store.held_by_others(self._database, flows | {run.task.id for run in runs})
         for run in runs:
-            run.is_locked = run.task.id in held
+            run.is_locked = run.task.id in held or run.task.flow_id in held
         return [run for run in runs if not run.is_locked]
 
     def _write_apart(self, runs: Sequence[Run], problem: Exception) -> None:
@@ -198,10 +206,17 @@ class Finish(Loop):
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
+            write_submissions(connection, runs, accepted)
 
-        accepted = store.finish(self._database, batch, note, on_accepted=on_accepted, tries=2)
+        hand = self.hand_over.begin(batch) if batch.nodes else None
+        accepted = store.finish(
+            self._database, batch, note, on_accepted=on_accepted, on_filled=hand, tries=2
+        )
         self._breakers.tell(moves)
+        if hand is not None:
+            hand.over()
         accepted = accepted or set()
+        refuse_submissions(self._database, runs, accepted, now=now)
         self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None
@@ -212,7 +227,7 @@ class Finish(Loop):
                 self._tell(run, outcome)
 
     def _batch(self, runs: Sequence[Run], now: int, *, inside: Connection | None = None) -> Batch:
-        batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
+        batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read, now=now)
         plain = [run.task for run in runs if run.outcome is SUCCESS and run.leaves_nothing]
         batch.removals = {task.id: task.fence for task in plain}
         if len(plain) < len(runs):
@@ -233,6 +248,8 @@ class Finish(Loop):
                 batch.removals[task.id] = task.fence
             else:
                 batch.changes.append(change)
+            if task.flow_id is not None:
+                _note_node(batch, task.id, task.flow_id, outcome)
             if isinstance(outcome, Failed | Retried):
                 batch.failures.append(_failure_row(run, outcome, next(numbers), now))
             if run.is_poison and isinstance(outcome, Failed):
@@ -253,6 +270,22 @@ class Finish(Loop):
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _note_node(batch: Batch, number: int, run: int, outcome: Outcome) -> None:
+    match outcome:
+        case Succeeded():
+            how = How.SUCCEEDED
+        case Cancelled() if outcome.is_skipped:
+            how = How.SKIPPED
+        case Failed() | Cancelled():
+            how = How.FAILED
+        case _:
+            batch.runs.add(run)
+            batch.going[number] = run
+            return
+    batch.runs.add(run)
+    batch.nodes[number] = (run, how)
 
 
 def _failure_row(run: Run, outcome: Failed | Retried, number: int, now: int) -> FailureRow:
@@ -308,7 +341,7 @@ def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
 
 
 def _has_callbacks(run: Run) -> bool:
-    return bool(run.on_finish) and isinstance(run.outcome, Succeeded)
+    return bool(run.on_finish) and isinstance(run.outcome, Succeeded | Expanded | Submitted)
 
 
 def _counts(runs: Sequence[Run], accepted: set[int], now: int) -> list[Count]:

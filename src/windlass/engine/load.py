@@ -29,6 +29,8 @@ class KindLoad:
         # The budget that it shares with the workers of other shards, and as whom.
         self.slots: Slots | None = None
         self.holder: object = None
+        # Where its rows are, for those who write beside them.
+        self.place: object = None
         self.queued = 0
         self.running = 0
         self.ended = 0

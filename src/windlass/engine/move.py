@@ -17,6 +17,9 @@ nothing when it is done again. Each looks first, under a lock, at how far the jo
 its side: there by its number, at the other end by the number of the last that has arrived. So two
 movers do not get in each other's way, and one that was stopped and wakes up late does nothing.
 
+The run of a flow goes once it has ended, and its nodes with it: they are copied in step 2 and
+deleted in step 3. Who has it go on meanwhile has touched the real row, and it stays.
+
 Whoever looks for a row looks where it leaves before where it comes, and finds it.
 
 A row that a worker may have begun is not moved: one that is running, and while the shard has
@@ -44,8 +47,8 @@ from windlass.model.control import Place, RunStatus
 from windlass.model.shard import CONTROL, Roster
 from windlass.model.status import Status
 from windlass.store import move as store
+from windlass.store import move_along, worker
 from windlass.store import shard as shard_store
-from windlass.store import worker
 from windlass.store.move import Seen, Values
 from windlass.store.shard import Journal
 
@@ -62,8 +65,9 @@ class Pass:
     """What one walk through all rows of a shard has done, and what it had to leave."""
 
     moved: int = 0
-    # Rows that are running, or about to.
+    # Rows that are running, or about to, and runs of flows that go on.
     busy: int = 0
+    runs: int = 0
     # Rows whose key another row has where they belong.
     stuck: list[str] = field(default_factory=list)
     # The shards that took rows all the while.
@@ -102,6 +106,7 @@ class Mover:
                     groups.setdefault(target, []).append(row)
                 else:
                     done.busy += 1
+                    done.runs += row.is_run
             for target, rows in groups.items():
                 for begin in range(0, len(rows), BATCH):
                     self._move(target, rows[begin : begin + BATCH], done)
@@ -217,7 +222,11 @@ class Mover:
             if self._has_arrived(connection, journal) or not moved:
                 return {}
             check(connection)
-            return store.put(connection, target.database.dialect, moved, items=items)
+            dialect = target.database.dialect
+            refused = store.put(connection, dialect, moved, items=items)
+            going = [row for number, row in copies.items() if ids[number] not in refused]
+            move_along.put(connection, dialect, source, going, ids)
+            return refused
 
         refused = target.database.write(put)
         kept = {

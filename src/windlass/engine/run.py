@@ -13,11 +13,21 @@ import time
 from collections.abc import Callable
 
 from windlass import telemetry
-from windlass.engine.context import current
+from windlass.engine.current import current
 from windlass.engine.hold import Hold
 from windlass.engine.loop import Loop
 from windlass.engine.shelf import Run
-from windlass.model.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
+from windlass.model.outcome import (
+    SUCCESS,
+    Expanded,
+    Failed,
+    Outcome,
+    Retried,
+    Submitted,
+    Succeeded,
+    describe,
+    judge,
+)
 from windlass.model.payload import encode_result
 
 SLICE_SECONDS = 0.005
@@ -28,6 +38,8 @@ def success(result: object) -> Outcome:
     """The outcome of a handler that returned `result`."""
     if result is None:
         return SUCCESS
+    if isinstance(result, Expanded | Submitted | Retried | Failed):
+        return result
     try:
         return Succeeded(encode_result(result))
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:

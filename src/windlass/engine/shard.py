@@ -19,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.enqueue import Enqueue
+from windlass.engine.flow import Starts
 from windlass.engine.rolling import Items
 from windlass.engine.wake import Bell
 from windlass.errors import DatabaseUnavailable
@@ -53,6 +54,8 @@ class Shard:
         self.bell = Bell(database)
         self.enqueue = Enqueue(database, clock, self.numbers, self.bell, max_payload=max_payload)
         self.items = Items(database, clock, self.numbers, self.bell)
+        self.starts = Starts(database, clock, self.numbers, self.bell, max_payload=max_payload)
+        self.max_payload = max_payload
         self.row: ShardRow | None = None
         self.down_since: float | None = None
         self.on_back: Callable[[], None] = lambda: None

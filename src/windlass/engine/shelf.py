@@ -12,6 +12,8 @@ from sqlalchemy import Connection
 
 from windlass.declare.kind import CRON_KEY
 from windlass.engine.load import KindLoad
+from windlass.model.external import Submission
+from windlass.model.node import check_runs
 from windlass.model.outcome import Outcome
 from windlass.model.task import Claimed
 
@@ -53,6 +55,7 @@ class Run:
         "began",
         "callback_tries",
         "deadline",
+        "growing",
         "is_locked",
         "is_poison",
         "is_probe",
@@ -66,6 +69,7 @@ class Run:
         "outcome",
         "runner",
         "state",
+        "submission",
         "task",
         "turns",
     )
@@ -81,6 +85,10 @@ class Run:
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
+        # As what it is handed to an external system.
+        self.submission: Submission | None = None
+        # What a node draws after itself.
+        self.growing: object = None
         self.callback_tries = 0
         self.runner: Stopper | None = None
         self.is_poison = False
@@ -94,7 +102,7 @@ class Run:
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
         # Whether a plain success deletes its row.
         forgets = load.forgets if task.task_key is None else load.forgets_named
-        self.leaves_nothing = forgets and not self.turns
+        self.leaves_nothing = forgets and not self.turns and task.flow_id is None
 
     @property
     def key(self) -> str | None:
@@ -102,7 +110,9 @@ class Run:
         return self.task.task_key
 
     def call(self) -> Any:
-        """Call the handler."""
+        """Call the handler; a node only if its condition holds."""
+        if self.task.flow_id is not None:
+            check_runs(self.task.payload)
         return self.kind.call(self.task, turns=self.turns)
 
 

@@ -37,7 +37,7 @@ class Spread:
         if single is not None:
             return single.enqueue.submit(kind, calls, how)
         if how.conn is not None:
-            shard = self._shard_of(how.conn)
+            shard = self.shard_of(how.conn)
             return self._fleet.keyed(lambda: self._join(shard, kind, calls, how))
         if calls[0].key is not None:
             return self._fleet.keyed(lambda: self._submit_keyed(kind, calls, how))
@@ -157,7 +157,7 @@ class Spread:
             ids |= zip(indexes, write(kind, chosen, how, guard=guard), strict=True)
         return [ids[index] for index in range(len(calls))]
 
-    def _shard_of(self, conn: object) -> Shard:
+    def shard_of(self, conn: object) -> Shard:
         """The shard whose database a connection is on."""
         backend = backend_of(conn)
         alike = [shard for shard in self._fleet.shards if shard.database.dialect.name == backend]

@@ -7,7 +7,7 @@ import random
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.engine.loop import Loop
-from windlass.store import history, rolling, sweep_failure, task, worker
+from windlass.store import flow, history, rolling, sweep_failure, task, worker
 from windlass.store.database import Database
 
 PAUSE_SECONDS = 10.0
@@ -33,9 +33,12 @@ class Upkeep(Loop):
         pruned = self._database.write(
             lambda connection: task.prune(connection, now=now, limit=PRUNE_AT_ONCE), tries=2
         )
+        pruned += self._database.write(
+            lambda connection: flow.prune(connection, now=now, limit=PRUNE_AT_ONCE), tries=2
+        )
         if pruned:
             telemetry.emit("prune.done", rows=pruned)
-        if pruned == PRUNE_AT_ONCE:
+        if pruned >= PRUNE_AT_ONCE:
             return SHORT_PAUSE_SECONDS
         if self._ticks % HISTORY_EVERY == 0:
             self._database.write(lambda connection: history.prune(connection, now=now), tries=2)

@@ -87,10 +87,13 @@ class Listener(Loop):
 
     name = "listener"
 
-    def __init__(self, database: Database, heard: Callable[[], None]) -> None:
+    def __init__(
+        self, database: Database, heard: Callable[[], None], *, me: Callable[[], int]
+    ) -> None:
         super().__init__()
         self._database = database
         self._heard = heard
+        self._me = me
 
     def tick(self) -> float:
         import psycopg
@@ -101,6 +104,7 @@ class Listener(Loop):
             connection.execute(f"listen {CHANNEL}")
             self._heard()
             while not self._stopping:
-                for _ in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
-                    self._heard()
+                for note in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
+                    if note.payload != str(self._me()):
+                        self._heard()
         return 0.0

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from windlass import telemetry
@@ -16,12 +17,15 @@ from windlass.engine.breaker import Breakers
 from windlass.engine.claim import Claims
 from windlass.engine.feed import Feed
 from windlass.engine.finish import Finish
+from windlass.engine.flow import Place
 from windlass.engine.gate import SwitchGate
+from windlass.engine.handover import resolved
 from windlass.engine.hold import Hold
 from windlass.engine.life import Life
 from windlass.engine.loop import Loop
 from windlass.engine.mark import Mark
 from windlass.engine.member import Members, connect
+from windlass.engine.poll import Poll
 from windlass.engine.rate import Rates
 from windlass.engine.read import OwnersRead
 from windlass.engine.ring import Ring
@@ -33,7 +37,10 @@ from windlass.engine.switch import Switchboard
 from windlass.engine.upkeep import Upkeep
 from windlass.engine.visit import OneClaim
 from windlass.engine.wake import Bell, Listener
+from windlass.model.payload import LARGEST_PAYLOAD
+from windlass.model.task import Claimed
 from windlass.store.database import Database
+from windlass.store.dialect.base import Executor
 from windlass.store.number import Numbers
 from windlass.store.worker import Kinds, WorkerView
 
@@ -53,6 +60,7 @@ class WorkerSettings:
     only_retries: bool = False
     # What its members know each other by: a URL of etcd or ZooKeeper, or the database.
     members: str | None = None
+    max_payload: int = LARGEST_PAYLOAD
 
 
 class Only(NamedTuple):
@@ -117,6 +125,9 @@ class Worker:
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.hold = Hold(kinds, settings.concurrency, None if among is None else among.slots)
+        place = Place(database, clock, numbers, registry, settings.max_payload)
+        for load in self.hold.loads.values():
+            load.place = place
         self.breakers = Breakers(database, clock, numbers, worker=lambda: self.life.id)
         self.finish = Finish(database, self.hold, clock, numbers, breakers=self.breakers)
         self.life = Life(
@@ -134,11 +145,12 @@ class Worker:
         )
         self.ring = self._ring()
         rates = Rates(database, share=1.0 if among is None else among.share)
-        self.feed = Feed(self._claims(rates), self.hold)
+        self.feed = self._feed(rates)
         self.switchboard = Switchboard(
             database, self.hold, clock, rates, self.breakers, opened=self.feed.look_now
         )
         self.sweeper = self._sweeper(rates)
+        self.polls: list[Poll] = []
         self.coroutines = Coroutines(self.hold)
         self.threads = Threads(self.hold)
         self.hold.on_queued = self._on_queued
@@ -216,6 +228,32 @@ class Worker:
         """How many more rows could start soon than there are; 0 if there are enough."""
         return self.hold.room().total if self.feed.found_nothing else 0
 
+    def _feed(self, rates: Rates) -> Feed:
+        handed = self.finish.hand_over
+        gate = SwitchGate(self.hold, rates, self.breakers)
+        handed.is_ours = partial(self._is_ours, gate=gate)
+        handed.is_near = self._is_near
+        handed.wake_others = self._wake_others
+        resolve = partial(resolved, self._database)
+        return Feed(self._claims(rates), self.hold, handed=handed, resolve=resolve)
+
+    def _wake_others(self, executor: Executor) -> None:
+        """Nodes of others are due: one notification for each finish, at once."""
+        dialect = self._database.dialect
+        if dialect.wakes and self.ring.has_others:
+            dialect.notify(executor, str(self.life.id))
+
+    def _is_ours(self, row: Claimed, *, gate: SwitchGate) -> bool:
+        """Whether a row that is due now may run here without being asked for."""
+        if self._only is not None or row.kind not in self._kinds:
+            return False
+        is_new = not row.lost and (row.due_at or 0) > self.ring.share.careful_to
+        return is_new and gate.is_free(row.kind) and self._is_near(row.bucket)
+
+    def _is_near(self, bucket: int) -> bool:
+        """Whether a bucket is one of ours."""
+        return any(bucket in run for run in self.ring.share.runs)
+
     def _sweeper(self, rates: Rates) -> Sweeper | None:
         """What walks over sources, if this worker has any to walk over."""
         among = self._among
@@ -244,7 +282,8 @@ class Worker:
     def is_idle(self) -> bool:
         """Whether nothing is due here now."""
         is_swept = self.sweeper is None or self.sweeper.is_idle
-        return self.feed.idle.is_set() and is_swept
+        is_polled = all(poll.is_idle for poll in self.polls)
+        return self.feed.idle.is_set() and is_swept and is_polled
 
     def look_again(self) -> None:
         """Be idle only after another look."""
@@ -252,12 +291,15 @@ class Worker:
         self.feed.look_now()
         if self.sweeper is not None:
             self.sweeper.look_again()
+        for poll in self.polls:
+            poll.look_again()
 
     @property
     def problem(self) -> Exception | None:
         """What has kept it from going on for a while."""
         swept = None if self.sweeper is None else self.sweeper.problem or self.sweeper.trouble
-        return self.feed.problem or swept
+        polled = next((poll.problem for poll in self.polls if poll.problem is not None), None)
+        return self.feed.problem or swept or polled
 
     def _look_now(self) -> None:
         self.feed.look_now()
@@ -333,11 +375,26 @@ class Worker:
             loops.append(self.switchboard)
         if self.sweeper is not None:
             loops.append(self.sweeper)
+        if self._only is None:
+            self.polls = [self._poll(kind) for kind in self._kinds.values() if kind.system]
+            loops += self.polls
         if not self._settings.until_idle:
             loops.append(Upkeep(self._database, self._clock))
             if self._database.dialect.wakes:
-                loops.append(Listener(self._database, self._look_now))
+                listener = Listener(self._database, self._look_now, me=lambda: self.life.id)
+                loops.append(listener)
         return loops
+
+    def _poll(self, kind: Kind) -> Poll:
+        return Poll(
+            self._database,
+            kind,
+            self._clock,
+            self.hold,
+            self.ring,
+            self.breakers,
+            look_now=self._look_now,
+        )
 
     def _on_queued(self, is_async: bool) -> None:
         (self.coroutines if is_async else self.threads).wake()
@@ -364,7 +421,7 @@ class Worker:
                 raise self.problem
             if not self.is_idle:
                 await asyncio.sleep(0.001)
-            elif self.sweeper is None or begun == self.hold.begun:
+            elif (self.sweeper is None and not self.polls) or begun == self.hold.begun:
                 return
             else:
                 begun = self.hold.begun

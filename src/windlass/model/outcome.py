@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from windlass.errors import Cancel, Retry, Snooze
 from windlass.model.cron import Schedule, read_turn
 from windlass.model.duration import parse_duration
+from windlass.model.node import Skip
 from windlass.model.retry import RetryPolicy
 from windlass.model.rolling import HURRIED, Period, remark_of
 from windlass.model.status import Status
@@ -46,6 +47,8 @@ class Retried:
     delay: int
     error: str
     trace: str
+    # Whether another system said so: it is there, and its breaker need not open.
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,15 @@ class Failed:
 
     error: str
     trace: str
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The handler cancelled its own task."""
+    """The handler cancelled its own task; or it was not called, as a condition did not hold."""
 
     reason: str
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,20 @@ class Snoozed:
     delay: int
 
 
-Outcome = Succeeded | Retried | Failed | Cancelled | Snoozed
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A nested flow wrote its nodes; it ends when they have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Another system executes it now; it is asked after `delay` microseconds how that is going."""
+
+    handle: str
+    delay: int
+
+
+Outcome = Succeeded | Retried | Failed | Cancelled | Snoozed | Expanded | Submitted
 
 
 @dataclass(frozen=True)
@@ -124,6 +142,8 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
             return Snoozed(parse_duration(error.after, what="Snooze", zero=True))
         case Cancel():
             return Cancelled(str(error))
+        case Skip():
+            return Cancelled(str(error), is_skipped=True)
     text, trace = describe(error)
     if not terms.retry.allows(error, tries=tries):
         if isinstance(error, Retry):
@@ -168,6 +188,15 @@ def settle(
     match outcome:
         case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
             return None
+        case Expanded():
+            change = _waiting(
+                task, None, attempt=task.attempt, lost=task.lost, remark=None, now=None
+            )
+            return replace(change, status=Status.RUNNING)
+        case Submitted():
+            due_at = now + outcome.delay
+            change = _waiting(task, due_at, attempt=task.attempt, lost=0, remark=None, now=now)
+            return replace(change, status=Status.EXTERNAL)
         case Retried():
             due_at = now + outcome.delay
             change = _waiting(
@@ -193,7 +222,13 @@ def settle(
 
 
 def _waiting(
-    task: Claimed, due_at: int, *, attempt: int, lost: int, remark: str | None, now: int | None
+    task: Claimed,
+    due_at: int | None,
+    *,
+    attempt: int,
+    lost: int,
+    remark: str | None,
+    now: int | None,
 ) -> Change:
     return Change(
         id=task.id,
@@ -257,7 +292,9 @@ def _next_visit(
 
 
 def _is_forgotten(task: Claimed, terms: Terms) -> bool:
-    """Whether a success without a result leaves nothing behind."""
+    """Whether a success without a result leaves nothing behind. A node stays as long as its run."""
+    if task.flow_id is not None:
+        return False
     return terms.forgets if task.task_key is None else terms.forgets_named
 
 
@@ -266,10 +303,11 @@ def _ended(
 ) -> Change | None:
     result = None
     keep = terms.keep_failed
+    is_skipped = isinstance(outcome, Cancelled) and outcome.is_skipped
     if isinstance(outcome, Succeeded):
         result = outcome.result
         keep = KEEP_RESULT if terms.keep is None else terms.keep
-        if not keep:
+        if not keep and task.flow_id is None:
             return None
     return Change(
         id=task.id,
@@ -280,8 +318,8 @@ def _ended(
         attempt=task.attempt,
         lost=task.lost,
         finished_at=now,
-        prune_at=now + keep,
-        last_status=None,
+        prune_at=now + keep if task.flow_id is None else None,
+        last_status=Status.WAITING if is_skipped else None,
         result=result,
         remark=_remark_of(outcome),
     )

@@ -72,6 +72,28 @@ class Arguments:
             raise self._misfit(bound, str(problem)) from problem
         return encoded.decode()
 
+    def check_open(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        *,
+        is_open: Callable[[object], bool],
+    ) -> dict[str, object]:
+        """The arguments by name, all checked but those that are still open."""
+        bound = self._bind(args, kwargs)
+        for name, value in bound.items():
+            if is_open(value):
+                continue
+            try:
+                encoded = encode_value(value)
+                msgspec.json.decode(encoded, type=self._types.get(name, Any))
+            except msgspec.ValidationError as problem:
+                expected = str(problem).partition(" - at `$")[0]
+                raise self._misfit(bound, f"{expected} - at `$.{name}`") from problem
+            except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+                raise self._unserializable(bound, problem) from problem
+        return bound
+
     def decode(self, payload: str) -> tuple[tuple[object, ...], dict[str, Any]]:
         """The positional and keyword arguments to call the handler with."""
         try:

@@ -46,6 +46,21 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (Status.FAILED, Status.WAITING): "an operator's retry, or enqueued again to replace it",
     (Status.CANCELLED, Status.WAITING): "an operator's retry, replaced, or its cron is back",
     (Status.SUCCEEDED, Status.WAITING): "it was enqueued again under its key, to replace it",
+    (Status.BLOCKED, Status.WAITING): "its last slot was filled",
+    (Status.BLOCKED, Status.FAILED): "a node that it waits for failed",
+    (Status.BLOCKED, Status.CANCELLED): "its run was cancelled, or what it waits for was skipped",
+    (Status.BLOCKED, Status.SUCCEEDED): "an operator skipped it",
+    (Status.WAITING, Status.SUCCEEDED): "an operator skipped it",
+    (Status.FAILED, Status.BLOCKED): "its run is retried, and it waits for others again",
+    (Status.CANCELLED, Status.BLOCKED): "its run is retried, and it waits for others again",
+    (Status.FAILED, Status.SUCCEEDED): "an operator skipped it",
+    (Status.FAILED, Status.RUNNING): "its run is retried",
+    (Status.CANCELLED, Status.RUNNING): "its run is retried",
+    (Status.RUNNING, Status.EXTERNAL): "it was handed to an external system",
+    (Status.EXTERNAL, Status.SUCCEEDED): "the external system is done, or an operator skipped it",
+    (Status.EXTERNAL, Status.FAILED): "the external system failed, or its time is out",
+    (Status.EXTERNAL, Status.WAITING): "the external system failed, and it is submitted again",
+    (Status.EXTERNAL, Status.CANCELLED): "somebody cancelled it",
 }
 
 

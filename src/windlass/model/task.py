@@ -25,6 +25,23 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
     created_at: int
 
 
+class NewNode(msgspec.Struct, frozen=True, gc=False):
+    """The row of a node, or of a run, that is about to be written."""
+
+    id: int
+    kind: str
+    task_key: str | None
+    bucket: int
+    status: int
+    priority: int
+    due_at: int | None
+    flow_id: int
+    node: str
+    open_slots: int
+    payload: str
+    created_at: int
+
+
 class Claimed(msgspec.Struct, frozen=True, gc=False):
     """A row that a worker holds, as it was when it was taken.
 
@@ -44,6 +61,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     bucket: int
     batch: int | None
     worker: int
+    # The run whose node it is.
+    flow_id: int | None = None
 
     @property
     def is_read(self) -> bool:

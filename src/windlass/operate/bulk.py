@@ -16,7 +16,7 @@ from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.model.status import Status
 from windlass.model.task import TaskView
 from windlass.operate import gather
-from windlass.store import task
+from windlass.store import external, task
 from windlass.store.task_page import TaskQuery
 
 AT_ONCE = 500
@@ -54,7 +54,13 @@ def retry(fleet: Fleet, _registry: Registry, query: TaskQuery, *, after: str | N
     def act(shard: Shard, found: list[TaskView]) -> int:
         now = shard.clock.now()
         ids = [each.id for each in found]
-        return shard.database.write(lambda connection: task.retry_many(connection, ids, now=now))
+
+        def work(connection: Connection) -> int:
+            retried = task.retry_many(connection, ids, now=now)
+            external.begin_again(connection, retried)
+            return len(retried)
+
+        return shard.database.write(work)
 
     return _each(fleet, query, after, act, ring=True)
 
@@ -76,7 +82,9 @@ def cancel(
                     continue
                 keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
                 ids = sorted(each.id for each in same)
-                changed += task.cancel_many(connection, ids, reason=text, now=now, keep=keep)
+                ended = task.cancel_many(connection, ids, reason=text, now=now, keep=keep)
+                external.stop(connection, ended, now=now)
+                changed += len(ended)
             return changed
 
         return shard.database.write(work)

@@ -22,7 +22,16 @@ from windlass.engine.shard import Shard
 from windlass.engine.switch import setting_of
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.model.key import Key, encode_key, shown
-from windlass.model.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.model.outcome import (
+    Cancelled,
+    Expanded,
+    Failed,
+    Outcome,
+    Retried,
+    Snoozed,
+    Submitted,
+    Succeeded,
+)
 from windlass.model.source import SweepSource
 from windlass.model.status import Status
 from windlass.model.sweep import SweepVisit
@@ -194,7 +203,7 @@ class Visitor:
 
 def _error_of(outcome: Outcome) -> str | None:
     match outcome:
-        case Succeeded() | Cancelled():
+        case Succeeded() | Cancelled() | Expanded() | Submitted():
             return None
         case Snoozed():
             return "the handler put it off"

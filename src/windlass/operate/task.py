@@ -15,7 +15,7 @@ from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.model.status import Status
 from windlass.model.task import TaskView
-from windlass.store import history, task, task_page
+from windlass.store import external, history, task, task_page
 from windlass.store.database import Database
 from windlass.store.history import FailureView
 from windlass.store.task import TaskFilter
@@ -59,7 +59,7 @@ def result_of(
     enqueued: bool,
 ) -> object:
     """Wait for the end of a task and return its result, or raise what became of it."""
-    deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+    deadline = None if timeout is None else time.monotonic() + seconds_of(timeout)
     pause = FIRST_LOOK
     while True:
         found = look(number)
@@ -77,7 +77,7 @@ def result_of(
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise ResultTimeout(
-                f"task {number} is still {found.status} after {_seconds(timeout or 0):g} s; "
+                f"task {number} is still {found.status} after {seconds_of(timeout or 0):g} s; "
                 "is a worker running?"
             )
         time.sleep(pause if left is None else min(pause, left))
@@ -94,6 +94,7 @@ def cancel(
         found = task.get(connection, number)
         if found is None:
             return False
+        _refuse_nodes(connection, number)
         kind = registry.kinds.get(found.kind)
         if kind is not None and kind.period is not None:
             raise BadInput(
@@ -101,14 +102,26 @@ def cancel(
                 f"ends; remove it instead"
             )
         keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
-        return task.cancel(connection, number, reason=text, now=clock.now(), keep=keep)
+        now = clock.now()
+        is_cancelled = task.cancel(connection, number, reason=text, now=now, keep=keep)
+        if is_cancelled:
+            external.stop(connection, [number], now=now)
+        return is_cancelled
 
     return database.write(work)
 
 
 def retry(database: Database, clock: Clock, number: int) -> bool:
     """Let a failed or cancelled task run again, with all its tries before it."""
-    return database.write(lambda connection: task.retry(connection, number, now=clock.now()))
+
+    def work(connection: Connection) -> bool:
+        _refuse_nodes(connection, number)
+        is_retried = task.retry(connection, number, now=clock.now())
+        if is_retried:
+            external.begin_again(connection, [number])
+        return is_retried
+
+    return database.write(work)
 
 
 def get(database: Database, number: int) -> TaskView | None:
@@ -144,7 +157,18 @@ def decoder(kind: Kind | None) -> Callable[[str], object]:
     return msgspec.json.decode if kind is None else kind.decode_result
 
 
-def _seconds(timeout: Duration | float) -> float:
+def _refuse_nodes(connection: Connection, number: int) -> None:
+    """A node that were changed by itself would leave its run waiting for ever."""
+    run = task.run_of(connection, number)
+    if run is not None:
+        raise BadInput(
+            f"task {number} belongs to run {run} of a flow; cancel or retry the run, or skip the "
+            "node there"
+        )
+
+
+def seconds_of(timeout: Duration | float) -> float:
+    """A time-out that was given as a number of seconds, or as a duration."""
     if isinstance(timeout, int | float):
         if timeout < 0:
             raise BadInput(f"timeout={timeout!r} is negative")

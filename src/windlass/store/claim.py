@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Select, bindparam, case, delete, false, or_, 
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
 from windlass.model.task import Claimed
-from windlass.store import bucket, finish
+from windlass.store import bucket, finish, slot
 from windlass.store.database import Database
 from windlass.store.dialect.base import Lane, Most, Stamp, stamped
 from windlass.store.finish import Batch
@@ -36,6 +36,7 @@ PICKED = (
     task.c.lost,
     task.c.started_at,
     task.c.bucket,
+    task.c.flow_id,
 )
 
 
@@ -231,7 +232,10 @@ def rescue(
         if rescued.put_back:
             put_back(connection, rescued.put_back)
         if rescued.poison:
-            finish.apply(connection, database.dialect, bury(rescued.poison, connection))
+            batch = bury(rescued.poison, connection)
+            before = slot.lock_runs(connection, batch.runs) if batch.runs else {}
+            accepted = finish.apply(connection, database.dialect, batch)
+            finish.fill(connection, database.dialect, batch, accepted, before=before)
         return rescued
 
     return database.write(work)

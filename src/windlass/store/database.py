@@ -178,7 +178,9 @@ def normalise(given: str | URL) -> URL:
 
 def _engine(url: URL, dialect: Dialect, **options: str) -> Engine:
     try:
-        return create_engine(dialect.clean(url), **dialect.engine_options(url) | options)
+        # Errors are kept and shown: what they were about, maybe a secret, is nobody's business.
+        options = dialect.engine_options(url) | options
+        return create_engine(dialect.clean(url), hide_parameters=True, **options)
     except (ImportError, NoSuchModuleError) as problem:
         backend = url.drivername.split("+")[0]
         raise BadDatabase(

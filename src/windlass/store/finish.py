@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select
 
+from windlass.model.flow import How
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
+from windlass.store import external, slot
 from windlass.store.database import Database
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import alert, failure, task
+from windlass.store.slot import After
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,17 @@ class Batch:
 
     worker: int
     is_read: bool = False
+    now: int = 0
     removals: dict[int, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     alerts: list[AlertRow] = field(default_factory=list)
+    # Of the rows that are nodes and end: their run, and how they end.
+    nodes: dict[int, tuple[int, How]] = field(default_factory=dict)
+    # Of the rows that are nodes and go on, or become nested flows: their run.
+    going: dict[int, int] = field(default_factory=dict)
+    # The runs of all rows that are nodes.
+    runs: set[int] = field(default_factory=set)
 
 
 def finish(
@@ -59,26 +69,65 @@ def finish(
     note: Callable[[Connection, set[int]], None],
     *,
     on_accepted: Callable[[Connection], None] | None = None,
+    on_filled: Callable[[Connection, After], None] | None = None,
     tries: int = 1,
 ) -> set[int] | None:
     """Write `batch`; the ids of the outcomes that were accepted, None if the worker is left.
 
     `note` writes beside them what follows from those that were accepted. `on_accepted` runs in the
-    same transaction if all was accepted, and undoes everything by raising. Repeating a batch
-    changes nothing. Raises a driver's error when somebody else holds one of the rows for long:
-    `held_by_others` tells which.
+    same transaction if all was accepted, and undoes everything by raising. `on_filled` is told
+    there what the end of nodes has brought about. Repeating a batch changes nothing. Raises a
+    driver's error when somebody else holds one of the rows for long: `held_by_others` tells which.
     """
 
+    is_patient = on_accepted is not None
+
+    def begin(connection: Connection) -> Mapping[int, int] | None:
+        # The rows of runs before those of their nodes, as everyone does who locks both.
+        if batch.runs:
+            return database.dialect.alive_with(
+                connection, batch.worker, batch.runs, patient=is_patient
+            )
+        is_alive = database.dialect.alive(connection, batch.worker, patient=is_patient)
+        return slot.NOTHING if is_alive else None
+
     def work(connection: Connection) -> set[int] | None:
-        if not database.dialect.alive(connection, batch.worker, patient=on_accepted is not None):
+        before = begin(connection)
+        if before is None:
             return None
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
         if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
             on_accepted(connection)
+        if len(before) < len(batch.runs):
+            over = {node for node, run in batch.going.items() if run not in before} & accepted
+            slot.cancel_open(connection, over, now=batch.now)
+            external.stop(connection, over, now=batch.now)
+        if batch.nodes:
+            after = fill(connection, database.dialect, batch, accepted, before=before)
+            if on_filled is not None:
+                on_filled(connection, after)
         return accepted
 
-    return database.write(work, tries=tries, patient=on_accepted is not None)
+    return database.write(work, tries=tries, patient=is_patient)
+
+
+def fill(
+    connection: Connection,
+    dialect: Dialect,
+    batch: Batch,
+    accepted: set[int],
+    *,
+    before: Mapping[int, int],
+) -> After:
+    """Have those go on that waited for the nodes among the accepted outcomes.
+
+    `before` is how many nodes were left of their runs, which are locked.
+    """
+    ended = {number: batch.nodes[number] for number in accepted if number in batch.nodes}
+    if not ended:
+        return After()
+    return slot.after_end(connection, dialect, ended, before=before, now=batch.now)
 
 
 def held_by_others(database: Database, ids: set[int]) -> set[int]:

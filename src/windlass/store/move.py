@@ -24,7 +24,7 @@ from sqlalchemy import (
 from windlass.model.control import Place, RunStatus
 from windlass.model.shard import COMING, LEAVING
 from windlass.model.status import Status
-from windlass.store import bucket, offer, worker
+from windlass.store import bucket, move_along, offer, worker
 from windlass.store.dialect.base import Dialect
 from windlass.store.offer import OFFERED
 from windlass.store.rolling import count
@@ -45,11 +45,13 @@ class Seen(NamedTuple):
     batch: int | None
     due_at: int | None
     bucket: int
+    # A run of a flow: its nodes go with it, once it has ended.
+    is_run: bool = False
 
     @property
     def has_fallen(self) -> bool:
         """Whether its worker died: nobody runs it."""
-        return self.status is Status.RUNNING and self.batch is None
+        return self.status is Status.RUNNING and self.batch is None and not self.is_run
 
     def is_due(self, by: int) -> bool:
         return self.due_at is not None and self.due_at <= by
@@ -65,7 +67,7 @@ class Seen(NamedTuple):
 
 
 def after(connection: Connection, number: int | None, *, limit: int) -> list[Seen]:
-    """The next rows in the order of their ids."""
+    """The next rows in the order of their ids; those of nodes go with their runs."""
     query = select(
         task.c.id,
         task.c.kind,
@@ -74,7 +76,8 @@ def after(connection: Connection, number: int | None, *, limit: int) -> list[See
         task.c.batch,
         task.c.due_at,
         task.c.bucket,
-    )
+        task.c.flow_id.is_not(None),
+    ).where(or_(task.c.flow_id.is_(None), task.c.flow_id == task.c.id))
     if number is not None:
         query = query.where(task.c.id > number)
     rows = connection.execute(query.order_by(task.c.id).limit(limit))
@@ -191,6 +194,7 @@ def release(connection: Connection, copies: Mapping[int, Values]) -> set[int]:
     ).mappings()
     same = {row["id"] for row in rows if dict(row) == copies[row["id"]]}
     if same:
+        move_along.drop(connection, [copies[number] for number in same])
         connection.execute(delete(task).where(task.c.id.in_(same)))
         _count(connection, [copies[number] for number in same], item_kinds(connection), -1)
     return same
@@ -207,13 +211,14 @@ def arrive(connection: Connection, ids: Collection[int], stay: Collection[int]) 
 def drop(connection: Connection, ids: Collection[int]) -> None:
     """Delete copies whose rows have not left."""
     rows = connection.execute(
-        select(task.c.id, task.c.kind, task.c.task_key)
+        select(task.c.id, task.c.kind, task.c.task_key, task.c.flow_id)
         .where(task.c.id.in_(ids), task.c.batch == COMING)
         .order_by(task.c.id)
     ).mappings()
     copies = [dict(row) for row in rows]
     if copies:
         numbers = [row["id"] for row in copies]
+        move_along.drop(connection, copies)
         connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == COMING))
         _count(connection, copies, item_kinds(connection), -1)
 

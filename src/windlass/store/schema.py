@@ -139,14 +139,73 @@ Index(
     postgresql_where=task.c.prune_at.is_not(None),
     sqlite_where=task.c.prune_at.is_not(None),
 )
-# What people look for: the rows of a kind that ended in some way, newest first.
+# What people look for: the rows of a kind that ended in some way or are blocked, newest first.
 Index(
-    "windlass_task_ended",
+    "windlass_task_undue",
     task.c.status,
     task.c.kind,
     task.c.id,
-    postgresql_where=task.c.prune_at.is_not(None),
-    sqlite_where=task.c.prune_at.is_not(None),
+    postgresql_where=task.c.due_at.is_(None),
+    sqlite_where=task.c.due_at.is_(None),
+)
+
+# The nodes of a run, which are rows like any other; the row of the run itself is one of them.
+Index(
+    "windlass_task_flow",
+    task.c.flow_id,
+    task.c.node,
+    postgresql_where=task.c.flow_id.is_not(None),
+    sqlite_where=task.c.flow_id.is_not(None),
+)
+
+# The edges of flows: `task_id` waits for `dep_id`. Whether one is filled is told by the end of
+# `dep_id`; how many are not is counted in `open_slots` of the row that waits.
+slot = _table(
+    "slot",
+    Column("dep_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("rule", StatusCode, nullable=False),
+    Index("windlass_slot_task", "task_id"),
+)
+
+# Flows that were drawn or loaded: the nodes and edges of each version.
+flow_template = _table(
+    "flow_template",
+    Column("name", Exact(100), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("spec", Json, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+# What another system executes: each submission of a task, with the handle that the system gave it
+# and the secret by which it may call back. Old ones stay, so that what is said of them is known.
+external = _table(
+    "external",
+    Column("task_id", Number, primary_key=True, autoincrement=False),
+    Column("submission", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Exact(100), nullable=False),
+    Column("handle", Exact(255)),
+    Column("secret", Exact(64), nullable=False),
+    # 0: this is the one that counts; 1: it failed over there; 2: a retry by hand set it aside.
+    Column("past", SmallInteger, nullable=False, server_default=text("0")),
+    # Which try it is since the task was enqueued, or retried by hand.
+    Column("tries", Integer, nullable=False, server_default=text("1")),
+    # When it was submitted for the first time, whether or not the system answered.
+    Column("began_at", BigInteger, nullable=False),
+    # Polls in a row that brought nothing new; once it is to be cancelled, tries to do so.
+    Column("polls", Integer, nullable=False, server_default=text("0")),
+    # How it ended, if that was told before its handle was written down.
+    Column("told", Json),
+    # When the system is to be asked next to stop it.
+    Column("cancel_at", BigInteger),
+    Index("windlass_external_handle", "handle"),
+)
+Index(
+    "windlass_external_cancel",
+    external.c.kind,
+    external.c.cancel_at,
+    postgresql_where=external.c.cancel_at.is_not(None),
+    sqlite_where=external.c.cancel_at.is_not(None),
 )
 
 worker = _table(

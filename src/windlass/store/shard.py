@@ -137,8 +137,8 @@ def load(connection: Connection, *, now: int, most: int) -> Load:
     def due(status: int) -> int:
         return count(status, task.c.due_at.is_not(None), order=("kind", "priority", "due_at"))
 
-    def ended(status: int) -> int:
-        return count(status, task.c.prune_at.is_not(None), order=("kind", "id"))
+    def undue(status: int) -> int:
+        return count(status, task.c.due_at.is_(None), order=("kind", "id"))
 
     alive = worker.c.left_at.is_(None) & (worker.c.lease_until >= now)
     workers = connection.execute(select(func.count()).select_from(worker).where(alive)).scalar_one()
@@ -146,9 +146,10 @@ def load(connection: Connection, *, now: int, most: int) -> Load:
     journal = None if found is None else msgspec.json.decode(found, type=Moving).journal
     moving = 0 if journal is None else len(journal.ids)
     return Load(
-        waiting=min(due(0) + due(5), most + 1),
-        running=due(1),
-        ended=min(ended(2) + ended(3) + ended(6), most + 1),
+        waiting=min(due(0) + undue(4) + due(5), most + 1),
+        # Runs of flows, which wait for their nodes, have no time at which they are due.
+        running=min(due(1) + undue(1), most + 1),
+        ended=min(undue(2) + undue(3) + undue(6), most + 1),
         moving=moving,
         workers=workers,
     )

@@ -479,7 +479,12 @@ def _columns(table: str, given: Sequence[str]) -> list[str]:
 
 def _engine(url: URL, name: str) -> Engine:
     dialect = dialect_of(url)
-    options: dict[str, Any] = {**dialect.engine_options(url), "pool_size": 2, "pool_pre_ping": True}
+    options: dict[str, Any] = {
+        **dialect.engine_options(url),
+        "pool_size": 2,
+        "pool_pre_ping": True,
+        "hide_parameters": True,
+    }
     if dialect.name == "sqlite":
         return create_engine("sqlite://", creator=lambda: _open(url, name), **options)
     if dialect.name == "mysql":

@@ -9,16 +9,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Update, and_, delete, func, select, update
 from sqlalchemy.sql.expression import text
 
-from windlass.model.status import Status
+from windlass.model.status import FINAL, Status
 from windlass.model.task import NewTask, TaskView
 from windlass.store.dialect.base import Dialect, Executor
-from windlass.store.schema import task
+from windlass.store.schema import external, task
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
 COUNTED_EXACTLY = 10_000
 DUE = (task.c.priority, task.c.due_at)
+UNENDED = tuple(status for status in Status if status not in FINAL)
+RETRIED = (Status.FAILED, Status.CANCELLED)
 
 VIEW = (
     task.c.id,
@@ -149,6 +151,11 @@ def get(connection: Connection, number: int) -> TaskView | None:
     return None if row is None else view_of(row)
 
 
+def run_of(connection: Connection, number: int) -> int | None:
+    """The run of a flow whose node a row is."""
+    return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
+
+
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     """The row of `kind` that holds `key`."""
     row = connection.execute(
@@ -173,17 +180,17 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
 
 def cancel_many(
     connection: Connection, numbers: Sequence[int], *, reason: str, now: int, keep: int
-) -> int:
-    """End those of the rows that have not ended and belong to no flow; how many that were."""
-    few = task.c.id.in_(numbers), task.c.flow_id.is_(None)
-    return connection.execute(_cancel(reason, now, keep).where(*few)).rowcount
+) -> list[int]:
+    """End those of the rows that have not ended and belong to no flow; which that were."""
+    few = _locked(connection, numbers, UNENDED)
+    connection.execute(_cancel(reason, now, keep).where(task.c.id.in_(few)))
+    return few
 
 
 def _cancel(reason: str, now: int, keep: int) -> Update:
-    unended = (Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)
     return (
         update(task)
-        .where(task.c.status.in_(unended))
+        .where(task.c.status.in_(UNENDED))
         .values(
             status=Status.CANCELLED,
             due_at=None,
@@ -200,16 +207,17 @@ def retry(connection: Connection, number: int, *, now: int) -> bool:
     return bool(connection.execute(_retry(now).where(task.c.id == number)).rowcount)
 
 
-def retry_many(connection: Connection, numbers: Sequence[int], *, now: int) -> int:
+def retry_many(connection: Connection, numbers: Sequence[int], *, now: int) -> list[int]:
     """Let those of the rows run again that failed or were cancelled, and belong to no flow."""
-    few = task.c.id.in_(numbers), task.c.flow_id.is_(None)
-    return connection.execute(_retry(now).where(*few)).rowcount
+    few = _locked(connection, numbers, RETRIED)
+    connection.execute(_retry(now).where(task.c.id.in_(few)))
+    return few
 
 
 def _retry(now: int) -> Update:
     return (
         update(task)
-        .where(task.c.status.in_((Status.FAILED, Status.CANCELLED)))
+        .where(task.c.status.in_(RETRIED))
         .values(
             status=Status.WAITING,
             due_at=now,
@@ -223,11 +231,20 @@ def _retry(now: int) -> Update:
     )
 
 
+def _locked(
+    connection: Connection, numbers: Sequence[int], statuses: Collection[Status]
+) -> list[int]:
+    few = task.c.id.in_(numbers), task.c.flow_id.is_(None), task.c.status.in_(statuses)
+    return list(
+        connection.scalars(select(task.c.id).where(*few).order_by(task.c.id).with_for_update())
+    )
+
+
 def prune(connection: Connection, *, now: int, limit: int) -> int:
     """Delete up to `limit` ended rows whose time is over."""
     ids = connection.scalars(
         select(task.c.id)
-        .where(task.c.prune_at <= now)
+        .where(task.c.prune_at <= now, task.c.flow_id.is_(None))
         .order_by(task.c.prune_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -236,6 +253,9 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
         return 0
     # Somebody may have begun it again since: only what is still over is deleted.
     result = connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
+    left = set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids))))
+    gone = [number for number in ids if number not in left]
+    connection.execute(delete(external).where(external.c.task_id.in_(gone)))
     return result.rowcount
 
 
@@ -256,7 +276,7 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
         select(
             count(waiting),
             count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
-            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None), order=()),
+            count(task.c.status == Status.FAILED, task.c.due_at.is_(None), order=()),
         )
     ).one()
     # Priority by priority, or the index that has them in due order is of no use.

@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-from windlass.model.status import Status
+from windlass.model.status import FINAL, Status
 from windlass.model.task import TaskView
 from windlass.store.dialect.base import Dialect
 from windlass.store.schema import task
@@ -33,7 +33,9 @@ LOOKED_AT = 10_000
 # So many are few: all of them are fetched and put in order.
 FEW = 2_000
 FETCHED_AT_ONCE = 500
-HINT = "force index (windlass_task_ended)"
+# Nothing in these states has a time at which it is due.
+UNDUE = (*FINAL, Status.BLOCKED)
+HINT = "force index (windlass_task_undue)"
 
 # In the order of the index, or a planner may walk the table for the first of them.
 DUE = (task.c.kind, task.c.priority, task.c.due_at)
@@ -77,8 +79,8 @@ def page(
     if query.key is not None:
         return _by_key(connection, dialect, query)
     status = query.status
-    if status is not None and status.is_final and (query.kind or not query.has_age):
-        return _ended(connection, query, status, below=below, limit=limit)
+    if status in UNDUE and (query.kind or not query.has_age):
+        return _undue(connection, query, status, below=below, limit=limit)
     few = _few(connection, query)
     if few is not None:
         return _of_few(connection, query, few, below=below, limit=limit)
@@ -98,15 +100,15 @@ def _by_key(connection: Connection, dialect: Dialect, query: TaskQuery) -> TaskP
     return TaskPage(found, None, len(found))
 
 
-def _ended(
+def _undue(
     connection: Connection, query: TaskQuery, status: Status, *, below: int | None, limit: int
 ) -> TaskPage:
     if query.kind is not None:
-        one = _ended_of(status, query.kind)
+        one = _undue_of(status, query.kind)
         return _walk(connection, query, one, below=below, limit=limit)
     numbers: list[int] = []
-    for kind in _kinds(connection, f"t.status = {int(status)} and t.prune_at is not null"):
-        numbers += connection.scalars(_below(_ended_of(status, kind), below).limit(limit))
+    for kind in _kinds(connection, f"t.status = {int(status)} and t.due_at is null"):
+        numbers += connection.scalars(_below(_undue_of(status, kind), below).limit(limit))
     newest = sorted(numbers, reverse=True)[:limit]
     found = _fetch(connection, newest, query)
     return TaskPage(found, newest[-1] if len(newest) == limit else None, len(numbers))
@@ -122,8 +124,8 @@ def _kinds(connection: Connection, where: str) -> list[str]:
     return found
 
 
-def _ended_of(status: Status, kind: str) -> Select[Any]:
-    """The rows of a kind that ended so, as the index of those has them.
+def _undue_of(status: Status, kind: str) -> Select[Any]:
+    """The rows of a kind in such a state that are not due, as the index of those has them.
 
     By its name twice: where a planner knows that it is one kind, it may take the order of the ids
     from the primary key instead, and walk through everything else.
@@ -131,7 +133,7 @@ def _ended_of(status: Status, kind: str) -> Select[Any]:
     return (
         select(task.c.id, task.c.kind, task.c.status, task.c.created_at)
         .where(task.c.status == status, task.c.kind.between(kind, kind))
-        .where(task.c.prune_at.is_not(None))
+        .where(task.c.due_at.is_(None))
         .order_by(task.c.kind.desc(), task.c.id.desc())
         .with_hint(task, HINT, "mysql")
         .with_hint(task, HINT, "mariadb")
@@ -139,14 +141,26 @@ def _ended_of(status: Status, kind: str) -> Select[Any]:
 
 
 def _few(connection: Connection, query: TaskQuery) -> list[int] | None:
-    """The ids of all rows in that state, if the index of due rows has not too many of them."""
+    """The ids of all rows in that state, if the indexes have not too many of them."""
     if query.status not in (Status.WAITING, Status.RUNNING, Status.EXTERNAL):
         return None
     some = select(task.c.id).where(task.c.status == query.status, task.c.due_at.is_not(None))
     if query.kind is not None:
         some = some.where(task.c.kind == query.kind)
     found = list(connection.scalars(some.order_by(*DUE).limit(FEW + 1)))
+    if query.status is Status.RUNNING:
+        found += _undue_runs(connection, query)
     return None if len(found) > FEW else sorted(found, reverse=True)
+
+
+def _undue_runs(connection: Connection, query: TaskQuery) -> list[int]:
+    """Flows that run: they wait for their nodes, and so have no time at which they are due."""
+    is_undue = f"t.status = {int(Status.RUNNING)} and t.due_at is null"
+    kinds = [query.kind] if query.kind else _kinds(connection, is_undue)
+    found: list[int] = []
+    for kind in kinds:
+        found += connection.scalars(_undue_of(Status.RUNNING, kind).limit(FEW + 1 - len(found)))
+    return found
 
 
 def _of_few(

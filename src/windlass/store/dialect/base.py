@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     TextClause,
     delete,
+    select,
     text,
     update,
 )
@@ -140,7 +141,9 @@ from lane where priority is not null
 
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 
-COLUMNS = "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket"
+COLUMNS = (
+    "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket, flow_id"
+)
 
 PICK = f"""
 select {COLUMNS} from windlass_task {{hint}}
@@ -166,12 +169,12 @@ set status = 1, batch = :batch, worker = :worker, due_at = :lease_end, attempt =
 where id {ids}
 """
 
-FALLEN = """
-select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
-from windlass_task {hint}
-where status = 1 and kind {kinds} and due_at <= :now
+FALLEN = f"""
+select {COLUMNS}
+from windlass_task {{hint}}
+where status = 1 and kind {{kinds}} and due_at <= :now
   and worker in (select id from windlass_worker where left_at is not null)
-limit :limit {lock}
+limit :limit {{lock}}
 """
 
 RESCUE = """
@@ -303,6 +306,14 @@ class Dialect(ABC):
         Unless it is `patient`, the transaction fails when it has to wait long for a row.
         """
 
+    def alive_with(
+        self, connection: Connection, worker: int, runs: Collection[int], *, patient: bool = True
+    ) -> dict[int, int] | None:
+        """As `alive`, with those of the runs locked that go on: id to nodes left; None if not."""
+        if not self.alive(connection, worker, patient=patient):
+            return None
+        return lock_runs(connection, runs)
+
     @abstractmethod
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         """Those of the running rows that nobody else has locked; they are locked now."""
@@ -368,8 +379,11 @@ class Dialect(ABC):
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         """Add to the statistics."""
 
-    def notify(self, executor: Executor) -> None:
-        """Wake idle workers when the transaction commits, where the database `wakes`."""
+    def notify(self, executor: Executor, who: str = "") -> None:
+        """Wake idle workers when the transaction commits, where the database `wakes`.
+
+        `who` is the worker that does, and need not be woken.
+        """
         raise NotImplementedError
 
     def raw_cursor(self, raw: Any) -> Any:
@@ -450,9 +464,20 @@ def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
     return rows
 
 
+def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
+    """Lock the rows of runs that go on, in the order of their ids: id to nodes that are left."""
+    rows = connection.execute(
+        select(task.c.id, task.c.open_slots)
+        .where(task.c.id.in_(runs), task.c.status == Status.RUNNING)
+        .order_by(task.c.id)
+        .with_for_update()
+    )
+    return dict(map(tuple, rows))
+
+
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
     """A row as it was before, and as `stamp` makes it: so many attempts and losses more."""
-    number, kind, key, priority, due_at, payload, attempts, losses, started_at, bucket = row
+    number, kind, key, priority, due_at, payload, attempts, losses, started_at, bucket, flow = row
     return Claimed(
         number,
         kind,
@@ -466,6 +491,7 @@ def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0
         bucket,
         stamp.batch,
         stamp.worker,
+        flow,
     )
 
 

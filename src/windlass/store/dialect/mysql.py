@@ -30,7 +30,7 @@ from windlass.store.dialect.base import (
 
 HINT = "force index (windlass_task_due)"
 READ = text(PICK.replace(COLUMNS, f"json_array({COLUMNS})").format(hint=HINT, lock=""))
-Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int]
+Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
 ROWS = msgspec.json.Decoder(list[Picked])
 
 # One row after the other by its id, in the order of the list: a table that is scanned because it
@@ -277,7 +277,7 @@ class MySQL(PickAndStamp):
         return [Lane(*row) for row in rows.fetchall()]
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        # Ten columns of a row, one by one, take the driver longer than everything else together.
+        # The columns of a row, one by one, take the driver longer than everything else together.
         rows = tuples(connection.execute(READ, wanted(lane, most)))
         return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
 

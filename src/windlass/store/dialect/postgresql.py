@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, event, text
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
@@ -17,6 +17,7 @@ from windlass.model.task import Claimed, NewTask
 from windlass.store.dialect.base import (
     AS_TAKEN,
     BLOCK,
+    COLUMNS,
     FALLEN,
     LANES,
     PICK,
@@ -40,9 +41,19 @@ from windlass.store.dialect.base import (
 
 CHANNEL = "windlass"
 
+# Marks statements that run again and again with little to do, so that planning them costs as much.
+OFTEN = "windlass_often"
+NOT_BY_ITSELF = 1_000_000_000
+
+NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
 LOCK_MILLISECONDS = "1000"
 CONFLICTS = {"40001", "40P01", "55P03"}
 OUTAGES = {"57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25P03", "25006"}
+
+
+def often(statement: str) -> TextClause:
+    """A statement that is planned once for each connection."""
+    return text(statement).execution_options(**{OFTEN: True})
 
 
 def listed(query: str) -> str:
@@ -106,13 +117,30 @@ INSERT_AND_NOTIFY = text(
     f"with made as ({ONE_ROW}) select id, pg_notify('{CHANNEL}', '') from made"
 )
 
-ALIVE = text("""
+ALIVE = often("""
 select id, set_config('idle_in_transaction_session_timeout', :idle, true),
     set_config('lock_timeout', :lock, true)
 from windlass_worker where id = :worker and left_at is null for key share
 """)
 
-LOCK_WORKER = text(str(ALIVE).replace("for key share", "for update"))
+# The settings come first: they bound the wait for the rows.
+ALIVE_WITH = often("""
+with setting as materialized (
+    select set_config('idle_in_transaction_session_timeout', :idle, true) as idle,
+        set_config('lock_timeout', :lock, true) as wait
+), alive as materialized (
+    select id from windlass_worker
+    where id = :worker and left_at is null and (select idle from setting) is not null
+    for key share
+), run as materialized (
+    select id, open_slots from windlass_task
+    where id = any(cast(:runs as bigint[])) and status = 1 and exists (select from alive)
+    order by id for update
+)
+select alive.id, run.id, run.open_slots from alive left join run on true
+""")
+
+LOCK_WORKER = often(str(ALIVE).replace("for key share", "for update"))
 
 # One statement, so one round trip and one commit. The rows are picked in a materialised part of
 # their own: a limit inside an `in` would not be obeyed when the plan repeats it. What comes back is
@@ -121,7 +149,7 @@ CLAIM = text(f"""
 with alive as materialized (
     select id from windlass_worker where id = :worker and left_at is null for key share
 ), picked as materialized (
-    select id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket
+    select {COLUMNS}
     from windlass_task
     where status = 0 and kind = :kind and priority = :priority
       and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
@@ -173,7 +201,7 @@ with gone as (
 select string_agg(cast(id as text), ',') from gone
 """
 
-COUNT = text("""
+COUNT = often("""
 insert into windlass_stat as s (minute, kind, worker, done, failed, retried, milliseconds)
 select minute, kind, worker, done, failed, retried, milliseconds
 from json_to_recordset(cast(:counts as json)) as c (
@@ -207,8 +235,8 @@ class PostgreSQL(Dialect):
         )
         self._read = text(PICK.format(hint="", lock=""))
         self._read_ids = text(PICK_IDS.format(hint="", lock=""))
-        self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
-        self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        self._change = {way: often(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        self._remove = {way: often(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         by_id = "= " + listed("select unnest(cast(:ids as bigint[]))")
         self._stamp = text(STAMP.format(greatest="greatest", ids=by_id))
         self._rescue = text(
@@ -222,7 +250,8 @@ class PostgreSQL(Dialect):
             "pool_size": 8,
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
-            # Prepared statements live in a session, and a pooler may change it under us.
+            # Prepared statements live in a session, and a pooler may change it under us: they are
+            # used where there is none.
             "connect_args": {
                 "prepare_threshold": None,
                 "connect_timeout": 5,
@@ -243,6 +272,15 @@ class PostgreSQL(Dialect):
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
             raw.adapters.register_loader("json", TextLoader)
+            if _is_direct(raw):
+                raw.prepare_threshold = NOT_BY_ITSELF
+
+        @event.listens_for(engine, "do_execute")
+        def prepared(cursor: Any, statement: str, given: Any, context: Any) -> bool:
+            if not context.execution_options.get(OFTEN):
+                return False
+            cursor.execute(statement, given, prepare=True)
+            return True
 
         @event.listens_for(engine, "do_executemany")
         def in_one_message(cursor: Any, statement: str, rows: Any, _context: object) -> bool:
@@ -360,6 +398,13 @@ class PostgreSQL(Dialect):
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(ALIVE, self._patience(worker, patient)).first() is not None
 
+    def alive_with(
+        self, connection: Connection, worker: int, runs: Collection[int], *, patient: bool = True
+    ) -> dict[int, int] | None:
+        asked = {**self._patience(worker, patient), "runs": _array(runs)}
+        rows = connection.execute(ALIVE_WITH, asked).fetchall()
+        return {run: left for _, run, left in rows if run is not None} if rows else None
+
     def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(LOCK_WORKER, self._patience(worker, patient)).first() is not None
 
@@ -415,8 +460,8 @@ class PostgreSQL(Dialect):
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(COUNT, {"counts": encode(counts).decode()})
 
-    def notify(self, executor: Executor) -> None:
-        executor.execute(text(f"select pg_notify('{CHANNEL}', '')"), {})
+    def notify(self, executor: Executor, who: str = "") -> None:
+        executor.execute(NOTIFY, {"who": who})
 
     def raw_cursor(self, raw: Any) -> Any:
         from psycopg.rows import tuple_row
@@ -432,6 +477,13 @@ def _driver(executor: Executor) -> Any:
         return None
     raw = executor.connection.driver_connection
     return raw if isinstance(raw, psycopg.Connection) else None
+
+
+def _is_direct(raw: Any) -> bool:
+    """Whether no pooler stands between: it would have told a number of its own as the server's."""
+    (server,) = raw.execute("select pg_backend_pid()").fetchone()
+    raw.rollback()
+    return bool(server == raw.info.backend_pid)
 
 
 @contextmanager

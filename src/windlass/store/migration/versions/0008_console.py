@@ -1,4 +1,4 @@
-"""What the console needs: the audit log, and an index for looking at tasks that ended."""
+"""What the console needs: the audit log, and an index for looking at tasks that are not due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alembic import op
 from windlass.store.schema import Exact, Json, Long, Number
 
 revision = "0008"
-down_revision = "0005"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
@@ -25,11 +25,11 @@ OPTIONS: dict[str, Any] = {
 def upgrade() -> None:
     audit()
     op.create_index(
-        "windlass_task_ended",
+        "windlass_task_undue",
         "windlass_task",
         ["status", "kind", "id"],
-        postgresql_where=sa.text("prune_at is not null"),
-        sqlite_where=sa.text("prune_at is not null"),
+        postgresql_where=sa.text("due_at is null"),
+        sqlite_where=sa.text("due_at is null"),
     )
 
 

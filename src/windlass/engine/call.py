@@ -1,0 +1,91 @@
+"""Calls of what may hang: each on a daemon thread, which is given up when its time is out.
+
+A thread cannot be stopped, and one that is waited for at exit would keep a worker from leaving.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+MOST_HUNG = 16
+
+
+class Calls:
+    """Calls of one system, at most `MOST_HUNG` of which may hang at any time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._hung: list[Future[Any]] = []
+
+    def one(self, function: Callable[[A], T], argument: A) -> T:
+        """What one call returns, or raises: TimeoutError when its time is out."""
+        (found,) = self.each(function, [argument])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def each(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T | Exception]:
+        """What calls at the same time return or raise, in order."""
+        self._hung = [future for future in self._hung if not future.done()]
+        if len(self._hung) + len(arguments) > MOST_HUNG:
+            raise TimeoutError(f"{len(self._hung)} earlier calls have not come back")
+        futures = [_begin(function, argument) for argument in arguments]
+        wait(futures, timeout=self._seconds)
+        self._hung += [future for future in futures if not future.done()]
+        found: list[T | Exception] = [self._found(future) for future in futures]
+        return found
+
+    def _found(self, future: Future[Any]) -> Any:
+        if not future.done():
+            return TimeoutError(f"it did not come back within {self._seconds:g} s")
+        problem = future.exception()
+        if problem is None:
+            return future.result()
+        return problem if isinstance(problem, Exception) else RuntimeError(repr(problem))
+
+
+def spread(
+    function: Callable[[A], T], arguments: Iterable[A], *, at_once: int, seconds: float
+) -> dict[A, T | Exception]:
+    """What calls on a few threads return or raise; those not begun within `seconds` are left out.
+
+    Each call must end by itself.
+    """
+    left = deque(arguments)
+    found: dict[A, T | Exception] = {}
+    deadline = time.monotonic() + seconds
+
+    def work(_number: int) -> None:
+        while time.monotonic() < deadline:
+            try:
+                argument = left.popleft()
+            except IndexError:
+                return
+            try:
+                found[argument] = function(argument)
+            except Exception as problem:
+                found[argument] = problem
+
+    wait([_begin(work, number) for number in range(min(at_once, len(left)))])
+    return found
+
+
+def _begin(function: Callable[[A], T], argument: A) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(argument))
+        except BaseException as problem:
+            future.set_exception(problem)
+
+    threading.Thread(target=run, name="windlass-external", daemon=True).start()
+    return future

@@ -1,0 +1,155 @@
+"""Commands: processes that outlive who started them, and are never started twice."""
+
+import os
+import signal
+import sys
+import threading
+import tracemalloc
+
+import pytest
+
+import windlass
+from tests.wait import eventually
+from windlass import Running, Status
+from windlass.external import Command
+from windlass.external.command import is_locked
+
+pytestmark = pytest.mark.mostly("sqlite")
+
+
+def ended(app, clock, *refs):
+    def have_ended():
+        clock.forward("30s")
+        app.drain()
+        return all(ref.status().is_final for ref in refs)
+
+    eventually(have_ended, 30)
+
+
+def test_a_command_outlives_who_started_it(app, clock, tmp_path):
+    command = app.external("command", Command(tmp_path / "commands"), every="1s")
+    code = "import sys, time; print('hello'); time.sleep(0.3); sys.exit(int(sys.argv[1]))"
+    good = command.enqueue([sys.executable, "-c", code, "0"])
+    bad = command.enqueue([sys.executable, "-c", code, "3"])
+    app.drain()
+    assert good.status() is Status.EXTERNAL
+
+    ended(app, clock, good, bad)
+    assert good.result(timeout=1) == {"code": 0, "output": "hello\n"}
+    with pytest.raises(windlass.TaskFailed, match="exit code 3"):
+        bad.result(timeout=1)
+
+
+def test_a_command_whose_keeper_was_killed_runs_until_it_ends_and_not_beside_another(
+    app, clock, tmp_path
+):
+    folder, mark, gate = tmp_path / "commands", tmp_path / "mark", tmp_path / "gate"
+    command = app.external("command", Command(folder), every="1s", retries=1)
+    code = f"echo begin >> {mark}; while [ ! -e {gate} ]; do sleep 0.05; done; echo end >> {mark}"
+    ref = command.enqueue(["sh", "-c", code])
+    app.drain()
+    eventually(lambda: mark.exists() and (folder / str(ref.id) / "pid").exists(), 30)
+
+    os.kill(int((folder / str(ref.id) / "pid").read_text()), signal.SIGKILL)
+    for _ in range(3):
+        clock.forward("30s")
+        app.drain()
+    assert ref.status() is Status.EXTERNAL
+    assert mark.read_text().split() == ["begin"]
+
+    gate.touch()
+    ended(app, clock, ref)
+    assert mark.read_text().split() == ["begin", "end"] * 2
+
+
+def test_a_command_that_was_cancelled_is_ended(app, clock, tmp_path):
+    folder = tmp_path / "commands"
+    command = app.external("command", Command(folder), every="1s")
+    ref = command.enqueue(["sleep", "600"])
+    app.drain()
+
+    assert is_locked(folder / str(ref.id))
+
+    ref.cancel()
+
+    def is_over():
+        clock.forward("1m")
+        app.drain()
+        return not is_locked(folder / str(ref.id))
+
+    eventually(is_over, 30)
+
+
+def test_a_command_without_a_program_is_refused_when_it_is_enqueued(app, tmp_path):
+    command = app.external("command", Command(tmp_path))
+
+    with pytest.raises(windlass.BadArgument):
+        command.enqueue([])
+
+
+def test_a_command_that_cannot_be_started_has_failed(app, clock, tmp_path):
+    command = app.external("command", Command(tmp_path), every="1s")
+    refs = [command.enqueue(["no-such-program"]), command.enqueue(["echo", "a\x00b"])]
+    app.drain()
+
+    ended(app, clock, *refs)
+
+    for ref in refs:
+        with pytest.raises(windlass.TaskFailed, match="exit code 127"):
+            ref.result(timeout=1)
+
+
+def test_of_a_command_of_another_machine_nothing_is_known(tmp_path):
+    command = Command(tmp_path)
+
+    assert command.poll(["7@another-machine"]) == {"7@another-machine": Running()}
+    with pytest.raises(OSError, match="runs on another-machine"):
+        command.cancel("7@another-machine")
+
+
+def test_a_long_output_is_not_read_into_memory_and_a_bad_handle_hides_no_other(tmp_path):
+    command = Command(tmp_path)
+    handle = f"9@{command._host}"
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "exit").write_text("0")
+    with (tmp_path / "9" / "output").open("wb") as output:
+        output.truncate(100 * 1024 * 1024)
+
+    tracemalloc.start()
+    answers = command.poll([handle, "../x"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert list(answers) == [handle]
+    assert peak < 10 * 1024 * 1024
+
+
+def test_the_folder_of_a_command_goes_some_time_after_its_end(tmp_path):
+    for name in ("1", "2", "notes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "exit").write_text("0")
+    for name in ("1", "notes"):
+        os.utime(tmp_path / name, (0, 0))
+
+    Command(tmp_path, keep="7d").poll([])
+
+    assert {path.name for path in tmp_path.iterdir()} == {"2", "notes"}
+
+
+def test_a_submission_starts_one_process_however_often_it_is_asked_for(app, tmp_path):
+    mark, go = tmp_path / "mark", threading.Event()
+
+    class Twice(Command):
+        def submit(self, argv: list[str]) -> str:
+            super().submit(argv)
+            eventually(mark.exists, 30)
+            handle = super().submit(argv)
+            go.set()
+            return handle
+
+    twice = app.external("twice", Twice(tmp_path / "commands"), every="1s")
+    twice.enqueue(["sh", "-c", f"echo begin >> {mark}"])
+    app.drain()
+
+    assert go.is_set()
+    assert mark.read_text().split() == ["begin"]
