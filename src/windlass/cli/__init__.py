@@ -15,6 +15,7 @@ from windlass.cli import (
     demo,
     dev,
     flow,
+    ledger,
     migrate,
     ring,
     rolling,
@@ -52,6 +53,7 @@ cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
 cli.add_typer(flow.cli, name="flow", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
+cli.add_typer(ledger.cli, name="ledger", no_args_is_help=True)
 cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
 
 

@@ -13,6 +13,7 @@ from itertools import chain
 
 from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import BLOCK, Executor
+from windlass.store.fork import watch_forks
 
 FRESH_SECONDS = 10.0
 MOST_BLOCKS = 64
@@ -23,6 +24,11 @@ class Numbers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.after_fork()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Use none of the numbers of the parent."""
         self._lock = threading.Lock()
         self._left: list[range] = []
         self._taken_at = 0.0

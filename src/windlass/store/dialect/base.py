@@ -191,6 +191,8 @@ class Dialect(ABC):
     name: str
     # Held by each transaction that writes: for a database that lets one of them in at a time.
     turn: AbstractContextManager[object] = nullcontext()
+    # Lets a transaction that was begun by others write before it reads, there.
+    keep_others_out: TextClause | None = None
     commits_alone = False
     wakes = False
     idle_milliseconds = 4_000

@@ -187,6 +187,9 @@ class MySQL(PickAndStamp):
             "pool_size": 8,
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
+            # A connection that is given back has ended its transaction: to end it once more would
+            # be one more round trip for each.
+            "pool_reset_on_return": None,
             "connect_args": {
                 "charset": "utf8mb4",
                 "connect_timeout": 5,

@@ -28,6 +28,7 @@ from windlass.store.dialect.base import (
     encode,
     original,
 )
+from windlass.store.fork import watch_forks
 
 BUSY_SECONDS = 30.0
 OLDEST = (3, 38, 0)
@@ -103,6 +104,11 @@ class Turn:
     """One transaction that writes at a time. One inside another would wait for itself for ever."""
 
     def __init__(self) -> None:
+        self.after_fork()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Whoever had the turn in the parent is not in this process."""
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -126,6 +132,8 @@ class SQLite(PickAndStamp):
     numbers_join = True
     has_shard = "select 1 from sqlite_master where name = 'windlass_shard'"
     is_embedded = True
+    # It changes nothing, and locks the database as every statement does that might.
+    keep_others_out = text("update windlass_shard set id = id where 0 = 1")
 
     def __init__(self) -> None:
         super().__init__()
