@@ -6,6 +6,16 @@ export interface About {
   now: string | null; databases: readonly DatabaseOut[]; findings: readonly FindingOut[];
 }
 
+/** One SKU and how many more, or less, there are of it. */
+export interface AdjustLineBody {
+  sku: string; quantity: number;
+}
+
+/** What a count found. */
+export interface AdjustmentBody {
+  id: string; lines: readonly AdjustLineBody[]; reason?: string;
+}
+
 /** An alert. */
 export interface AlertOut {
   id: number; what: string; kind: string | null; task_id: number | null; raised_at: string;
@@ -29,6 +39,11 @@ export interface AsideOut {
 
 /** Whether the ranges tile the key space. */
 export interface AuditOut {
+  ok: boolean; problems: readonly string[];
+}
+
+/** What an audit found. */
+export interface AuditView {
   ok: boolean; problems: readonly string[];
 }
 
@@ -65,6 +80,11 @@ export interface Codes {
   codes: readonly string[];
 }
 
+/** A deduction that is for good. */
+export interface ConfirmationView {
+  deduction: string; confirmed_at: string;
+}
+
 /** A database; `server` is its version, `schema_found` that of its tables. */
 export interface DatabaseOut {
   name: string; dialect: string; server: string | null; schema_found: string | null;
@@ -78,6 +98,41 @@ export interface DeclaredOut {
   breaker: string | null;
 }
 
+/** A deduction; with a hold, such as "15m", it comes back unless it is confirmed. */
+export interface DeductionBody {
+  id: string; lines: readonly LineBody[]; hold?: string | null;
+}
+
+/** One SKU of a deduction, and how much of it has come back. */
+export interface DeductionLineOut {
+  sku: string; quantity: number; returned: number;
+}
+
+/** One SKU of a deduction, and how much of it has come back. */
+export interface DeductionLineView {
+  sku: string; quantity: number; returned: number;
+}
+
+/** A deduction with its first lines; `refusal` is the error and its facts. */
+export interface DeductionOut {
+  id: string; status: "held" | "deducted" | "refused" | "voided" | "lapsed"; created_at: string;
+  hold_until: string | null; confirmed_at: string | null;
+  refusal: Readonly<Record<string, unknown>> | null; lines: readonly DeductionLineOut[];
+  has_more_lines: boolean;
+}
+
+/** Deductions, newest first; those that begin with a prefix, by their ids. */
+export interface DeductionPage {
+  next: string | null; looked_at: number; items: readonly DeductionOut[];
+}
+
+/** A deduction. */
+export interface DeductionView {
+  id: string; status: string; lines: readonly DeductionLineView[]; created_at: string;
+  hold_until: string | null; confirmed_at: string | null;
+  refusal: Readonly<Record<string, unknown>> | null;
+}
+
 /** What somebody did; `detail` is JSON. `ok` is null if it never came to an end. */
 export interface DeedOut {
   id: number; acted_at: string; who: string; via: string; address: string | null; action: string;
@@ -87,6 +142,24 @@ export interface DeedOut {
 /** What an action did, in words, and how many rows it changed. */
 export interface Done {
   message: string; changed: number;
+}
+
+/** One change of what is available; in a list of one SKU, `balance` is what there was then. */
+export interface EntryOut {
+  id: number; sku: string; quantity: number;
+  movement: "restock" | "adjust" | "deduct" | "return" | "void" | "lapse"; reference: string;
+  return_id: string | null; created_at: string; balance: number | null;
+}
+
+/** Entries, newest first. */
+export interface EntryPage {
+  next: string | null; looked_at: number; items: readonly EntryOut[];
+}
+
+/** One change of what is available. */
+export interface EntryView {
+  id: number; sku: string; quantity: number; movement: string; reference: string;
+  return_id: string | null; created_at: string;
 }
 
 /** An error of a task. */
@@ -142,6 +215,26 @@ export interface KindOut {
   breaker: string; why: string; is_held_back: boolean; declared: DeclaredOut | null;
 }
 
+/** A database that has a ledger; `shard` is what other calls take. */
+export interface LedgerPlace {
+  shard: string; name: string;
+}
+
+/** One SKU and how many of it. */
+export interface LineBody {
+  sku: string; quantity: number;
+}
+
+/** One SKU of a movement. */
+export interface LineOut {
+  sku: string; quantity: number;
+}
+
+/** One SKU of a movement. */
+export interface LineView {
+  sku: string; quantity: number;
+}
+
 /** The secret, and a name for the audit log. */
 export interface LogIn {
   secret: string; name?: string;
@@ -168,6 +261,11 @@ export interface MinuteOut {
 export interface MoveOut {
   at: string; what: string; worker: number; host: string; pid: number; why: string | null;
   before: number | null;
+}
+
+/** Lines under an id of the caller's. */
+export interface MovementBody {
+  id: string; lines: readonly LineBody[];
 }
 
 /** Which items to add, and whether to visit them at once. */
@@ -223,9 +321,32 @@ export interface RangeOut {
   is_straggler: boolean;
 }
 
+/** A restock or an adjustment. */
+export interface ReceiptView {
+  id: string; movement: string; lines: readonly LineView[]; created_at: string;
+}
+
 /** Which items to run again; all of them without keys. */
 export interface Retry {
   keys?: readonly string[] | null;
+}
+
+/** A return with its first lines; with a `refusal` nothing came back. */
+export interface ReturnOut {
+  deduction: string; id: string;
+  movement: "restock" | "adjust" | "deduct" | "return" | "void" | "lapse"; created_at: string;
+  refusal: Readonly<Record<string, unknown>> | null; lines: readonly LineOut[];
+  has_more_lines: boolean;
+}
+
+/** Returns, newest first. */
+export interface ReturnPage {
+  next: string | null; looked_at: number; items: readonly ReturnOut[];
+}
+
+/** What was given back of a deduction. */
+export interface ReturnView {
+  deduction: string; id: string; lines: readonly LineView[]; created_at: string;
 }
 
 /** The ring of one shard; `moving` buckets have not reached the worker that is to own them. */
@@ -301,6 +422,16 @@ export interface Split {
 export interface StepOut {
   step: string; state: string; began_at: string; ended_at: string | null; seconds: number | null;
   result: string | null;
+}
+
+/** Stock, by SKU. */
+export interface StockPage {
+  next: string | null; looked_at: number; items: readonly StockView[];
+}
+
+/** How much there is of a SKU. */
+export interface StockView {
+  sku: string; available: number; received: number; deducted: number; returned: number;
 }
 
 /** A sweep with its ranges as they follow each other, and its last rounds. */

@@ -27,6 +27,7 @@ TOPICS: dict[str, Read] = {
     "sweeps": store.sweeps,
     "control": store.control,
     "audit": store.audit,
+    "ledger": store.ledger,
 }
 
 

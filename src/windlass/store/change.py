@@ -89,6 +89,12 @@ def audit(connection: Connection, _now: int) -> Sequence[Any]:
     return _all(connection, select(deed.id, deed.ok).order_by(*newest).limit(1))
 
 
+def ledger(connection: Connection, _now: int) -> Sequence[Any]:
+    """The newest entry, deduction and return."""
+    made, given_back = schema.deduction.c.created_at, schema.stock_return.c.created_at
+    return tuple(_last(connection, of) for of in (schema.stock_entry.c.id, made, given_back))
+
+
 def _last(connection: Connection, column: ColumnElement[Any]) -> Any:
     return connection.scalar(select(func.max(column)))
 

@@ -491,6 +491,7 @@ deduction = _table(
     Column("hold_until", BigInteger),
     Column("confirmed_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
+    Index("windlass_deduction_created", "created_at", "id"),
 )
 
 deduction_line = _table(
@@ -513,6 +514,7 @@ stock_return = _table(
     Column("body", Json, nullable=False),
     Column("refusal", Json),
     Column("created_at", BigInteger, nullable=False),
+    Index("windlass_stock_return_created", "created_at", "deduction_id", "return_id"),
 )
 
 return_line = _table(

@@ -15,6 +15,7 @@ from windlass.declare.kind import Kind
 from windlass.errors import BadInput
 from windlass.operate import audit
 from windlass.operate.audit import Entry, Hand
+from windlass.operate.ledger import Ledgers
 from windlass.web.gate import Actor
 from windlass.web.problem import Unknown
 from windlass.web.session import Guesses, Sessions
@@ -32,6 +33,7 @@ class Desk:
     guesses: Guesses
     read_only: bool
     watch: Watch
+    ledgers: Ledgers
 
     def rolling(self, name: str) -> Kind:
         """The rolling kind of that name."""
@@ -110,6 +112,16 @@ def _kind(kind: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
     return decoded(kind)
 
 
+def _deduction(
+    raw: Annotated[str, Path(alias="id", min_length=1, max_length=LONGEST_PART)],
+) -> str:
+    return decoded(raw)
+
+
+def _sku(sku: Annotated[str, Path(min_length=1, max_length=LONGEST_PART)]) -> str:
+    return decoded(sku)
+
+
 def _name(name: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
     return decoded(name)
 
@@ -121,3 +133,5 @@ BareDesk = Annotated[Desk, Depends(_desk)]
 LogOf = Annotated[Log, Depends(_log)]
 KindName = Annotated[str, Depends(_kind)]
 RunName = Annotated[str, Depends(_name)]
+DeductionId = Annotated[str, Depends(_deduction)]
+Sku = Annotated[str, Depends(_sku)]

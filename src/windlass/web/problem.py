@@ -16,14 +16,19 @@ from windlass.errors import (
     BadInput,
     DatabaseUnavailable,
     HeldBack,
+    IdConflict,
+    InvalidQuantity,
     ItemNotFound,
     ResultTimeout,
     RunLost,
     SchemaMismatch,
     TaskNotFound,
+    UnknownDeduction,
     UnknownKind,
+    UnknownSku,
     WindlassError,
 )
+from windlass.errors import Refused as LedgerRefused
 
 PROBLEM = "application/problem+json"
 LONGEST = 2_000
@@ -46,6 +51,10 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (UnknownKind, 404),
     (TaskNotFound, 404),
     (ItemNotFound, 404),
+    (UnknownDeduction, 404),
+    (UnknownSku, 404),
+    (LedgerRefused, 422),
+    (IdConflict, 409),
     (BadInput, 422),
     (HeldBack, 409),
     (AlreadyRunning, 409),
@@ -118,8 +127,20 @@ async def _on_error(_request: Request, error: Exception) -> JSONResponse:
     status = status_of(error)
     if status == 500:
         log.error("the console could not answer", exc_info=error)
-    facts = {"missing": list(error.missing)} if isinstance(error, DatabaseUnavailable) else {}
-    return problem(status, type(error).__name__, str(error), facts=facts)
+    return problem(status, type(error).__name__, str(error), facts=_facts(error))
+
+
+def _facts(error: Exception) -> dict[str, Any]:
+    match error:
+        case DatabaseUnavailable():
+            return {"missing": list(error.missing)}
+        case LedgerRefused():
+            return error.facts
+        case IdConflict():
+            return {"id": error.id, "difference": error.difference}
+        case InvalidQuantity():
+            return {"sku": error.sku, "quantity": error.quantity}
+    return {}
 
 
 async def _on_malformed(_request: Request, error: Exception) -> JSONResponse:

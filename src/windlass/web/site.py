@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from windlass import __version__
 from windlass.app import App
 from windlass.errors import BadInput
+from windlass.operate.ledger import Ledgers
 from windlass.web import static
 from windlass.web.desk import Desk
 from windlass.web.gate import Gate
@@ -38,6 +39,7 @@ def create(
         guesses=Guesses(),
         read_only=read_only,
         watch=Watch(app),
+        ledgers=Ledgers(app.fleet),
     )
     site = FastAPI(
         title="Windlass",

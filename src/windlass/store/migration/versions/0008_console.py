@@ -1,4 +1,6 @@
-"""What the console needs: the audit log, and an index for looking at tasks that are not due."""
+"""What the console needs: the audit log, and indexes for looking at tasks that are not due, and at
+deductions and returns from the newest on.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,12 @@ def upgrade() -> None:
         ["status", "kind", "id"],
         postgresql_where=sa.text("due_at is null"),
         sqlite_where=sa.text("due_at is null"),
+    )
+    op.create_index("windlass_deduction_created", "windlass_deduction", ["created_at", "id"])
+    op.create_index(
+        "windlass_stock_return_created",
+        "windlass_stock_return",
+        ["created_at", "deduction_id", "return_id"],
     )
 
 
