@@ -70,7 +70,7 @@ def problems_of_sqlite(statement: str, rows: list) -> list[str]:
         return []
     found = [row[3] for row in rows if whole.match(row[3])]
     # The returns of one deduction are put in order.
-    return [] if "stock_return.deduction_id =" in statement else found
+    return [] if re.search(r"windlass_stock_return.*deduction_id = ", statement, re.S) else found
 
 
 def problems_of_postgresql(statement: str, rows: list) -> list[str]:
