@@ -466,6 +466,10 @@ class App:
         """Let `kind` run again, and close its breaker if that is open."""
         self._switch(kind, "resumed", partial(switch.resume, who=who))
 
+    def close_breaker(self, kind: str, *, who: str | None = None) -> None:
+        """Close the breaker of `kind` if it is open; whether it is paused stays as it is."""
+        self._switch(kind, "given a closed breaker", partial(switch.close_breaker, who=who))
+
     def set(
         self,
         kind: str,

@@ -10,8 +10,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import (
+    console,
     control,
     demo,
+    dev,
     flow,
     ledger,
     migrate,
@@ -37,6 +39,8 @@ cli = typer.Typer(
     rich_markup_mode="rich",
 )
 worker.register(cli)
+dev.register(cli)
+console.register(cli)
 migrate.register(cli)
 status.register(cli)
 ring.register(cli)

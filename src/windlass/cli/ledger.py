@@ -21,6 +21,7 @@ from windlass.cli.output import (
     visible,
 )
 from windlass.ledger import Deduction, DeductionStatus, Ledger, Stock
+from windlass.operate.ledger import Ledgers
 
 COLOURS = {
     DeductionStatus.HELD: "blue",
@@ -142,9 +143,7 @@ def audit(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption 
 
 
 def _ledger(app: str | None, shard: str | None) -> Ledger:
-    loaded = load_app(app, needs_kinds=False)
-    place = loaded.fleet.shards[0] if shard is None else loaded.fleet.named(shard)
-    return Ledger(place.database, clock=place.clock)
+    return Ledgers(load_app(app, needs_kinds=False).fleet).of(shard)
 
 
 def _show_stocks(found: list[Stock]) -> None:

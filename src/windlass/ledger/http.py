@@ -238,57 +238,58 @@ def _made(*codes: int, view: type[BaseModel]) -> dict[str, Any]:
 def _add_movements(api: FastAPI, ledger: Ledger) -> None:
     @api.post("/restocks", **_made(400, 409, view=ReceiptView))
     async def restock(body: MovementBody, response: Response) -> ReceiptView:
-        made = await ledger.arestock(body.id, _pairs(body))
-        return _receipt(_told(response, made))
+        made = await ledger.arestock(body.id, pairs(body))
+        return receipt_view(told(response, made))
 
     @api.post("/adjustments", **_made(400, 404, 409, view=ReceiptView))
     async def adjust(body: AdjustmentBody, response: Response) -> ReceiptView:
-        made = await ledger.aadjust(body.id, _pairs(body), reason=body.reason)
-        return _receipt(_told(response, made))
+        made = await ledger.aadjust(body.id, pairs(body), reason=body.reason)
+        return receipt_view(told(response, made))
 
     @api.post("/deductions", **_made(400, 404, 409, view=DeductionView))
     async def deduct(body: DeductionBody, response: Response) -> DeductionView:
-        made = await ledger.adeduct(body.id, _pairs(body), hold=body.hold)
-        return _deduction(_told(response, made))
+        made = await ledger.adeduct(body.id, pairs(body), hold=body.hold)
+        return deduction_view(told(response, made))
 
     @api.post("/deductions/{id}/returns", **_made(400, 404, 409, view=ReturnView))
     async def give_back(id: OfDeduction, body: MovementBody, response: Response) -> ReturnView:
-        made = await ledger.agive_back(_decoded(id), body.id, _pairs(body))
-        return _return(_told(response, made))
+        made = await ledger.agive_back(_decoded(id), body.id, pairs(body))
+        return return_view(told(response, made))
 
     @api.post("/deductions/{id}/void", **_made(view=ReturnView))
     async def void(id: OfDeduction, response: Response) -> ReturnView:
-        return _return(_told(response, await ledger.avoid(_decoded(id))))
+        return return_view(told(response, await ledger.avoid(_decoded(id))))
 
     @api.post("/deductions/{id}/confirm", **_made(404, view=ConfirmationView))
     async def confirm(id: OfDeduction, response: Response) -> ConfirmationView:
-        made = _told(response, await ledger.aconfirm(_decoded(id)))
+        made = told(response, await ledger.aconfirm(_decoded(id)))
         return ConfirmationView(deduction=made.deduction, confirmed_at=made.confirmed_at)
 
 
 def _add_views(api: FastAPI, ledger: Ledger) -> None:
     @api.get("/deductions/{id}", responses=_problems(404))
     async def deduction(id: OfDeduction) -> DeductionView:
-        return _deduction(await ledger.adeduction(_decoded(id)))
+        return deduction_view(await ledger.adeduction(_decoded(id)))
 
     @api.get("/deductions/{id}/returns")
     async def returns(id: OfDeduction) -> list[ReturnView]:
-        return [_return(row) for row in await ledger.areturns(_decoded(id))]
+        return [return_view(row) for row in await ledger.areturns(_decoded(id))]
 
     @api.get("/stocks")
     async def stocks(after: str = "", limit: Limit = 1_000) -> list[StockView]:
-        return [_stock(row) for row in await ledger.astocks(after=after, limit=limit)]
+        return [stock_view(row) for row in await ledger.astocks(after=after, limit=limit)]
 
     @api.get("/stocks/{sku}", responses=_problems(404))
     async def stock(sku: OfSku) -> StockView:
-        return _stock(await ledger.astock(_decoded(sku)))
+        return stock_view(await ledger.astock(_decoded(sku)))
 
     @api.get("/stocks/{sku}/entries")
     async def entries(
         sku: OfSku, after: Annotated[int, Query(ge=0, le=2**62)] = 0, limit: Limit = 1_000
     ) -> list[EntryView]:
         return [
-            _entry(row) for row in await ledger.aentries(_decoded(sku), after=after, limit=limit)
+            entry_view(row)
+            for row in await ledger.aentries(_decoded(sku), after=after, limit=limit)
         ]
 
     @api.get("/audit")
@@ -297,17 +298,17 @@ def _add_views(api: FastAPI, ledger: Ledger) -> None:
         return AuditView(ok=found.ok, problems=list(found.problems))
 
 
-def _pairs(body: MovementBody | AdjustmentBody) -> list[tuple[str, int]]:
+def pairs(body: MovementBody | AdjustmentBody) -> list[tuple[str, int]]:
     return [(line.sku, line.quantity) for line in body.lines]
 
 
-def _told(response: Response, made: T) -> T:
+def told(response: Response, made: T) -> T:
     if made.replayed:
         response.status_code = 200
     return made
 
 
-def _deduction(row: Deduction) -> DeductionView:
+def deduction_view(row: Deduction) -> DeductionView:
     refusal = row.refusal
     return DeductionView(
         id=row.id,
@@ -323,7 +324,7 @@ def _deduction(row: Deduction) -> DeductionView:
     )
 
 
-def _return(row: Return) -> ReturnView:
+def return_view(row: Return) -> ReturnView:
     return ReturnView(
         deduction=row.deduction,
         id=row.id,
@@ -332,7 +333,7 @@ def _return(row: Return) -> ReturnView:
     )
 
 
-def _receipt(row: Receipt) -> ReceiptView:
+def receipt_view(row: Receipt) -> ReceiptView:
     return ReceiptView(
         id=row.id,
         movement=row.movement,
@@ -341,7 +342,7 @@ def _receipt(row: Receipt) -> ReceiptView:
     )
 
 
-def _stock(row: Stock) -> StockView:
+def stock_view(row: Stock) -> StockView:
     return StockView(
         sku=row.sku,
         available=row.available,
@@ -351,7 +352,7 @@ def _stock(row: Stock) -> StockView:
     )
 
 
-def _entry(row: Entry) -> EntryView:
+def entry_view(row: Entry) -> EntryView:
     return EntryView(
         id=row.id,
         sku=row.sku,

@@ -140,6 +140,15 @@ Index(
     postgresql_where=task.c.prune_at.is_not(None),
     sqlite_where=task.c.prune_at.is_not(None),
 )
+# What people look for: the rows of a kind that ended in some way or are blocked, newest first.
+Index(
+    "windlass_task_undue",
+    task.c.status,
+    task.c.kind,
+    task.c.id,
+    postgresql_where=task.c.due_at.is_(None),
+    sqlite_where=task.c.due_at.is_(None),
+)
 
 # The nodes of a run, which are rows like any other; the row of the run itself is one of them.
 Index(
@@ -482,6 +491,7 @@ deduction = _table(
     Column("hold_until", BigInteger),
     Column("confirmed_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
+    Index("windlass_deduction_created", "created_at", "id"),
 )
 
 deduction_line = _table(
@@ -504,6 +514,7 @@ stock_return = _table(
     Column("body", Json, nullable=False),
     Column("refusal", Json),
     Column("created_at", BigInteger, nullable=False),
+    Index("windlass_stock_return_created", "created_at", "deduction_id", "return_id"),
 )
 
 return_line = _table(
@@ -527,6 +538,23 @@ stock_entry = _table(
     Column("created_at", BigInteger, nullable=False),
     Index("windlass_stock_entry_sku", "sku", "id"),
     CheckConstraint("quantity <> 0", name="windlass_stock_entry_quantity"),
+)
+
+# What operators did: who, when, what, to which row, and what came of it.
+audit = _table(
+    "audit",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("acted_at", BigInteger, nullable=False),
+    Column("who", String(255), nullable=False),
+    Column("via", Exact(20), nullable=False),
+    Column("address", String(100)),
+    Column("action", Exact(100), nullable=False),
+    Column("about", Exact(300)),
+    Column("detail", Json),
+    # Null while it is under way, or if whoever did it died in the middle of it.
+    Column("ok", SmallInteger),
+    Column("outcome", Long),
+    Index("windlass_audit_acted", "acted_at", "id"),
 )
 
 # What this database is among several: one row.

@@ -208,6 +208,8 @@ class Dialect(ABC):
     has_shard: str
     # How a payload that comes as text is written into its column.
     payload = ":payload"
+    # Which rows are in the index of keys; where that can be told, only those that have one.
+    in_key_index = "t.task_key is not null"
 
     @abstractmethod
     def engine_options(self, url: URL) -> dict[str, Any]: ...

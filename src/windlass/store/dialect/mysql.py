@@ -165,6 +165,7 @@ class MySQL(PickAndStamp):
     """MySQL and its sister. Rows are locked and changed by primary key."""
 
     name = "mysql"
+    in_key_index = "true"
     hint = HINT
     lock = "for update skip locked"
     greatest = "greatest"

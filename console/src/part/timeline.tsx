@@ -1,0 +1,44 @@
+/** Things that begin and end, one per line, on a common line of time. */
+import type { ReactNode } from "react";
+import { useText } from "../text";
+import { Icon, type IconName } from "./icon";
+import type { Tone } from "./status";
+import { placed } from "./timeline-shape";
+
+export interface Row {
+  readonly key: string;
+  readonly name: ReactNode;
+  readonly begin: number;
+  readonly end: number;
+  readonly tone: Tone;
+  readonly icon: IconName;
+  readonly note?: ReactNode;
+  readonly more?: ReactNode;
+}
+
+export function Timeline({ rows, label }: { rows: readonly Row[]; label: string }) {
+  const { f } = useText();
+  const places = placed(rows);
+  return (
+    <ol className="timeline" aria-label={label}>
+      {rows.map((row, index) => (
+        <li key={row.key} className={`tone-${row.tone}`}>
+          <span className="timeline-name">
+            <Icon name={row.icon} />
+            {row.name}
+          </span>
+          <span className="timeline-line" aria-hidden>
+            <span
+              style={{
+                left: `${places[index]?.left ?? 0}%`,
+                width: `${places[index]?.width ?? 0}%`,
+              }}
+            />
+          </span>
+          <span className="timeline-span">{row.note ?? f.span((row.end - row.begin) / 1_000)}</span>
+          {row.more && <div className="timeline-more">{row.more}</div>}
+        </li>
+      ))}
+    </ol>
+  );
+}
