@@ -12,7 +12,9 @@ from windlass import web
 from windlass.web.serve import Beside, bind, url_of
 from windlass.web.watch import Watch
 
-TOPICS = {"tasks", "failures", "alerts", "switches", "workers", "sweeps", "control", "audit"}
+TOPICS = {
+    *("tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows", "control", "audit")
+}
 
 
 def test_a_mark_changes_with_what_is_behind_it(console, shop):

@@ -13,6 +13,7 @@ from windlass.web.route import (
     audit,
     control,
     event,
+    flow,
     kind,
     overview,
     ring,
@@ -21,6 +22,7 @@ from windlass.web.route import (
     sweep,
     switch,
     task,
+    template,
 )
 
 FACES = (
@@ -29,6 +31,8 @@ FACES = (
     kind,
     rolling,
     sweep,
+    flow,
+    template,
     control,
     ring,
     task,
