@@ -124,11 +124,12 @@ def nodes(
 
 def urgent(connection: Connection, run: int, *, limit: int) -> list[NodeRow]:
     """Some nodes of a run: those first that went wrong, then those that are under way."""
-    place = case({status: index for index, status in enumerate(URGENT)}, value=task.c.status)
+    places = [(task.c.status == status, index) for index, status in enumerate(URGENT)]
+    place = case(*places, else_=len(URGENT))
     rows = connection.execute(
         select(*ROW)
         .where(task.c.flow_id == run, task.c.id != run)
-        .order_by(func.coalesce(place, len(URGENT)), task.c.id)
+        .order_by(place, task.c.id)
         .limit(limit)
     )
     return sorted((row_of(row) for row in rows), key=lambda row: row.id)
