@@ -471,7 +471,6 @@ export const en = {
     waitsFor: "Waits for",
     wasSkipped: "skipped",
     when: "Only if",
-    whenHint: "load.result.rows > 0",
     whole: "Show the most urgent nodes",
     willAdd: (name: string) => `add ${name}`,
     willLink: (child: string, parent: string) => `${child} waits for ${parent}`,

@@ -465,7 +465,6 @@ export const zh: Dictionary = {
     waitsFor: "等待",
     wasSkipped: "已跳过",
     when: "仅当",
-    whenHint: "load.result.rows > 0",
     whole: "查看最紧要的节点",
     willAdd: (name) => `添加 ${name}`,
     willLink: (child, parent) => `${child} 等待 ${parent}`,

@@ -77,7 +77,7 @@ export function NodeForm({ node, takes, above, hasStart, onChange, onRemove }: N
           <input
             value={node.when}
             maxLength={1_000}
-            placeholder={t.flow.whenHint}
+            placeholder="load.result.rows > 0"
             onChange={(event) => onChange({ when: event.target.value })}
           />
         </label>
