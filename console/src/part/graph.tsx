@@ -18,16 +18,26 @@ import "@xyflow/react/dist/base.css";
 import "../style/graph.css";
 import { memo, useEffect, useMemo, useState } from "react";
 import { useText } from "../text";
-import { layout, NODE_HEIGHT, NODE_WIDTH, type Edge, type Place } from "./graph-shape";
+import {
+  ends,
+  layout,
+  NODE_HEIGHT,
+  NODE_WIDTH,
+  sizeOf,
+  type Edge,
+  type Place,
+} from "./graph-shape";
 import { Icon } from "./icon";
 import { iconOf, toneOf } from "./status";
+import { useWidth } from "./width";
 
 export interface GraphNode {
   readonly name: string;
   readonly kind: string;
   readonly status?: string;
-  /** What is left of its slots, in words. */
-  readonly slots?: string;
+  /** How many slots it has, and how many of them are open. */
+  readonly slots?: number;
+  readonly open?: number;
   /** How long it took, or whatever else there is to say. */
   readonly note?: string;
   /** Whether it is about to be added. */
@@ -53,7 +63,10 @@ type Drawn = Node<Record<"node", GraphNode> & Record<"isDrawable", boolean>, "no
 
 const TYPES = { node: memo(NodeBox) };
 const MANY = 30;
-const FIT = { maxZoom: 1, padding: 0.08 };
+const SIDE = 24;
+// Below the graph there is room for what moves it, and for its map.
+const BELOW = 56;
+const BELOW_MANY = 116;
 
 export function Graph({
   label,
@@ -71,12 +84,19 @@ export function Graph({
   // Places depend on the shape only: a node that changes its state stays where it is.
   const places = useMemo(() => {
     const drawn = JSON.parse(shape) as { names: string[]; edges: Edge[]; inside: Edge[] };
-    return layout(drawn.names, [...drawn.edges, ...drawn.inside]);
+    const last = ends(drawn.inside, drawn.edges);
+    return { last, at: layout(drawn.names, [...drawn.edges, ...last]) };
   }, [shape]);
+  const [frame, width] = useWidth<HTMLDivElement>();
+  const size = sizeOf(places.at);
+  const below = nodes.length > MANY ? BELOW_MANY : BELOW;
+  const zoom = Math.min(1, (width - 2 * SIDE) / Math.max(1, size.width));
+  const height = Math.round(size.height * zoom) + SIDE + below;
+  const fit = useMemo(() => fitOf(below), [below]);
   useEffect(() => {
-    const frame = requestAnimationFrame(() => void instance?.fitView(FIT));
-    return () => cancelAnimationFrame(frame);
-  }, [instance, places]);
+    const next = requestAnimationFrame(() => void instance?.fitView(fit));
+    return () => cancelAnimationFrame(next);
+  }, [instance, places, width, fit]);
   const statuses = new Map(nodes.map((node) => [node.name, node.status]));
   const isDrawable = onConnect !== undefined;
   const words: Readonly<Record<string, string>> = t.status;
@@ -87,16 +107,16 @@ export function Graph({
     if (picked?.type === "select") onSelect(picked.id);
   };
   return (
-    <div className="graph">
+    <div className="graph" ref={frame} style={{ height: `clamp(240px, ${height}px, 64vh)` }}>
       <ReactFlow<Drawn>
         aria-label={label}
         nodes={nodes.map((node) => ({
-          ...drawn(node, places.get(node.name), selected, isDrawable),
+          ...drawn(node, places.at.get(node.name), selected, isDrawable),
           ariaLabel: `${node.name}: ${words[node.status ?? ""] ?? node.kind}`,
         }))}
         edges={[
           ...edges.map((edge) => line(edge, statuses, isDrawable)),
-          ...inside.map((edge) => ({ ...line(edge, statuses, false), className: "inside" })),
+          ...places.last.map((edge) => ({ ...line(edge, statuses, false), className: "inside" })),
         ]}
         nodeTypes={TYPES}
         nodesDraggable={false}
@@ -107,7 +127,7 @@ export function Graph({
         minZoom={0.05}
         maxZoom={1.5}
         fitView
-        fitViewOptions={FIT}
+        fitViewOptions={fit}
         proOptions={{ hideAttribution: true }}
         onInit={setInstance}
         onConnect={connect}
@@ -120,7 +140,7 @@ export function Graph({
         onEdgeClick={(_, edge) => onDisconnect?.([edge.source, edge.target])}
       >
         <Background gap={20} size={1} />
-        <Controls showInteractive={false} />
+        <Controls showInteractive={false} orientation="horizontal" />
         {nodes.length > MANY && (
           <MiniMap<Drawn>
             pannable
@@ -151,26 +171,42 @@ function drawn(
   };
 }
 
+function fitOf(below: number) {
+  const side = `${SIDE}px` as const;
+  const padding = { top: side, right: side, bottom: `${below}px` as const, left: side };
+  return { maxZoom: 1, padding };
+}
+
+const STATES: Readonly<Record<string, string>> = {
+  succeeded: "filled",
+  failed: "broken",
+  cancelled: "broken",
+};
+
 type Statuses = ReadonlyMap<string, string | undefined>;
 
 function line([source, target]: Edge, statuses: Statuses, isDrawable: boolean): FlowEdge {
   const status = statuses.get(source);
-  const isOver = statuses.get(target) === "succeeded" || status === "succeeded";
-  const state = isOver ? "filled" : status === "failed" ? "broken" : "open";
+  const state = STATES[status ?? ""] ?? (status === undefined ? "plain" : "open");
   return {
     id: `${source}\n${target}`,
     source,
     target,
     className: `${state} ${isDrawable ? "removable" : ""} ${status === "running" ? "flowing" : ""}`,
-    markerEnd: { type: MarkerType.ArrowClosed, width: 16, height: 16 },
+    markerEnd: { type: MarkerType.ArrowClosed, width: 16, height: 16, color: "var(--faint)" },
   };
 }
 
 function NodeBox({ data, selected }: NodeProps<Drawn>) {
   const { t } = useText();
   const { isDrawable } = data;
-  const { name, kind, status, slots, note, isNew, isFixed = false } = data.node;
+  const { name, kind, status, slots = 0, open = 0, note, isNew, isFixed = false } = data.node;
   const words: Readonly<Record<string, string>> = t.status;
+  // What is inside a nested flow is named after it.
+  const parts = name.split("/");
+  const last = parts.at(-1) ?? name;
+  const group = parts.slice(0, -1).join("/");
+  const line = [group, kind === last ? "" : kind, note].filter(Boolean).join(" · ");
   const names = [
     "graph-node",
     `tone-${toneOf(status ?? "")}`,
@@ -179,19 +215,40 @@ function NodeBox({ data, selected }: NodeProps<Drawn>) {
     isNew && "new",
   ];
   return (
-    <div
-      className={names.filter(Boolean).join(" ")}
-      title={name === kind ? name : `${name}\n${kind}`}
-    >
+    <div className={names.filter(Boolean).join(" ")} title={`${name}\n${kind}`}>
       <Handle type="target" position={Position.Left} isConnectable={isDrawable && !isFixed} />
       {status && <Icon name={iconOf(status)} label={words[status] ?? status} />}
       <span className="graph-words">
-        <b>{name}</b>
-        <small>{kind === name ? (note ?? kind) : kind}</small>
+        <b>{last}</b>
+        {(line || open > 0) && (
+          <small>
+            {open > 0 && <Slots slots={slots} open={open} />}
+            <span>{line}</span>
+          </small>
+        )}
       </span>
-      {slots && <span className="slots">{slots}</span>}
-      {!slots && note && kind !== name && <span className="graph-note">{note}</span>}
       <Handle type="source" position={Position.Right} isConnectable={isDrawable} />
     </div>
+  );
+}
+
+const MOST_DOTS = 8;
+
+/** The slots of a node that waits: those that are filled, and those that are open. */
+function Slots({ slots, open }: { slots: number; open: number }) {
+  const { t } = useText();
+  const label = t.flow.slots(open, slots);
+  if (slots > MOST_DOTS)
+    return (
+      <span className="slots" title={label}>
+        {slots - open}/{slots}
+      </span>
+    );
+  return (
+    <span className="slot-dots" role="img" aria-label={label} title={label}>
+      {Array.from({ length: slots }, (_, index) => (
+        <i key={index} className={index < slots - open ? "filled" : ""} />
+      ))}
+    </span>
   );
 }

@@ -431,6 +431,7 @@ export const en = {
     partial: (shown: string, all: string) =>
       `${shown} of ${all} nodes are drawn: what failed and what is under way come first.`,
     pick: "Pick a node to see its state, its result and its errors.",
+    pickDraft: "Pick a node to give it arguments, or add one of the kinds above the graph.",
     progress: "Progress",
     remove: "Remove the node",
     result: "Result",

@@ -425,6 +425,7 @@ export const zh: Dictionary = {
     notBegun: "还没有节点开始",
     partial: (shown, all) => `画出了 ${all} 个节点中的 ${shown} 个：失败的和进行中的优先。`,
     pick: "选择一个节点，查看它的状态、结果和错误。",
+    pickDraft: "选择一个节点为它填写参数，或从图上方添加一个节点。",
     progress: "进度",
     remove: "删除节点",
     result: "结果",

@@ -180,7 +180,7 @@ function Pending({ run, changes, problem, onDone }: PendingProps) {
       </ul>
       {(problem || action.problem) && <Note tone="bad">{problem || action.problem}</Note>}
       <div className="panel-actions">
-        <Button onClick={onDone}>{t.flow.discard}</Button>
+        <Button onClick={onDone}>{isEmpty ? t.common.keep : t.flow.discard}</Button>
         <Button
           look="main"
           disabled={isEmpty || problem !== ""}

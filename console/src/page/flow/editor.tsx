@@ -173,7 +173,7 @@ function Editor({ name: firstName, first, version }: EditorProps) {
             />
           ) : (
             <Card title={t.flow.node}>
-              <p className="faint">{t.flow.pick}</p>
+              <p className="faint">{t.flow.pickDraft}</p>
             </Card>
           )}
         </div>

@@ -17,7 +17,7 @@ export function useGraphNodes(nodes: readonly FlowNodeOut[]): readonly GraphNode
       name: node.name,
       kind: node.kind,
       status: node.status,
-      ...(isOpen ? { slots: t.flow.slots(node.open_slots, node.slots) } : {}),
+      ...(isOpen ? { slots: node.slots, open: node.open_slots } : {}),
       ...(note ? { note } : {}),
     };
   });

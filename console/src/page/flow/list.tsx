@@ -64,7 +64,7 @@ function Runs() {
   if (flow && !names.includes(flow)) names.unshift(flow);
   return (
     <>
-      <div className="filters">
+      <div className="filters filter-row">
         <Segments
           label={t.field.status}
           value={status ?? ""}

@@ -25,7 +25,7 @@ export function NodeTable({ run }: { run: number }) {
   const [query, change] = useQuery();
   const now = useNow();
   const { status, prefix, after } = query;
-  const path = pathOf("flows", run, "nodes") + queryOf({ status, prefix, after });
+  const path = pathOf("flows", run, "nodes") + queryOf({ status, prefix, after, limit: 50 });
   const resource = useLive<FlowNodePage>(path, ["flows", "tasks"], 5);
   const columns: readonly Column<FlowNodeOut>[] = [
     {
@@ -68,7 +68,7 @@ export function NodeTable({ run }: { run: number }) {
   ];
   return (
     <>
-      <div className="filters in-card">
+      <div className="filter-row in-card">
         <Search
           label={t.flow.findNode}
           value={prefix ?? ""}
