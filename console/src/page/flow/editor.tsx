@@ -65,20 +65,22 @@ function Editor({ name: firstName, first, version }: EditorProps) {
   const action = useAction();
   const usable = useUsable();
   const [name, setName] = useState(firstName);
-  const [draft, setDraft] = useState(first);
+  // What was read again is another object, though nothing has changed.
+  const [saved] = useState(first);
+  const [draft, setDraft] = useState(saved);
   const [selected, setSelected] = useState<string | null>(null);
   const [dialog, setDialog] = useState<"start" | "export">();
-  const isChanged = draft !== first || name !== firstName;
+  const isChanged = draft !== saved || name !== firstName;
   const checked = useCheck(name, draft, isChanged && canAct);
   const node = draft.nodes.find((each) => each.name === selected);
   const isReady = checked.problems.length === 0 && name.trim() !== "";
 
   const save = async () => {
-    const saved = await action.run(
+    const done = await action.run(
       () => post<TemplateOut>(pathOf("templates", name.trim()), specOf(draft)),
-      (done) => t.flow.saved(done.name, f.number(done.version)),
+      (made) => t.flow.saved(made.name, f.number(made.version)),
     );
-    if (saved) navigate(pathOf("flows", "template", saved.name), { replace: true });
+    if (done) navigate(pathOf("flows", "template", done.name), { replace: true });
   };
 
   return (

@@ -30,6 +30,8 @@ export function ExportDialog({ path, version, onClose }: ExportProps) {
   const resource = useLive<ExportOut>(path + queryOf({ format, version }), []);
   const text = resource.data?.text ?? "";
   const shown = format === "json" ? prettyJson(text) : text;
+  // Browsers have it only where nobody can listen in.
+  const canCopy = window.isSecureContext;
   const copy = async () => {
     await navigator.clipboard.writeText(shown);
     tell("good", t.flow.copied);
@@ -42,9 +44,11 @@ export function ExportDialog({ path, version, onClose }: ExportProps) {
       </div>
       <div className="dialog-actions">
         <Button onClick={onClose}>{t.common.close}</Button>
-        <Button icon="copy" look="main" disabled={text === ""} onClick={() => void copy()}>
-          {t.flow.copy}
-        </Button>
+        {canCopy && (
+          <Button icon="copy" look="main" disabled={text === ""} onClick={() => void copy()}>
+            {t.flow.copy}
+          </Button>
+        )}
       </div>
     </Dialog>
   );

@@ -9,10 +9,12 @@ import { MOST_COUNTED, progressOf } from "./progress";
 export function Progress({ run }: { run: FlowRunOut }) {
   const { t, f } = useText();
   const { ended, percent } = progressOf(run);
-  const words =
-    run.nodes > MOST_COUNTED
+  const isCounted = run.nodes <= MOST_COUNTED;
+  const words = isCounted
+    ? `${f.number(ended)} / ${f.number(run.nodes)}`
+    : run.left > 0
       ? t.flow.left(f.number(run.left))
-      : `${f.number(ended)} / ${f.number(run.nodes)}`;
+      : `${f.number(MOST_COUNTED)}+`;
   return (
     <span className="with-bar">
       {words}
