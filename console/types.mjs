@@ -17,6 +17,7 @@ function typeOf(schema) {
 }
 
 function listOf(schema) {
+    if (schema.prefixItems) return `readonly [${schema.prefixItems.map(typeOf).join(", ")}]`;
     const item = typeOf(schema.items ?? {});
     return /[ |]/.test(item) ? `readonly (${item})[]` : `readonly ${item}[]`;
 }

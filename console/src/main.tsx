@@ -7,6 +7,7 @@ import { TextProvider } from "./text";
 import "./style/base.css";
 import "./style/shell.css";
 import "./style/part.css";
+import "./style/dialog.css";
 import "./style/table.css";
 import "./style/picture.css";
 

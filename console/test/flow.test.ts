@@ -91,7 +91,14 @@ describe("a template that is drawn", () => {
   it("is saved as it was read", () => {
     const spec = {
       nodes: [
-        { name: "a", kind: "load", kwargs: { day: { $argument: "day" } }, trigger: "all_done" },
+        {
+          name: "a",
+          kind: "load",
+          args: [1],
+          kwargs: { day: { $argument: "day" } },
+          trigger: "all_done",
+          when: "b.result > 0",
+        },
       ],
       edges: [],
     };

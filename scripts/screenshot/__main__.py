@@ -55,6 +55,18 @@ PAGES = {
     "sweep": "sweeps/offer",
     "sweep-rounds": "sweeps/thumbnail?tab=rounds",
     "sweep-failures": "sweeps/offer?tab=failures",
+    "flows": "flows",
+    "flows-templates": "flows?tab=templates",
+    "flows-none": "flows?status=cancelled&flow=week",
+    "flow-running": "flows/{running}",
+    "flow-change": "flows/{running}?change=1",
+    "flow-failed": "flows/{failed}?node=train",
+    "flow-time": "flows/{failed}?tab=time",
+    "flow-nodes": "flows/{large}?tab=nodes",
+    "flow-large": "flows/{large}",
+    "flow-nested": "flows/{nested}",
+    "flow-template": "flows/template/forecast",
+    "flow-template-new": "flows/template",
     "control": "control",
     "control-failed": "control/backup",
     "control-running": "control/load-recordings?partition=2026-11",
@@ -63,6 +75,13 @@ PAGES = {
     "ring": "ring",
     "audit": "audit",
     "about": "about",
+}
+
+RUNS = {
+    "running": "flows?flow=nightly&status=running",
+    "failed": "flows?flow=nightly&status=failed",
+    "large": "flows?flow=thumbnails",
+    "nested": "flows?flow=week",
 }
 
 
@@ -149,18 +168,24 @@ def _act(url: str) -> None:
 
 def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str]:
     complaints: set[str] = set()
-    with urllib.request.urlopen(url + "api/tasks?status=failed&limit=1") as answer:
-        found = json.load(answer)["items"]
-    task = f"tasks/{found[0]['id']}" if found else "tasks/1"
+    places = {"task": f"tasks/{_first(url, 'tasks?status=failed')}"}
+    places |= {name: _first(url, query) for name, query in RUNS.items()}
     for look in LOOKS:
         names = _names(look, only)
         if names:
             with _page(browser, look, complaints) as page:
                 page.goto(url)
                 for name, stem in names.items():
-                    address = PAGES[name].format(task=task)
+                    address = PAGES[name].format(**places)
                     _picture(page, address, folder / f"{stem}.png", complaints)
     return complaints
+
+
+def _first(url: str, query: str) -> str:
+    """The id of the first of what is asked for."""
+    with urllib.request.urlopen(f"{url}api/{query}&limit=1") as answer:
+        found = json.load(answer)["items"]
+    return str(found[0]["id"]) if found else "1"
 
 
 def _names(look: Look, only: list[str]) -> dict[str, str]:

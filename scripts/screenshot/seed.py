@@ -8,13 +8,17 @@ from contextlib import suppress
 from scripts.screenshot.shop import (
     app,
     charge_card,
+    close_order,
     export_year,
+    nightly,
     price_check,
     publish_feed,
     rebuild_index,
     scale_image,
     stock_level,
     take_order,
+    thumbnails,
+    week,
 )
 from windlass.clock import SECOND
 from windlass.store.schema import stat
@@ -49,7 +53,46 @@ def seed() -> None:
         scale_image.using(key=f"picture-{number}.png").enqueue(f"picture-{number}.png", 480)
     for year in (2023, 2024, 2025):
         export_year.enqueue(year)
+    _flows()
     app.pause("publish_feed", reason="the partner asked us to wait until noon", who="grace")
+
+
+def _flows() -> None:
+    nightly.using(key="2026-11-13").start("2026-11-13", "returns")
+    nightly.using(key="2026-11-14").start("2026-11-14")
+    for number in range(6):
+        close_order.using(key=f"order-{7_000 + number}").start(f"order-{7_000 + number}")
+    week.start("2026-11-02")
+    thumbnails.start(1_500)
+    nightly.using(key="2026-11-15").start("2026-11-15", "demand", 500)
+    empty = nightly.using(key="2026-11-12").start("2026-11-12", "demand", 500)
+    empty.cancel("there were no orders that night")
+    spec = {
+        "nodes": [
+            {"name": "orders", "kind": "fetch", "kwargs": {"source": {"$argument": "day"}}},
+            {"name": "stock", "kind": "fetch", "kwargs": {"source": "stock"}},
+            {"name": "clean", "kind": "clean", "kwargs": {"rows": {"$result": "orders"}}},
+            {
+                "name": "train",
+                "kind": "train",
+                "kwargs": {"rows": [{"$result": "clean"}, {"$result": "stock"}]},
+            },
+            {
+                "name": "publish",
+                "kind": "publish",
+                "kwargs": {"model": {"$result": "train"}},
+                "when": "orders.result.rows > 0",
+            },
+        ],
+        "edges": [
+            ["orders", "clean"],
+            ["clean", "train"],
+            ["stock", "train"],
+            ["train", "publish"],
+        ],
+    }
+    app.flow_template("forecast", {**spec, "nodes": spec["nodes"][:4], "edges": spec["edges"][:3]})
+    app.flow_template("forecast", spec)
 
 
 def _history() -> None:

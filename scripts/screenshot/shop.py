@@ -68,6 +68,71 @@ async def export_year(year: int) -> None:
     await asyncio.sleep(300)
 
 
+@app.task(retries=0, timeout="10m")
+async def fetch(source: str, seconds: float = 0.4) -> dict[str, object]:
+    """Fetch the rows of a day."""
+    await asyncio.sleep(seconds)
+    return {"source": source, "rows": 1_200 + len(source)}
+
+
+@app.task(retries=0)
+async def clean(rows: dict[str, object]) -> dict[str, object]:
+    """Clean rows."""
+    await asyncio.sleep(random.uniform(0.3, 1.2))
+    return rows
+
+
+@app.task(retries=0)
+async def train(rows: list[object], model: str = "demand") -> str:
+    """Train a model."""
+    await asyncio.sleep(1.5)
+    if model == "returns":
+        raise MemoryError("the model <returns> needs 96 GB, and 64 GB are free")
+    return f"{model}-2026-11"
+
+
+@app.task(retries=0)
+async def publish(model: object, to: str = "shop") -> None:
+    """Publish what was made."""
+    await asyncio.sleep(0.3)
+
+
+@app.flow
+def nightly(flow, day: str, model: str = "demand", seconds: float = 0.4):
+    """Fetch a day, clean it, train a model and publish it."""
+    parts = []
+    for source in ("orders", "stock", "clicks"):
+        raw = flow.add(fetch, source, seconds, name=f"fetch {source}")
+        parts.append(flow.add(clean, raw.result, after=raw, name=f"clean {source}"))
+    made = flow.add(train, [part.result for part in parts], model, after=parts, name="train")
+    check = flow.add(clean, parts[0].result, after=parts[0], name="check")
+    flow.add(publish, made.result, after=[made, check], name="publish")
+    flow.add(publish, None, "ops", after=[made], trigger="all_done", name="tell ops")
+
+
+@app.flow
+def close_order(flow, order: str):
+    """Close an order: tell the customer and the archive."""
+    told = flow.add(fetch, order, name="read")
+    flow.add(publish, told.result, "mail", after=told, name="mail")
+    flow.add(publish, told.result, "archive", after=told, name="archive")
+
+
+@app.flow
+def week(flow, first: str):
+    """Two nights, and what comes after them."""
+    nights = [flow.add(nightly, f"{first}+{day}", name=f"night-{day}") for day in (1, 2)]
+    flow.add(publish, None, "board", after=nights, name="board")
+
+
+@app.flow
+def thumbnails(flow, count: int):
+    """A wide one."""
+    begin = flow.add(fetch, "pictures", name="list")
+    each = flow.each(clean, [{"picture": number} for number in range(count)], after=begin)
+    flow.add(publish, None, after=each, name="publish")
+
+
 @app.cron("* * * * *")
 def report() -> str:
     """Write the report of the minute."""

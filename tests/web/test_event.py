@@ -13,7 +13,7 @@ from windlass.web.serve import Beside, bind, url_of
 from windlass.web.watch import Watch
 
 TOPICS = {
-    *("tasks", "failures", "alerts", "switches", "workers", "sweeps", "control", "audit"),
+    *("tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows", "control", "audit"),
     "ledger",
 }
 

@@ -59,6 +59,10 @@ CALLS = [
     "tasks?status=failed&created_before=2020-01-01T00:00:00Z",
     "tasks?status=failed&kind=send_mail&created_before=2020-01-01T00:00:00Z",
     "tasks/10000001",
+    "flows",
+    *(f"flows?status={status}" for status in ("running", "failed", "succeeded")),
+    "flows?flow=send_mail&status=failed",
+    "flows?flow=send_mail&after=10005000",
     "changes",
 ]
 

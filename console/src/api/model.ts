@@ -75,6 +75,11 @@ export interface Cancel {
   reason?: string;
 }
 
+/** Whether a template can be saved; what is wrong with it, and what a start is to be given. */
+export interface Checked {
+  ok: boolean; problems: readonly string[]; arguments: readonly string[];
+}
+
 /** Which items. */
 export interface Codes {
   codes: readonly string[];
@@ -162,6 +167,11 @@ export interface EntryView {
   return_id: string | null; created_at: string;
 }
 
+/** A graph as text. */
+export interface ExportOut {
+  format: "mermaid" | "dot" | "json"; text: string;
+}
+
 /** An error of a task. */
 export interface FailureOut {
   id: number; task_id: number; kind: string; attempt: number; failed_at: string; error: string;
@@ -171,6 +181,91 @@ export interface FailureOut {
 /** Something that is wrong, or may be. */
 export interface FindingOut {
   level: "error" | "warning"; about: string; text: string;
+}
+
+/** Why, for those who look later. */
+export interface FlowCancel {
+  reason?: string;
+}
+
+/** A run and its graph. If that is too large to be drawn, only some nodes are in it. */
+export interface FlowDetail {
+  run: FlowRunOut; arguments: string; counts: Readonly<Record<string, number>>; total: number;
+  is_whole: boolean; nodes: readonly FlowNodeOut[]; edges: readonly (readonly [string, string])[];
+  inside: readonly (readonly [string, string])[];
+}
+
+/** Changes to a run, made together or not at all. What has begun cannot be changed. */
+export interface FlowEdit {
+  add?: readonly FlowNodeNew[]; link?: readonly (readonly [string, string])[];
+  unlink?: readonly (readonly [string, string])[];
+}
+
+/** A node with everything: `arguments` and `result` are JSON. */
+export interface FlowNodeDetail {
+  node: FlowNodeOut; when: string | null; arguments: string; result: string | null;
+  handle: string | null; failures: readonly FailureOut[]; waits_for: readonly FlowNodeOut[];
+  before: readonly FlowNodeOut[];
+}
+
+/** A node to add to a run. In arguments `{"$result": "load"}` stands for what load returned. */
+export interface FlowNodeNew {
+  name: string; kind: string; args?: readonly unknown[];
+  kwargs?: Readonly<Record<string, unknown>>; after?: readonly string[];
+  trigger?: "all_success" | "all_done" | "any_success"; when?: string | null;
+}
+
+/** A node of a run. It waits for `open_slots` of its `slots`; `rule` says what fills them. */
+export interface FlowNodeOut {
+  id: number; name: string; kind: string;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  rule: string; slots: number; open_slots: number; attempt: number; due_at: string | null;
+  started_at: string | null; finished_at: string | null; error: string | null;
+  is_skipped: boolean;
+}
+
+/** Nodes in the order of their names; `next` is the `after` of what follows, null at the end. */
+export interface FlowNodePage {
+  items: readonly FlowNodeOut[]; next: string | null;
+}
+
+/** Runs, newest first. */
+export interface FlowPage {
+  items: readonly FlowRunOut[]; next: string | null; missing: readonly string[];
+}
+
+/** Which failed node is to run again; all of them without one. */
+export interface FlowRetry {
+  node?: string | null;
+}
+
+/** A run. `left` nodes have not ended; `nodes` is counted up to 1,000, more is shown as 1,001. */
+export interface FlowRunOut {
+  id: number; flow: string; key: string | null;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  nodes: number; left: number; template: string | null; version: number | null;
+  created_at: string; finished_at: string | null; error: string | null;
+}
+
+/** Which node counts as succeeded. */
+export interface FlowSkip {
+  node: string;
+}
+
+/** What to start; under a key only once. */
+export interface FlowStart {
+  flow: string; arguments?: Readonly<Record<string, unknown>>; version?: number | null;
+  key?: string | null;
+}
+
+/** The run that was started, or that has the key already. */
+export interface FlowStarted {
+  message: string; changed: number; id: number;
+}
+
+/** The newest runs that go on, and the newest that failed and are kept. */
+export interface FlowsNow {
+  running: readonly FlowRunOut[]; failed: readonly FlowRunOut[];
 }
 
 /** How fresh the items of a kind are. Counts are exact below 10,000, rates per second. */
@@ -206,13 +301,14 @@ export interface KindDetail {
 
 /** A kind. Counts are exact up to 10,000; `why` says why it runs or does not. */
 export interface KindOut {
-  kind: string; family: "task" | "cron" | "rolling" | "sweep" | "unknown"; is_declared: boolean;
-  cron: string | null; every: string | null; sweep: string | null; next_due_at: string | null;
-  waiting: number; due: number; running: number; failed: number; done_last_hour: number;
-  failed_last_hour: number; average_milliseconds: number | null; paused: boolean;
-  reason: string | null; who: string | null; since: string | null; opens_at: string | null;
-  probe_at: string | null; rate: string | null; window: string | null; concurrency: number | null;
-  breaker: string; why: string; is_held_back: boolean; declared: DeclaredOut | null;
+  kind: string; family: "task" | "cron" | "rolling" | "sweep" | "flow" | "external" | "unknown";
+  is_declared: boolean; cron: string | null; every: string | null; sweep: string | null;
+  next_due_at: string | null; waiting: number; due: number; running: number; failed: number;
+  done_last_hour: number; failed_last_hour: number; average_milliseconds: number | null;
+  paused: boolean; reason: string | null; who: string | null; since: string | null;
+  opens_at: string | null; probe_at: string | null; rate: string | null; window: string | null;
+  concurrency: number | null; breaker: string; why: string; is_held_back: boolean;
+  declared: DeclaredOut | null;
 }
 
 /** A database that has a ledger; `shard` is what other calls take. */
@@ -273,11 +369,22 @@ export interface NewCodes {
   codes: readonly string[]; now?: boolean;
 }
 
+/** Which node of which run a task is; the run itself has no node. */
+export interface NodeRef {
+  run: number; node: string | null;
+}
+
+/** A node of a template, as it was saved. */
+export interface NodeSpec {
+  name: string; kind: string; args: readonly unknown[]; kwargs: Readonly<Record<string, unknown>>;
+  trigger: string; when: string | null;
+}
+
 /** How everything is doing. Counts are exact up to 10,000; more is shown as 10,001. */
 export interface Overview {
   now: string; database: string; shards: readonly string[]; missing: readonly string[];
   kinds: readonly KindOut[]; workers: readonly WorkerOut[]; failures: readonly FailureOut[];
-  alerts: readonly AlertOut[]; minutes: readonly MinuteOut[];
+  alerts: readonly AlertOut[]; flows: FlowsNow; minutes: readonly MinuteOut[];
 }
 
 export interface Page_AlertOut_ {
@@ -413,9 +520,19 @@ export interface ShardOut {
   moving: number | null; workers: number | null;
 }
 
+/** The graph of a template, as it was saved. */
+export interface SpecOut {
+  nodes: readonly NodeSpec[]; edges: readonly (readonly [string, string])[];
+}
+
 /** Into how many ranges. */
 export interface Split {
   ranges: number;
+}
+
+/** What can be started: a declared flow, or the last version of a template. */
+export interface StartableOut {
+  name: string; version: number | null; summary: string; arguments: readonly ArgumentOut[];
 }
 
 /** A step; `result` is JSON. */
@@ -458,9 +575,10 @@ export interface SwitchOut {
   probe_at: string | null; held_back: string | null; holds: SettingOut;
 }
 
-/** A task, its last errors, and the shard that has it. */
+/** A task, its last errors, the run of a flow that it belongs to, and the shard that has it. */
 export interface TaskDetailOut {
-  task: TaskFull; failures: readonly FailureOut[]; shard: string; missing: readonly string[];
+  task: TaskFull; flow: NodeRef | null; failures: readonly FailureOut[]; shard: string;
+  missing: readonly string[];
 }
 
 /** A task with everything; `payload` and `result` are JSON. */
@@ -487,6 +605,30 @@ export interface TaskOut {
 /** Tasks, newest first. */
 export interface TaskPage {
   items: readonly TaskOut[]; next: string | null; looked_at: number; missing: readonly string[];
+}
+
+/** A node on paper. */
+export interface TemplateNode {
+  name: string; kind: string; args?: readonly unknown[];
+  kwargs?: Readonly<Record<string, unknown>>;
+  trigger?: "all_success" | "all_done" | "any_success"; when?: string | null;
+}
+
+/** A version of a template with its graph. */
+export interface TemplateOut {
+  name: string; version: number; saved_at: string; nodes: number; edges: number;
+  arguments: readonly string[]; spec: SpecOut;
+}
+
+/** Nodes and edges. */
+export interface TemplateSpec {
+  nodes: readonly TemplateNode[]; edges?: readonly (readonly [string, string])[];
+}
+
+/** A version of a template, and the arguments that a start of it is to be given. */
+export interface VersionOut {
+  name: string; version: number; saved_at: string; nodes: number; edges: number;
+  arguments: readonly string[];
 }
 
 /** Which item to visit now, unless its last visit is at most `fresh` seconds ago. */

@@ -1,21 +1,22 @@
 /** The first page: what runs, what is held back and why, how fast, what failed, who works. */
-import type { AlertOut, FailureOut, KindOut, Overview, WorkerOut } from "../api/model";
+import type { AlertOut, FailureOut, FlowsNow, KindOut, Overview, WorkerOut } from "../api/model";
 import { useLive } from "../data/hook";
 import { Ago, Card, Figure, Figures, Missing, Page } from "../part/basic";
 import { MinuteChart } from "../part/chart";
 import { Empty, Faces } from "../part/faces";
 import { KindName } from "../part/family";
-import { Badge } from "../part/status";
+import { Badge, Status } from "../part/status";
 import { Table, type Column } from "../part/table";
 import { pathOf } from "../route/address";
 import { Link } from "../route/router";
 import { useText } from "../text";
+import { Progress } from "./flow/progress-bar";
 
 export function OverviewPage() {
   const { t } = useText();
   const resource = useLive<Overview>(
     "overview",
-    ["tasks", "failures", "alerts", "switches", "workers", "sweeps"],
+    ["tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows"],
     10,
   );
   return (
@@ -45,6 +46,7 @@ function Full({ data }: { data: Overview }) {
         </div>
         <div className="side-column">
           <Alerts alerts={data.alerts} />
+          <Flows flows={data.flows} />
           <Failures failures={data.failures} />
           <Workers workers={data.workers} />
         </div>
@@ -180,6 +182,33 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
               <Ago at={alert.raised_at} />
               {alert.kind && ` · ${alert.kind}`}
             </small>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+/** Runs that go on, and those that failed. */
+function Flows({ flows }: { flows: FlowsNow }) {
+  const { t } = useText();
+  const runs = [...flows.running, ...flows.failed];
+  return (
+    <Card title={t.overview.flows} aside={<Link to="flows">{t.common.all}</Link>}>
+      {runs.length === 0 && <p className="faint">{t.overview.noFlows}</p>}
+      <ul className="feed">
+        {runs.map((run) => (
+          <li key={run.id} className="line">
+            <span className="stack">
+              <Link to={pathOf("flows", run.id)} className="name clip">
+                {run.flow}
+              </Link>
+              <small>
+                <Ago at={run.created_at} />
+                {run.key && ` · ${run.key}`}
+              </small>
+            </span>
+            {run.status === "running" ? <Progress run={run} /> : <Status status={run.status} />}
           </li>
         ))}
       </ul>

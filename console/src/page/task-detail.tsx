@@ -1,7 +1,7 @@
 /** One task: where it is in its life, what it was given, what it answered, and what went wrong. */
 import { useState } from "react";
 import { post } from "../api/client";
-import type { Done, FailureOut, TaskDetailOut, TaskFull } from "../api/model";
+import type { Done, FailureOut, NodeRef, TaskDetailOut, TaskFull } from "../api/model";
 import { useLive } from "../data/hook";
 import { prettyJson } from "../format/format";
 import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../part/basic";
@@ -9,7 +9,7 @@ import { useConfirm } from "../part/dialog";
 import { Faces } from "../part/faces";
 import { Status } from "../part/status";
 import { useAction } from "../part/toast";
-import { pathOf } from "../route/address";
+import { pathOf, queryOf } from "../route/address";
 import { Link } from "../route/router";
 import { useSession } from "../shell/session";
 import { useText } from "../text";
@@ -42,6 +42,9 @@ function Full({ data }: { data: TaskDetailOut }) {
   const { task, failures } = data;
   const facts = [
     [t.field.key, task.key === null ? null : <span className="name">{task.key}</span>],
+    ...(data.flow === null
+      ? []
+      : [[t.flow.flow, <RunLink key="flow" flow={data.flow} />] as const]),
     [t.field.due, <Ago key="due" at={task.due_at} />],
     [t.field.attempt, f.number(task.attempt)],
     [t.task.lostLabel, f.number(task.lost)],
@@ -81,6 +84,15 @@ function Full({ data }: { data: TaskDetailOut }) {
         </div>
       </div>
     </>
+  );
+}
+
+function RunLink({ flow }: { flow: NodeRef }) {
+  const { t } = useText();
+  return (
+    <Link to={pathOf("flows", flow.run) + queryOf({ node: flow.node })}>
+      {t.flow.run(flow.run)}
+    </Link>
   );
 }
 

@@ -8,6 +8,8 @@ const ICONS: Readonly<Record<KindOut["family"], IconName>> = {
   cron: "clock",
   rolling: "rolling",
   sweep: "sweep",
+  flow: "flow",
+  external: "link",
   unknown: "warning",
 };
 

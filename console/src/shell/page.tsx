@@ -6,6 +6,7 @@ import { AlertPage } from "../page/alert";
 import { AuditPage } from "../page/audit";
 import { ControlPage } from "../page/control";
 import { ControlDetailPage } from "../page/control-detail";
+import { flowDetail, flowList } from "../page/flow";
 import { OverviewPage } from "../page/overview";
 import { RingPage } from "../page/ring";
 import { RollingPage } from "../page/rolling";
@@ -75,6 +76,15 @@ export const PAGES: readonly Entry[] = [
     group: "work",
     list: () => <SweepPage />,
     detail: ([kind = ""]) => <SweepDetailPage key={kind} kind={kind} />,
+  },
+  {
+    name: "flows",
+    path: "flows",
+    letter: "f",
+    icon: "flow",
+    group: "work",
+    list: () => flowList(),
+    detail: flowDetail,
   },
   {
     name: "control",

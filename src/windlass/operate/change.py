@@ -25,6 +25,7 @@ TOPICS: dict[str, Read] = {
     "switches": store.switches,
     "workers": store.workers,
     "sweeps": store.sweeps,
+    "flows": store.flows,
     "control": store.control,
     "audit": store.audit,
     "ledger": store.ledger,

@@ -132,7 +132,7 @@ def task_page(fleet: Fleet, query: TaskQuery, *, after: str | None, limit: int) 
 
     The cursor has, for each shard, the id below which to go on there.
     """
-    places = _places(fleet, after)
+    places = places_of(fleet, after)
     share = max(1, limit // len(fleet.shards))
 
     def ask(shard: Shard) -> TaskPage:
@@ -158,7 +158,7 @@ def task_page(fleet: Fleet, query: TaskQuery, *, after: str | None, limit: int) 
     )
 
 
-def _places(fleet: Fleet, cursor: str | None) -> dict[int, str]:
+def places_of(fleet: Fleet, cursor: str | None) -> dict[int, str]:
     """Where to go on in each shard, by its index."""
     if cursor is None:
         return {shard.index: BEGIN for shard in fleet.shards}
@@ -185,7 +185,13 @@ def show(fleet: Fleet, number: int) -> TaskDetail:
     failures = fleet.gather(lambda each: task.failures_of(each.database, number))
     merged = [each for part in failures.values for each in part]
     merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
-    return TaskDetail(view, merged[:FAILURES_SHOWN], shard.name, failures.missing)
+    return TaskDetail(
+        view,
+        merged[:FAILURES_SHOWN],
+        shard.name,
+        failures.missing,
+        task.node_of(shard.database, number),
+    )
 
 
 def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> bool:

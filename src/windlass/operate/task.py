@@ -34,6 +34,8 @@ class TaskDetail:
     failures: list[FailureView]
     shard: str
     missing: tuple[str, ...] = ()
+    # Its run and its name there, if it is a node of a flow.
+    node: tuple[int, str] | None = None
 
 
 # Finds a task wherever it is.
@@ -127,6 +129,11 @@ def retry(database: Database, clock: Clock, number: int) -> bool:
 def get(database: Database, number: int) -> TaskView | None:
     """One task, or None."""
     return database.read(lambda connection: task.get(connection, number))
+
+
+def node_of(database: Database, number: int) -> tuple[int, str] | None:
+    """The run that a task is a node of, and its name there."""
+    return database.read(lambda connection: task.node_of(connection, number))
 
 
 def failures_of(database: Database, number: int) -> list[FailureView]:

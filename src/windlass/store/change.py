@@ -7,8 +7,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from windlass.store import schema
+from windlass.store import flow_page, schema
 from windlass.store.history import MINUTE
+
+MOST_GOING = 500
 
 
 def tasks(connection: Connection, now: int) -> Sequence[Any]:
@@ -62,6 +64,16 @@ def sweeps(connection: Connection, _now: int) -> Sequence[Any]:
         _all(connection, rounds.order_by(sweep.name)),
         _all(connection, parts),
         _all(connection, failed),
+    )
+
+
+def flows(connection: Connection, _now: int) -> Sequence[Any]:
+    """The newest run, how much is left of those that run, and the newest template."""
+    template = schema.flow_template.c
+    return (
+        _last(connection, schema.task.c.flow_id),
+        flow_page.marks(connection, limit=MOST_GOING),
+        _all(connection, select(func.count(), func.max(template.created_at))),
     )
 
 

@@ -156,6 +156,12 @@ def run_of(connection: Connection, number: int) -> int | None:
     return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
 
 
+def node_of(connection: Connection, number: int) -> tuple[int, str] | None:
+    """The run of a flow that a row belongs to, and its name there; that of a run is empty."""
+    row = connection.execute(select(task.c.flow_id, task.c.node).where(task.c.id == number)).first()
+    return None if row is None or row.flow_id is None else (row.flow_id, row.node or "")
+
+
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     """The row of `kind` that holds `key`."""
     row = connection.execute(

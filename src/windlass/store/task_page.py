@@ -104,11 +104,11 @@ def _undue(
     connection: Connection, query: TaskQuery, status: Status, *, below: int | None, limit: int
 ) -> TaskPage:
     if query.kind is not None:
-        one = _undue_of(status, query.kind)
+        one = undue_of(status, query.kind)
         return _walk(connection, query, one, below=below, limit=limit)
     numbers: list[int] = []
-    for kind in _kinds(connection, f"t.status = {int(status)} and t.due_at is null"):
-        numbers += connection.scalars(_below(_undue_of(status, kind), below).limit(limit))
+    for kind in kinds_undue(connection, status):
+        numbers += connection.scalars(_below(undue_of(status, kind), below).limit(limit))
     newest = sorted(numbers, reverse=True)[:limit]
     found = _fetch(connection, newest, query)
     return TaskPage(found, newest[-1] if len(newest) == limit else None, len(numbers))
@@ -124,14 +124,19 @@ def _kinds(connection: Connection, where: str) -> list[str]:
     return found
 
 
-def _undue_of(status: Status, kind: str) -> Select[Any]:
+def kinds_undue(connection: Connection, status: Status) -> list[str]:
+    """The kinds of rows in such a state that are not due."""
+    return _kinds(connection, f"t.status = {int(status)} and t.due_at is null")
+
+
+def undue_of(status: Status, kind: str, *more: ColumnElement[Any]) -> Select[Any]:
     """The rows of a kind in such a state that are not due, as the index of those has them.
 
     By its name twice: where a planner knows that it is one kind, it may take the order of the ids
     from the primary key instead, and walk through everything else.
     """
     return (
-        select(task.c.id, task.c.kind, task.c.status, task.c.created_at)
+        select(task.c.id, task.c.kind, task.c.status, task.c.created_at, *more)
         .where(task.c.status == status, task.c.kind.between(kind, kind))
         .where(task.c.due_at.is_(None))
         .order_by(task.c.kind.desc(), task.c.id.desc())
@@ -155,11 +160,10 @@ def _few(connection: Connection, query: TaskQuery) -> list[int] | None:
 
 def _undue_runs(connection: Connection, query: TaskQuery) -> list[int]:
     """Flows that run: they wait for their nodes, and so have no time at which they are due."""
-    is_undue = f"t.status = {int(Status.RUNNING)} and t.due_at is null"
-    kinds = [query.kind] if query.kind else _kinds(connection, is_undue)
+    kinds = [query.kind] if query.kind else kinds_undue(connection, Status.RUNNING)
     found: list[int] = []
     for kind in kinds:
-        found += connection.scalars(_undue_of(Status.RUNNING, kind).limit(FEW + 1 - len(found)))
+        found += connection.scalars(undue_of(Status.RUNNING, kind).limit(FEW + 1 - len(found)))
     return found
 
 

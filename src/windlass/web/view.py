@@ -79,6 +79,18 @@ class Done(View):
     changed: int = 1
 
 
+class FailureOut(View):
+    """An error of a task."""
+
+    id: int
+    task_id: int
+    kind: str
+    attempt: int
+    failed_at: Moment
+    error: str
+    trace: str
+
+
 def many(model: type[T], found: Iterable[Any]) -> list[T]:
     """Views of all that was found."""
     assert issubclass(model, View)

@@ -1,29 +1,42 @@
 /** Flows: their runs, and the templates that were drawn. */
-import type { FlowPageOut, FlowRunOut, TemplateOut } from "../../api/flow";
+import { useState } from "react";
+import type { FlowPage as RunsPage, FlowRunOut, StartableOut, VersionOut } from "../../api/model";
 import { useLive } from "../../data/hook";
-import { Ago, Bar, Card, Missing, Page } from "../../part/basic";
-import { Pager, Segments, Tabs } from "../../part/control";
+import { Ago, Button, Card, Missing, Page } from "../../part/basic";
+import { Pager, Segments, Select, Tabs } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
-import { Status, toneOf } from "../../part/status";
+import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf, queryOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
+import { useSession } from "../../shell/session";
 import { useText } from "../../text";
+import { Progress } from "./progress-bar";
+import { StartDialog } from "./start";
 
 const STATUSES = ["running", "failed", "succeeded", "cancelled"] as const;
 
 export function FlowPage() {
   const { t } = useText();
+  const { canAct } = useSession();
   const [query, change] = useQuery();
+  const [isStarting, setStarting] = useState(false);
   const tab = query.tab === "templates" ? "templates" : "runs";
   return (
     <Page
       title={t.flow.menu}
       lead={t.flow.lead}
       actions={
-        <Link className="button main" to="flows/template">
-          {t.flow.newTemplate}
-        </Link>
+        <>
+          <Link className="button" to="flows/template">
+            {t.flow.newTemplate}
+          </Link>
+          {canAct && (
+            <Button icon="play" look="main" onClick={() => setStarting(true)}>
+              {t.flow.startFlow}
+            </Button>
+          )}
+        </>
       }
     >
       <Tabs
@@ -33,70 +46,25 @@ export function FlowPage() {
           { value: "runs", label: t.flow.runs },
           { value: "templates", label: t.flow.templates },
         ]}
-        onChoose={(next) => change({ tab: next === "runs" ? null : next })}
+        onChoose={(next) => change({ tab: next === "runs" ? null : next, after: null })}
       />
       {tab === "runs" ? <Runs /> : <Templates />}
+      {isStarting && <StartDialog onClose={() => setStarting(false)} />}
     </Page>
   );
 }
 
 function Runs() {
-  const { t, f } = useText();
+  const { t } = useText();
   const [query, change] = useQuery();
-  const { status, kind, after } = query;
-  const resource = useLive<FlowPageOut>(`flows${queryOf({ status, kind, after })}`, [
-    "flows",
-    "tasks",
-  ]);
-  const columns: readonly Column<FlowRunOut>[] = [
-    { name: "id", label: t.field.task, render: (run) => <span className="id">{run.id}</span> },
-    {
-      name: "kind",
-      label: t.field.kind,
-      render: (run) => <span className="name">{run.kind}</span>,
-    },
-    { name: "status", label: t.field.status, render: (run) => <Status status={run.status} /> },
-    {
-      name: "key",
-      label: t.field.key,
-      isWide: true,
-      render: (run) => (
-        <span className="stack">
-          {run.key !== null && <span className="name clip">{run.key}</span>}
-          {run.remark && <small className="clip">{run.remark}</small>}
-        </span>
-      ),
-    },
-    {
-      name: "progress",
-      label: t.sweep.progress,
-      isNumber: true,
-      render: (run) => {
-        const { ended, total } = progressOf(run);
-        return (
-          <span className="with-bar">
-            {`${f.number(ended)} / ${f.number(total)}`}
-            <Bar percent={(100 * ended) / Math.max(1, total)} tone={toneOf(run.status)} />
-          </span>
-        );
-      },
-    },
-    {
-      name: "created",
-      label: t.field.created,
-      isNumber: true,
-      render: (run) => <Ago at={run.created_at} />,
-    },
-    {
-      name: "ended",
-      label: t.field.ended,
-      isNumber: true,
-      render: (run) => <Ago at={run.finished_at} />,
-    },
-  ];
+  const { status, flow, after } = query;
+  const resource = useLive<RunsPage>(`flows${queryOf({ status, flow, after })}`, ["flows"], 10);
+  const startable = useLive<readonly StartableOut[]>("flows/startable", []);
+  const names = startable.data?.map((each) => each.name) ?? [];
+  if (flow && !names.includes(flow)) names.unshift(flow);
   return (
     <>
-      <div className="filters">
+      <div className="filters filter-row">
         <Segments
           label={t.field.status}
           value={status ?? ""}
@@ -105,6 +73,15 @@ function Runs() {
             ...STATUSES.map((value) => ({ value: value as string, label: t.status[value] })),
           ]}
           onChoose={(value) => change({ status: value, after: null })}
+        />
+        <Select
+          label={t.flow.flow}
+          value={flow ?? ""}
+          choices={[
+            { value: "", label: t.flow.allFlows },
+            ...names.map((value) => ({ value, label: value })),
+          ]}
+          onChoose={(value) => change({ flow: value, after: null })}
         />
       </div>
       <Card isFlush>
@@ -120,13 +97,7 @@ function Runs() {
           {(page) => (
             <>
               <Missing shards={page.missing} />
-              <Table
-                label={t.flow.runs}
-                columns={columns}
-                rows={page.items}
-                rowKey={(run) => run.id}
-                to={(run) => pathOf("flows", run.id)}
-              />
+              <RunTable runs={page.items} />
             </>
           )}
         </Faces>
@@ -141,41 +112,116 @@ function Runs() {
   );
 }
 
+function RunTable({ runs }: { runs: readonly FlowRunOut[] }) {
+  const { t } = useText();
+  const columns: readonly Column<FlowRunOut>[] = [
+    {
+      name: "flow",
+      label: t.flow.flow,
+      render: (run) => (
+        <span className="stack">
+          <span className="name">{run.flow}</span>
+          <small className="id">{run.id}</small>
+        </span>
+      ),
+    },
+    { name: "status", label: t.field.status, render: (run) => <Status status={run.status} /> },
+    {
+      name: "key",
+      label: t.field.key,
+      isWide: true,
+      render: (run) => (
+        <span className="stack">
+          {run.key !== null && <span className="name clip">{run.key}</span>}
+          {run.error && (
+            <small className="clip" title={run.error}>
+              {run.error}
+            </small>
+          )}
+        </span>
+      ),
+    },
+    {
+      name: "progress",
+      label: t.flow.progress,
+      isNumber: true,
+      render: (run) => <Progress run={run} />,
+    },
+    {
+      name: "created",
+      label: t.field.started,
+      isNumber: true,
+      render: (run) => <Ago at={run.created_at} />,
+    },
+    {
+      name: "ended",
+      label: t.field.ended,
+      isNumber: true,
+      isExtra: true,
+      render: (run) => <Ago at={run.finished_at} />,
+    },
+  ];
+  return (
+    <Table
+      label={t.flow.runs}
+      columns={columns}
+      rows={runs}
+      rowKey={(run) => run.id}
+      to={(run) => pathOf("flows", run.id)}
+    />
+  );
+}
+
 function Templates() {
   const { t, f } = useText();
-  const resource = useLive<readonly TemplateOut[]>("templates", ["flows"]);
-  const columns: readonly Column<TemplateOut>[] = [
+  const resource = useLive<readonly VersionOut[]>("templates", ["flows"]);
+  const columns: readonly Column<VersionOut>[] = [
+    { name: "name", label: t.flow.name, render: (row) => <span className="name">{row.name}</span> },
     {
-      name: "name",
-      label: t.flow.name,
+      name: "arguments",
+      label: t.flow.arguments,
       isWide: true,
-      render: (row) => <span className="name">{row.name}</span>,
+      render: (row) => (
+        <span className="inline">
+          {row.arguments.map((each) => (
+            <span key={each} className="chip">
+              {each}
+            </span>
+          ))}
+        </span>
+      ),
     },
     {
       name: "version",
-      label: t.flow.version("").trim(),
+      label: t.flow.versionName,
       isNumber: true,
       render: (row) => f.number(row.version),
     },
-    {
-      name: "nodes",
-      label: t.flow.nodes,
-      isNumber: true,
-      render: (row) => f.number(row.spec.nodes.length),
-    },
+    { name: "nodes", label: t.flow.nodes, isNumber: true, render: (row) => f.number(row.nodes) },
     {
       name: "saved",
-      label: t.sweep.saved,
+      label: t.flow.savedAt,
       isNumber: true,
       render: (row) => <Ago at={row.saved_at} />,
     },
   ];
   return (
-    <Card isFlush>
+    <Card isFlush className="below-tabs">
       <Faces
         resource={resource}
         isEmpty={(rows) => rows.length === 0}
-        empty={<Empty title={t.flow.noTemplates}>{t.flow.noTemplatesText}</Empty>}
+        empty={
+          <Empty
+            title={t.flow.noTemplates}
+            action={
+              <Link className="button main" to="flows/template">
+                {t.flow.newTemplate}
+              </Link>
+            }
+          >
+            {t.flow.noTemplatesText}
+          </Empty>
+        }
       >
         {(rows) => (
           <Table
@@ -189,12 +235,4 @@ function Templates() {
       </Faces>
     </Card>
   );
-}
-
-const FINAL = ["succeeded", "failed", "cancelled"];
-
-export function progressOf(run: Pick<FlowRunOut, "counts">): { ended: number; total: number } {
-  const all = Object.entries(run.counts);
-  const sum = (entries: typeof all) => entries.reduce((before, [, count]) => before + count, 0);
-  return { ended: sum(all.filter(([status]) => FINAL.includes(status))), total: sum(all) };
 }

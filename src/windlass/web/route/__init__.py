@@ -13,6 +13,7 @@ from windlass.web.route import (
     audit,
     control,
     event,
+    flow,
     kind,
     ledger,
     movement,
@@ -23,6 +24,7 @@ from windlass.web.route import (
     sweep,
     switch,
     task,
+    template,
 )
 
 FACES = (
@@ -31,6 +33,8 @@ FACES = (
     kind,
     rolling,
     sweep,
+    flow,
+    template,
     control,
     ring,
     task,

@@ -21,7 +21,7 @@ from windlass.web.view import Moment, View
 
 router = APIRouter(tags=["kinds"])
 
-Family = Literal["task", "cron", "rolling", "sweep", "unknown"]
+Family = Literal["task", "cron", "rolling", "sweep", "flow", "external", "unknown"]
 
 
 class MinuteOut(View):
@@ -121,6 +121,18 @@ def minutes(found: Sequence[Minute]) -> list[MinuteOut]:
     return [MinuteOut.model_validate(each) for each in found]
 
 
+def arguments_out(kind: Kind) -> list[ArgumentOut]:
+    """The arguments that a handler takes."""
+    return [
+        ArgumentOut(
+            name=name,
+            type=_type(parameter.annotation),
+            required=parameter.default is parameter.empty,
+        )
+        for name, parameter in kind.arguments.signature.parameters.items()
+    ]
+
+
 def _view(desk: Desk, found: KindStatus) -> KindOut:
     declared = desk.app.registry.kinds.get(found.kind)
     return KindOut.model_validate(
@@ -140,20 +152,17 @@ def _family(kind: Kind | None) -> Family:
         return "sweep"
     if kind.period is not None:
         return "rolling"
+    if kind.draw is not None:
+        return "flow"
+    if kind.system is not None:
+        return "external"
     return "task" if kind.schedule is None else "cron"
 
 
 def _declared(kind: Kind) -> DeclaredOut:
     return DeclaredOut(
         summary=(inspect.getdoc(kind.function) or "").partition("\n")[0],
-        arguments=[
-            ArgumentOut(
-                name=name,
-                type=_type(parameter.annotation),
-                required=parameter.default is parameter.empty,
-            )
-            for name, parameter in kind.arguments.signature.parameters.items()
-        ],
+        arguments=arguments_out(kind),
         retries=max(kind.terms.retry.retries.values(), default=0),
         timeout=None if kind.timeout is None else format_duration(kind.timeout),
         rate=None if kind.rate is None else rate_text(kind.rate),

@@ -5,14 +5,17 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from windlass.clock import to_datetime
-from windlass.operate import gather
+from windlass.model.status import Status
+from windlass.operate import flow_look, gather
 from windlass.operate.pace import HOUR, pace
-from windlass.web.desk import DeskOf
+from windlass.web.desk import Desk, DeskOf
 from windlass.web.route.alert import AlertOut
+from windlass.web.route.flow import FlowRunOut, run_views
 from windlass.web.route.kind import KindOut, MinuteOut, kind_views, minutes
-from windlass.web.view import Moment, Names, View, many
+from windlass.web.view import FailureOut, Moment, Names, View, many
 
 ALERTS_SHOWN = 5
+RUNS_SHOWN = 5
 
 router = APIRouter(tags=["overview"])
 
@@ -30,16 +33,11 @@ class WorkerOut(View):
     is_alive: bool
 
 
-class FailureOut(View):
-    """An error of a task."""
+class FlowsNow(View):
+    """The newest runs that go on, and the newest that failed and are kept."""
 
-    id: int
-    task_id: int
-    kind: str
-    attempt: int
-    failed_at: Moment
-    error: str
-    trace: str
+    running: list[FlowRunOut]
+    failed: list[FlowRunOut]
 
 
 class Overview(View):
@@ -53,6 +51,7 @@ class Overview(View):
     workers: list[WorkerOut]
     failures: list[FailureOut]
     alerts: list[AlertOut]
+    flows: FlowsNow
     # One entry for each of the last 60 minutes, oldest first; the last one is not over.
     minutes: list[MinuteOut]
 
@@ -75,5 +74,14 @@ def overview(desk: DeskOf) -> Overview:
         workers=workers,
         failures=many(FailureOut, found.failures),
         alerts=many(AlertOut, gather.alerts(fleet, limit=ALERTS_SHOWN)),
+        flows=FlowsNow(
+            running=_runs(desk, Status.RUNNING),
+            failed=_runs(desk, Status.FAILED),
+        ),
         minutes=minutes(pace(fleet, minutes=HOUR)),
     )
+
+
+def _runs(desk: Desk, status: Status) -> list[FlowRunOut]:
+    found = flow_look.page(desk.app.fleet, desk.app.registry, status=status, limit=RUNS_SHOWN)
+    return run_views(found.lines)

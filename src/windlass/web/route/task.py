@@ -10,19 +10,18 @@ from pydantic import Field
 from windlass.clock import from_datetime
 from windlass.errors import TaskNotFound
 from windlass.model.status import Status
-from windlass.model.task import TaskView
 from windlass.operate import bulk, gather
 from windlass.operate.bulk import Act, Bulk
 from windlass.operate.task import TaskDetail
 from windlass.store.task_page import TaskQuery
 from windlass.web.desk import Desk, DeskOf, LogOf
 from windlass.web.problem import Refused, problems
-from windlass.web.route.overview import FailureOut
 from windlass.web.view import (
     STORABLE,
     Body,
     Code,
     Done,
+    FailureOut,
     Moment,
     Names,
     Reason,
@@ -87,10 +86,18 @@ class TaskFull(TaskOut):
     can_cancel: bool
 
 
+class NodeRef(View):
+    """Which node of which run a task is; the run itself has no node."""
+
+    run: int
+    node: str | None
+
+
 class TaskDetailOut(View):
-    """A task, its last errors, and the shard that has it."""
+    """A task, its last errors, the run of a flow that it belongs to, and the shard that has it."""
 
     task: TaskFull
+    flow: NodeRef | None
     failures: list[FailureOut]
     shard: str
     missing: Names
@@ -213,14 +220,16 @@ def _refuse(desk: Desk, number: int, rule: str) -> None:
 
 def _detail(desk: Desk, found: TaskDetail) -> TaskDetailOut:
     return TaskDetailOut(
-        task=_full(desk, found.task),
+        task=_full(desk, found),
+        flow=None if found.node is None else NodeRef(run=found.node[0], node=found.node[1] or None),
         failures=many(FailureOut, found.failures),
         shard=found.shard,
         missing=found.missing,
     )
 
 
-def _full(desk: Desk, found: TaskView) -> TaskFull:
+def _full(desk: Desk, detail: TaskDetail) -> TaskFull:
+    found = detail.task
     kind = desk.app.registry.kinds.get(found.kind)
     is_rolling = kind is not None and kind.period is not None
     plain = {name: getattr(found, name) for name in found.__struct_fields__}
@@ -228,8 +237,11 @@ def _full(desk: Desk, found: TaskView) -> TaskFull:
         {
             **plain,
             "is_rolling": is_rolling,
-            "can_retry": found.status in Act.RETRY.statuses,
-            "can_cancel": found.status in Act.CANCEL.statuses and not is_rolling,
+            # A node is retried, skipped or cancelled with its run.
+            "can_retry": found.status in Act.RETRY.statuses and detail.node is None,
+            "can_cancel": found.status in Act.CANCEL.statuses
+            and not is_rolling
+            and detail.node is None,
         }
     )
 
