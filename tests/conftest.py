@@ -14,6 +14,7 @@ from hypothesis import settings
 from tests.coordinator import KINDS, Coordinators
 from tests.database import ENGINES, Pool, Pools
 from tests.server import Etcd, ServerMissing, ZooKeeper
+from tests.statement import compile_once
 
 POOLS = pytest.StashKey[Pools]()
 
@@ -32,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    compile_once()
     for engine in chosen_engines(config):
         if engine not in ENGINES:
             raise pytest.UsageError(
