@@ -106,6 +106,13 @@ def sqlite_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 @pytest.fixture
+def second_sqlite_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """Another database like `sqlite_url`: a second shard."""
+    with pool_of("sqlite", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
 def postgresql_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
     """A migrated PostgreSQL database without a task."""
     with pool_of("postgresql", pools, pytestconfig).migrated() as url:
