@@ -36,7 +36,7 @@ def commit(database_engine: str, verb: str) -> bytes:
     """How the driver says it; the word alone is in `read committed`, too."""
     if database_engine == "mariadb":
         return b"\x03commit"
-    # One statement that commits alone, known by what is in it, as its text was sent before; or more.
+    # One statement that commits alone, known by what is in it (its text was sent before), or more.
     alone = {"deduct": b'"order-7"', "give_back": b'"return-1"'}
     return alone.get(verb, b"commit\x00")
 
