@@ -61,6 +61,7 @@ class Model:
         self.stock: dict[str, int] = {}
         self.taken: dict[str, dict[str, int]] = {}
         self.said: dict[tuple, tuple] = {}
+        self.confirmed: set[str] = set()
         self.tombs: set[str] = set()
 
     def answer(self, call: Call) -> tuple:
@@ -126,8 +127,10 @@ class Model:
             return ("UnknownDeduction", order)
         if order not in self.taken:
             return ("NotHeld", order, "refused")
-        # Without a hold it is for good from the start, until it is voided.
-        return ("NotHeld", order, "voided") if ("void", order) in self.said else ("done", {})
+        if ("void", order) in self.said and order not in self.confirmed:
+            return ("NotHeld", order, "voided")
+        self.confirmed.add(order)
+        return ("done", {})
 
     def lacking(self, body: dict[str, int]) -> tuple | None:
         for sku, n in body.items():
