@@ -213,7 +213,8 @@ BROKEN = [
         (
             (
                 "insert into windlass_stock_entry (sku, quantity, movement, reference, created_at) "
-                f"values ('bolt', 3, '{movement}', '{of}', 1), ('bolt', -3, '{movement}', '{of}', 1)"
+                f"values ('bolt', 3, '{movement}', '{of}', 1), "
+                f"('bolt', -3, '{movement}', '{of}', 1)"
             ),
             words,
         )
