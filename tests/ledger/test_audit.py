@@ -3,12 +3,12 @@
 import tracemalloc
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
 from windlass.ledger import Ledger, OutOfStock, OverReturn, UnknownDeduction
 from windlass.model.audit import Audit
-from windlass.store import ledger_pages
+from windlass.store import ledger_audit, ledger_pages
 
 
 @pytest.fixture
@@ -340,6 +340,38 @@ def test_an_audit_needs_no_more_room_for_more_rows(sqlite_url, monkeypatch):
 
     assert many < 1.2 * few
     ledger.close()
+
+
+def test_no_page_of_an_audit_reads_a_whole_table(told):
+    """Not even on PostgreSQL while it has no statistics."""
+    if told.database.dialect.name != "postgresql":
+        pytest.skip("others plan pages by the index in any case")
+    plans: list[str] = []
+
+    def explain(connection: Connection, _cursor: object, statement: str, given: dict, *_: object):
+        if " limit " in statement and statement.startswith("select"):
+            found = connection.connection.cursor().execute(f"explain {statement}", given)
+            plans.append("\n".join(row[0] for row in found))
+
+    event.listen(told.database.engine, "before_cursor_execute", explain)
+    told.database.snapshot(ledger_audit.of(told.database.dialect))
+    event.remove(told.database.engine, "before_cursor_execute", explain)
+
+    assert len(plans) > 6
+    assert not [plan for plan in plans if "Seq Scan" in plan or "Sort Key" in plan]
+
+
+def test_the_caller_keeps_its_own_settings(told):
+    if told.database.dialect.name != "postgresql":
+        pytest.skip("only PostgreSQL has such settings")
+
+    def work(connection: Connection) -> str:
+        connection.exec_driver_sql("set local enable_sort = off")
+        assert told.audit(conn=connection)
+        shown = "select current_setting('enable_sort') || current_setting('enable_seqscan')"
+        return connection.exec_driver_sql(shown).scalar_one()
+
+    assert told.database.write(work) == "offon"
 
 
 def test_an_audit_waits_for_nobody_who_writes(told):
