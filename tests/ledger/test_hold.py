@@ -113,7 +113,14 @@ def test_a_voided_hold_is_over(ledger, app, clock):
 def test_a_deduction_without_a_hold_can_be_confirmed_too(ledger):
     made = ledger.deduct("order-7", {"bolt": 8})
 
-    assert ledger.confirm("order-7").confirmed_at > made.created_at
+    first = ledger.confirm("order-7")
+    ledger.void("order-7")
+    again = ledger.confirm("order-7")
+
+    assert first.confirmed_at == made.created_at
+    assert first == again
+    assert (first.replayed, again.replayed) == (False, True)
+    assert ledger.audit().ok
 
 
 def test_nothing_unknown_can_be_confirmed(ledger):

@@ -61,8 +61,8 @@ class Model:
         self.stock: dict[str, int] = {}
         self.taken: dict[str, dict[str, int]] = {}
         self.said: dict[tuple, tuple] = {}
-        self.confirmed: set[str] = set()
         self.tombs: set[str] = set()
+        self.confirmed: set[str] = set()
 
     def answer(self, call: Call) -> tuple:
         """What the ledger must say: done, or the name of the error and its facts."""
@@ -121,14 +121,17 @@ class Model:
         return ("done", left)
 
     def confirm(self, order: str) -> tuple:
+        if order in self.confirmed:
+            return ("done", {})
         if order in self.tombs:
             return ("NotHeld", order, "voided")
         if ("deduct", order) not in self.said:
             return ("UnknownDeduction", order)
         if order not in self.taken:
             return ("NotHeld", order, "refused")
-        if ("void", order) in self.said and order not in self.confirmed:
+        if ("void", order) in self.said:
             return ("NotHeld", order, "voided")
+        # Without a hold it is for good from the start.
         self.confirmed.add(order)
         return ("done", {})
 

@@ -297,11 +297,12 @@ class Book:
             return Refusal("UnknownDeduction", {"id": request.deduction})
         if row.confirmed_at is not None:
             return Confirmation(request.deduction, to_datetime(row.confirmed_at), replayed=True)
-        # What was never held can be confirmed, too: who confirms need not know.
         if row.status not in (DeductionStatus.HELD, DeductionStatus.DEDUCTED):
             return Refusal("NotHeld", {"id": request.deduction, "status": str(row.status)})
-        row.status, row.confirmed_at, row.is_changed = DeductionStatus.DEDUCTED, now, True
-        return Confirmation(request.deduction, to_datetime(now))
+        # What was never held is for good from the start.
+        row.confirmed_at = now if row.status is DeductionStatus.HELD else row.created_at
+        row.status, row.is_changed = DeductionStatus.DEDUCTED, True
+        return Confirmation(request.deduction, to_datetime(row.confirmed_at))
 
     def _shortage(self, lines: Mapping[str, int]) -> Refusal | None:
         for sku, wanted in lines.items():
