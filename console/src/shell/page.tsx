@@ -6,6 +6,7 @@ import { AlertPage } from "../page/alert";
 import { AuditPage } from "../page/audit";
 import { ControlPage } from "../page/control";
 import { ControlDetailPage } from "../page/control-detail";
+import { ledgerDetail, ledgerList } from "../page/ledger";
 import { OverviewPage } from "../page/overview";
 import { RingPage } from "../page/ring";
 import { RollingPage } from "../page/rolling";
@@ -84,6 +85,15 @@ export const PAGES: readonly Entry[] = [
     group: "work",
     list: () => <ControlPage />,
     detail: ([name = ""]) => <ControlDetailPage key={name} name={name} />,
+  },
+  {
+    name: "ledger",
+    path: "ledger",
+    letter: "d",
+    icon: "ledger",
+    group: "work",
+    list: ledgerList,
+    detail: ledgerDetail,
   },
   {
     name: "switches",

@@ -1,4 +1,5 @@
 /** English. Every other language has the same keys, or it does not compile. */
+import { ledger } from "./en-ledger";
 
 export const en = {
   menu: {
@@ -8,6 +9,7 @@ export const en = {
     rolling: "Rolling",
     sweeps: "Sweeps",
     control: "Control",
+    ledger: "Ledger",
     switches: "Switches",
     ring: "Ring",
     audit: "Audit log",
@@ -423,6 +425,7 @@ export const en = {
     version: (version: string) => `version ${version}`,
     when: "Only if",
   },
+  ledger,
   alert: {
     lead: "What a person should know. Alerts are kept for 30 days.",
     none: "No alerts",

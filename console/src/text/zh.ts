@@ -1,5 +1,6 @@
 /** 简体中文。 */
 import type { Dictionary } from "./en";
+import { ledger } from "./zh-ledger";
 
 export const zh: Dictionary = {
   menu: {
@@ -9,6 +10,7 @@ export const zh: Dictionary = {
     rolling: "滚动",
     sweeps: "扫描",
     control: "控制表",
+    ledger: "库存账",
     switches: "开关",
     ring: "环",
     audit: "审计日志",
@@ -413,6 +415,7 @@ export const zh: Dictionary = {
     version: (version) => `版本 ${version}`,
     when: "仅当",
   },
+  ledger,
   alert: {
     lead: "人应当知道的事。告警保留 30 天。",
     none: "没有告警",
