@@ -32,6 +32,7 @@ def seed(database: Database) -> None:
             ledger.restock("delivery-2026-0118", dict.fromkeys(goods[:9], 60))
         if number == 200:
             ledger.adjust("count-november", {"bolt-m6": -7, "lamp-desk": 2}, reason="shelf count")
+    clock.advance(int((datetime.now(UTC) - begin - step * ORDERS).total_seconds() * SECOND))
     ledger.deduct("order-chairs", {"chair-red": 9})
     with suppress(WindlassError):
         ledger.deduct("order-chairs-late", {"chair-red": 1})

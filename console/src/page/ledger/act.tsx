@@ -115,7 +115,7 @@ function LineFields({ lines, isSigned, isSkuGiven, onChange }: LineFieldsProps) 
             className="mono"
             value={line.sku}
             maxLength={255}
-            autoFocus={index === 0 && !isSkuGiven}
+            data-first={(index === 0 && !isSkuGiven) || undefined}
             onChange={(event) => set(index, { sku: event.target.value })}
           />
           <input
@@ -124,7 +124,7 @@ function LineFields({ lines, isSigned, isSkuGiven, onChange }: LineFieldsProps) 
             inputMode={isSigned ? "text" : "numeric"}
             value={line.quantity}
             maxLength={14}
-            autoFocus={index === 0 && isSkuGiven}
+            data-first={(index === 0 && isSkuGiven) || undefined}
             onChange={(event) => set(index, { quantity: event.target.value })}
           />
           <Button

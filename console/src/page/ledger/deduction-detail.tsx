@@ -10,7 +10,7 @@ import type {
 import { useLive } from "../../data/hook";
 import { Ago, Bar, Button, Card, Facts, Note, Page } from "../../part/basic";
 import { useConfirm } from "../../part/dialog";
-import { Empty, Faces } from "../../part/faces";
+import { Faces } from "../../part/faces";
 import { Table, type Column } from "../../part/table";
 import { useAction } from "../../part/toast";
 import { pathOf, queryOf } from "../../route/address";
@@ -70,13 +70,7 @@ function Full({ deduction }: { deduction: DeductionView }) {
             <LineTable lines={lines} />
           </Card>
         )}
-        {refusal ? (
-          <Card>
-            <Empty title={t.ledger.noReturns} />
-          </Card>
-        ) : (
-          <ReturnList deduction={deduction.id} />
-        )}
+        {!refusal && <ReturnList deduction={deduction.id} />}
       </div>
       <div className="side-column">
         <Card title={t.ledger.deduction}>

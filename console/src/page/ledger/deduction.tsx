@@ -101,8 +101,8 @@ function Deductions({ deductions }: { deductions: readonly DeductionOut[] }) {
       isNumber: true,
       render: (row) => {
         const back = row.lines.reduce((sum, line) => sum + line.returned, 0);
-        if (row.has_more_lines || back === 0) return <span className="faint">–</span>;
-        return f.number(back);
+        if (row.has_more_lines) return back > 0 ? `${f.number(back)}+` : "…";
+        return back === 0 ? <span className="faint">–</span> : f.number(back);
       },
     },
     {

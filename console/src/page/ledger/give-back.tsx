@@ -54,7 +54,7 @@ export function GiveBackDialog({ id, lines, shard, onClose }: GiveBackProps) {
                   inputMode="numeric"
                   placeholder="0"
                   maxLength={13}
-                  autoFocus={index === 0}
+                  data-first={index === 0 || undefined}
                   value={typed[line.sku] ?? ""}
                   onChange={(event) => setTyped({ ...typed, [line.sku]: event.target.value })}
                 />
