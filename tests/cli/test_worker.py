@@ -1,4 +1,4 @@
-"""`windlass worker`, `dev` and `demo`, as processes of their own."""
+"""`windlass worker` and `dev`, as processes of their own."""
 
 import json
 import os
@@ -163,17 +163,6 @@ def test_a_handlers_print_reaches_standard_output(
     answer = windlass_process("worker", f"{module}:app", "--once")
 
     assert answer.out == "hello from a handler\n"
-
-
-def test_the_demo_lives_for_as_long_as_it_is_told(windlass_process, folder):
-    answer = windlass_process("demo", "--seconds", "3")
-
-    assert answer.code == 0, answer.err
-    assert "A shop takes orders" in answer.out
-    assert "The shop is closed" in answer.out
-    assert " 0 tasks ended" not in answer.out
-    assert "Traceback" not in answer.err
-    assert list(folder.iterdir()) == []
 
 
 def test_ctrl_c_ends_a_worker_as_well_as_sigterm(folder, shop, database_engine):

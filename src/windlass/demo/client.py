@@ -1,0 +1,43 @@
+"""Calling the systems of others: one connection for each thread, kept open."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+SECONDS = 5.0
+
+
+class Client:
+    """Calls one service."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urlsplit(url).netloc
+        self._own = threading.local()
+
+    def get(self, *path: str, query: str = "") -> Any:
+        """What the service answers; a ConnectionError if it does not, or is not well."""
+        return self._call("GET", path, query)
+
+    def post(self, *path: str) -> Any:
+        """`get`, for what changes something."""
+        return self._call("POST", path, "")
+
+    def _call(self, method: str, path: tuple[str, ...], query: str) -> Any:
+        where = "/" + "/".join(quote(part, safe="") for part in path) + query
+        connection = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = self._own.connection = HTTPConnection(self._host, timeout=SECONDS)
+        try:
+            connection.request(method, where)
+            answer = connection.getresponse()
+            said = json.loads(answer.read())
+        except (OSError, HTTPException) as problem:
+            connection.close()
+            raise ConnectionError(f"{method} {where}: {problem}") from problem
+        if answer.status != 200:
+            raise ConnectionError(f"{method} {where}: {answer.status}, {said['error']}")
+        return said

@@ -1,0 +1,90 @@
+"""The two worker processes of the shop."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from windlass.cli.supervise import CHILD
+
+SHOP = "windlass.demo.shop:app"
+CONCURRENCY = 16
+GRACE_SECONDS = 5.0
+
+
+class Hand:
+    """One worker process, and the next one in its place when it has died."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self.number = number
+        self._log = folder / f"worker-{number}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Join the ring. Should we be killed, it notices and leaves."""
+        arguments = ["-m", "windlass", "worker", SHOP, "--concurrency", str(CONCURRENCY)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                env={**os.environ, CHILD: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                # Ctrl-C reaches the demo alone, which tells its workers.
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """Without a warning, as a machine dies."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def ask_to_leave(self) -> None:
+        if self.is_alive and self._process is not None:
+            self._process.terminate()
+
+    def wait(self) -> None:
+        """Until it is gone; one that does not leave is killed."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def last_words(self) -> str:
+        """The last line that it has written."""
+        try:
+            lines = self._log.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "it said nothing"
+
+
+class Crew:
+    """Both workers; they leave when the block ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hands = (Hand(1, folder), Hand(2, folder))
+
+    def __enter__(self) -> Crew:
+        for hand in self.hands:
+            hand.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hand in self.hands:
+            hand.ask_to_leave()
+        for hand in self.hands:
+            hand.wait()

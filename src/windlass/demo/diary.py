@@ -1,0 +1,45 @@
+"""What has happened in the demo, in the order in which it did."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+KEPT = 6
+
+Mood = Literal["good", "bad", "plain"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing that happened."""
+
+    at: float
+    text: str
+    mood: Mood
+
+
+class Diary:
+    """The last few notes; each new one may also be told to somebody at once."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[Note], None] | None = None
+        self._notes: deque[Note] = deque(maxlen=KEPT)
+        self._lock = threading.Lock()
+
+    def write(self, text: str, mood: Mood = "plain") -> None:
+        """Note that something happened now."""
+        note = Note(time.time(), text, mood)
+        with self._lock:
+            self._notes.append(note)
+        if self.tell is not None:
+            self.tell(note)
+
+    def last(self) -> list[Note]:
+        """The last notes, oldest first."""
+        with self._lock:
+            return list(self._notes)

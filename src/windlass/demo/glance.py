@@ -1,0 +1,124 @@
+"""How the shop is doing, in numbers: read now and then beside the drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from windlass.demo import shop
+from windlass.demo.crew import Crew
+from windlass.demo.custom import Custom
+from windlass.demo.goods import ARTICLES, PRODUCTS
+from windlass.demo.routine import Routine
+from windlass.demo.trouble import Trouble
+from windlass.model.rolling import Freshness
+from windlass.model.status import Status
+from windlass.model.sweep import Progress
+from windlass.operate import gather
+from windlass.store.schema import task
+
+FLOWS = (shop.cancel_order.kind, shop.print_catalogue.kind)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One face of Windlass: what it is doing, and what to look at in the console."""
+
+    page: str
+    now: str
+    watch: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read from the database."""
+
+    freshness: Freshness
+    progress: Progress
+    running: int
+    ended: int
+    imports: str
+    members: int
+
+
+class Glance:
+    """Reads every second or so, and says it in words."""
+
+    def __init__(self, crew: Crew, custom: Custom, trouble: Trouble) -> None:
+        self._crew, self._custom, self._trouble = crew, custom, trouble
+        self._read: Read | None = None
+        self.routine = Routine("glance", self._look, first=0.5, every=(1.0, 1.0))
+
+    def _look(self) -> None:
+        flows = shop.app.database.read(_flows)
+        self._read = Read(
+            shop.stock_level.freshness(),
+            shop.offer.progress(),
+            flows.get(Status.RUNNING, 0),
+            flows.get(Status.SUCCEEDED, 0),
+            _imports(),
+            sum(len(ring.members) for ring in gather.rings(shop.app.fleet)),
+        )
+
+    def rows(self) -> list[Row]:
+        """A row for each page of the console that is worth a look."""
+        read, trouble, custom = self._read, self._trouble, self._custom
+        if read is None:
+            return []
+        fresh, swept = read.freshness, read.progress
+        visited = max(0, fresh.total - fresh.never_visited)
+        done = swept.percent or 0.0
+        return [
+            Row(
+                "Rolling",
+                f"{visited:,} of {PRODUCTS:,} products visited, {fresh.actual_rate:.0f}/s",
+                trouble.outage.text("the inventory fails", "the breaker of stock_level opens"),
+            ),
+            Row(
+                "Sweeps",
+                f"{done:.1f} % of {ARTICLES:,} articles in round {swept.round}, {swept.rate:.0f}/s",
+                "each strip is a range with its breakpoint",
+            ),
+            Row(
+                "Ledger",
+                f"{custom.placed:,} orders took stock, {custom.refused:,} found none",
+                "one transaction: the stock and the task",
+            ),
+            Row(
+                "Flows",
+                f"{read.running:,} running, {read.ended:,} succeeded",
+                f"{custom.cancelled:,} orders cancelled; a catalogue is printed",
+            ),
+            Row("Control", read.imports, "a failed import goes on at its step"),
+            Row(
+                "Ring",
+                f"{read.members} worker{'s' if read.members != 1 else ''}",
+                trouble.death.text("worker 2 dies", "worker 2 is dead; worker 1 takes over"),
+            ),
+            Row(
+                "Switches",
+                "mails wait" if trouble.closing.at is None else "mails are sent",
+                trouble.closing.text("send_mail closes", "send_mail is off; nothing is lost"),
+            ),
+        ]
+
+
+def _flows(connection: Connection) -> dict[int, int]:
+    counted = (
+        select(task.c.status, func.count())
+        .where(task.c.flow_id.is_not(None), task.c.kind.in_(FLOWS))
+        .group_by(task.c.status)
+    )
+    return {int(status): int(count) for status, count in connection.execute(counted)}
+
+
+def _imports() -> str:
+    """The import that began last, and where it is."""
+    runs = gather.controls(shop.app.fleet, name="import-prices", limit=10)
+    begun = [(run.start_time, run) for run in runs if run.start_time is not None]
+    if not begun:
+        return "no import yet"
+    last = max(begun, key=lambda each: each[0])[1]
+    state = last.status.name.lower()
+    return f"{last.partition}: {state}{'' if last.step is None else f', step {last.step}'}"

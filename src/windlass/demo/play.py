@@ -1,0 +1,175 @@
+"""The demo from the first delivery to the last: it is put up, it lives, and it is taken down."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from sqlalchemy import make_url
+
+from windlass.demo import goods
+from windlass.demo.diary import Diary
+from windlass.demo.service import Service
+from windlass.demo.setting import Setting
+from windlass.errors import BadDatabase, WindlassError
+from windlass.store.database import Database
+
+STOP_SECONDS = 3.0
+# Ctrl-C, a polite request, and the end of the terminal.
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the demo is to be like. A `pace` of 2 makes trouble twice as often."""
+
+    database: str | None
+    port: int
+    seconds: float | None
+    pace: float
+
+
+def play(wish: Wish, console: Console) -> None:
+    """Run the demo until a signal or until its time is over; nothing of it is left."""
+    stop = threading.Event()
+    with _signals(stop), tempfile.TemporaryDirectory(prefix="windlass-demo-") as name:
+        folder = Path(name)
+        url = wish.database or f"sqlite:///{folder / 'shop.db'}"
+        _log_to(folder / "demo.log")
+        with _tables(url, console), Service() as service:
+            Setting(url, service.url).publish()
+            _live(wish, console, folder, service, stop)
+    console.print("The shop is closed, and nothing of it is left.")
+
+
+def _live(
+    wish: Wish, console: Console, folder: Path, service: Service, stop: threading.Event
+) -> None:
+    # The shop finds its database when it is imported.
+    from windlass.demo import shop
+    from windlass.demo.crew import Crew
+    from windlass.demo.custom import Custom
+    from windlass.demo.glance import Glance
+    from windlass.demo.screen import Screen
+    from windlass.demo.trouble import Trouble
+
+    diary = Diary()
+    with ExitStack() as stack:
+        stack.callback(shop.app.close)
+        Custom.open()
+        shop.stock_level.mirror(shop.catalogue)
+        shop.bestseller.add(goods.SOLD)
+        web, where = _console(shop.app, wish.port)
+        stack.enter_context(web)
+        crew = stack.enter_context(Crew(folder))
+        custom = Custom(diary, pace=wish.pace)
+        trouble = Trouble(crew, service, diary, pace=wish.pace)
+        glance = Glance(crew, custom, trouble)
+        if not console.is_terminal:
+            console.print(f"The shop is open. Console: {where}", soft_wrap=True)
+        stack.enter_context(Screen(console, diary, glance.rows, where=where))
+        routines = [*custom.routines, *trouble.routines, glance.routine]
+        for routine in routines:
+            routine.start()
+        stop.wait(wish.seconds)
+        for routine in routines:
+            routine.stop()
+        for routine in routines:
+            routine.join(STOP_SECONDS)
+
+
+def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
+    """The console on a thread, and where it is; without its extra, what to do about it."""
+    try:
+        from windlass.web import create
+        from windlass.web.serve import Beside, url_of
+        from windlass.web.static import is_built
+    except WindlassError as problem:
+        return nullcontext(), str(problem)
+    bound = _bind(port)
+    where = url_of(bound)
+    if not is_built():
+        where += " (only its API: the pages were not built; run make demo, or install a wheel)"
+    return Beside(create(app), bound), where
+
+
+def _bind(port: int) -> socket.socket:
+    """The port if it is free, or else another one."""
+    from windlass.web.serve import DEFAULT_HOST, bind
+
+    try:
+        return bind(DEFAULT_HOST, port)
+    except WindlassError:
+        return bind(DEFAULT_HOST, 0)
+
+
+@contextmanager
+def _tables(url: str, console: Console) -> Iterator[None]:
+    """The tables of the shop, filled, while the block lasts."""
+    file = _file_of(url)
+    if file is not None and file.exists():
+        raise BadDatabase(
+            f"{file} is there already; the demo makes a file of its own and removes it"
+        )
+    database = Database(url)
+    try:
+        if file is None:
+            goods.require_empty(database)
+        console.print(
+            f"Filling the shelves: {goods.PRODUCTS:,} products, {goods.ARTICLES:,} articles ..."
+        )
+        try:
+            _make(database)
+            yield
+        finally:
+            if file is None:
+                goods.remove(database)
+    finally:
+        database.close()
+        if file is not None:
+            for ending in ("", "-wal", "-shm", "-journal"):
+                file.with_name(file.name + ending).unlink(missing_ok=True)
+
+
+def _make(database: Database) -> None:
+    from windlass.store.migrate import migrate
+
+    migrate(database)
+    goods.fill(database)
+
+
+def _file_of(url: str) -> Path | None:
+    """The file of an SQLite database; None for a server."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return None
+    if not parsed.database or parsed.database == ":memory:":
+        raise BadDatabase(f"{url}: two workers cannot share a database in memory; name a file")
+    return Path(parsed.database)
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """Let signals end the demo as its time would; a second one changes nothing."""
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_to(path: Path) -> None:
+    """What would be in the way on the screen goes into a file that goes with the rest."""
+    logging.basicConfig(filename=path, level=logging.WARNING, force=True)

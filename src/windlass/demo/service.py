@@ -1,0 +1,109 @@
+"""The systems of others, as a real HTTP server on this machine: slow, and not always well.
+
+GET  /stock/CODE        how many of one product are on hand; there is no call for many
+POST /refund/ORDER      give the money back; the same order twice counts once
+POST /print/JOB         take a catalogue to the printer
+GET  /print?job=A,B     which of these are printed
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+SLOWEST_SECONDS = 0.09
+BAD_ONES_IN_A_HUNDRED = 2
+PRINT_SECONDS = (4.0, 9.0)
+
+
+class Service:
+    """Serves on a thread while the block lasts."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self.answered = 0
+        self.refused = 0
+        self.printed_at: dict[str, float] = {}
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.service = self
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="demo-service", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Service:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, method: str, path: str, query: dict[str, list[str]]) -> tuple[int, object]:
+        """The answer to a call, after a while."""
+        if self.is_down:
+            self.refused += 1
+            return 503, {"error": "the inventory is being restarted"}
+        time.sleep(random.uniform(0.01, SLOWEST_SECONDS))
+        if random.randrange(100) < BAD_ONES_IN_A_HUNDRED:
+            self.refused += 1
+            return 500, {"error": "deadlock in the inventory, try again"}
+        self.answered += 1
+        match method, path.strip("/").split("/"):
+            case "GET", ["stock", code]:
+                return 200, {"code": code, "on_hand": random.randint(0, 60)}
+            case "POST", ["refund", order]:
+                return 200, {"order": order, "refunded": True}
+            case "POST", ["print", job]:
+                self.printed_at.setdefault(job, time.monotonic() + random.uniform(*PRINT_SECONDS))
+                return 200, {"job": job}
+            case "GET", ["print"]:
+                asked = ",".join(query.get("job", [])).split(",")
+                now = time.monotonic()
+                return 200, {job: self.printed_at.get(job, now) <= now for job in asked}
+        return 404, {"error": f"no such thing: {path}"}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # A killed worker leaves its calls in the lurch; that is nothing to write home about.
+    block_on_close = False
+    service: Service
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        del request, client_address
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Headers and body go out as one packet: the client would wait for the second.
+    wbufsize = -1
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._answer("GET")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self._answer("POST")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        del format, args
+
+    def _answer(self, method: str) -> None:
+        asked = urlsplit(self.path)
+        code, body = self.server.service.answer(method, unquote(asked.path), parse_qs(asked.query))
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)

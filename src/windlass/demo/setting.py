@@ -1,0 +1,30 @@
+"""What the processes of the demo must agree on; it travels in the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+DATABASE = "WINDLASS_DEMO_DATABASE"
+SERVICE = "WINDLASS_DEMO_SERVICE"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the tables are, and where the service of others is."""
+
+    database: str
+    service: str
+
+    def publish(self) -> None:
+        """Have this process and its children find it. A URL may hold a password: no arguments."""
+        os.environ[DATABASE] = self.database
+        os.environ[SERVICE] = self.service
+
+
+def read() -> Setting:
+    """The setting of the demo that this process belongs to."""
+    return Setting(
+        os.environ.get(DATABASE, "sqlite:///windlass-demo.db"),
+        os.environ.get(SERVICE, "http://127.0.0.1:1"),
+    )

@@ -1,0 +1,276 @@
+"""The shop: every face of Windlass once, as somebody would write it who has such a shop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+from sqlalchemy import Connection, update
+
+from windlass.app import App
+from windlass.declare.external import External
+from windlass.declare.flow import Drawing
+from windlass.demo import goods, setting
+from windlass.demo.client import Client
+from windlass.engine.context import context
+from windlass.errors import AlreadyRunning, Retry
+from windlass.ledger import Ledger
+from windlass.model.external import Answer, Done, Running
+from windlass.model.keys import Keys
+from windlass.store.source import Table
+
+SETTING = setting.read()
+CHAPTERS = ("anchors", "ropes", "sails", "lights", "charts", "clothing")
+
+app = App(SETTING.database, grace="2s")
+ledger = Ledger(app.database, clock=app.clock)
+service = Client(SETTING.service)
+catalogue = Table(app.database.engine, "shop_product", key="code")
+
+
+# Orders: stock and task in one transaction, so that there is never one without the other.
+
+
+def place_order(order: str, customer: str, lines: dict[str, int]) -> None:
+    """Take the stock of an order and have it fulfilled; OutOfStock changes nothing."""
+
+    def write(connection: Connection) -> None:
+        ledger.deduct(order, lines, conn=connection)
+        fulfil.using(key=order, conn=connection).enqueue(order, customer, sum(lines.values()))
+
+    app.database.write(write)
+
+
+@app.task(priority=10, timeout="10s", keep="10m")
+async def fulfil(order: str, customer: str, pieces: int) -> None:
+    """Have an order packed, and tell its customer."""
+    await pack.using(key=order).aenqueue(order, pieces)
+    await send_mail.aenqueue(f"{customer}@sea.example", f"{order} is on its way")
+
+
+@app.task(concurrency=4, timeout="10s", retries=1, backoff="3s", keep="10m")
+async def pack(order: str, pieces: int) -> dict[str, object]:
+    """Pack a parcel."""
+    await asyncio.sleep(0.15 * pieces)
+    if random.random() < 0.015:
+        raise ValueError(f"no box is large enough for the {pieces} pieces of {order}")
+    return {"order": order, "pieces": pieces, "weight_kg": round(0.4 * pieces, 1)}
+
+
+@app.task(retries=4, backoff="1s", timeout="10s")
+async def send_mail(to: str, subject: str) -> None:
+    """Send a mail to a customer; the mail server drops some."""
+    await asyncio.sleep(random.uniform(0.05, 0.3))
+    if random.random() < 0.1:
+        raise ConnectionError(f"the mail server did not take {subject!r} for {to}")
+
+
+@app.task(timeout="10s", keep="10m")
+def take_delivery(delivery: str, lines: dict[str, int]) -> int:
+    """Put a delivery on the shelves. Twice under one name counts once."""
+    ledger.restock(delivery, lines)
+    return sum(lines.values())
+
+
+@app.cron("* * * * *", timeout="20s")
+def report() -> str:
+    """Write down each minute how fresh the catalogue is."""
+    return stock_level.freshness().forecast
+
+
+# Rolling: the inventory can be asked for one product at a time, and some are asked for more often.
+
+
+@app.rolling(every="10m", rate="50/s", concurrency=12, breaker="8 in a row, 6s", timeout="20s")
+def stock_level(code: str) -> str:
+    """Ask the inventory how many of a product are on hand."""
+    return f"{service.get('stock', code)['on_hand']} on hand"
+
+
+@app.rolling(every="30s", retry_after="5s", concurrency=4, timeout="20s")
+def bestseller(code: str) -> str:
+    """What sells best is asked for every half a minute."""
+    return f"{service.get('stock', code)['on_hand']} on hand"
+
+
+# Sweeps: all articles, round after round.
+
+
+@app.sweep(
+    Table(app.database.engine, "shop_article", key="id"),
+    ranges=24,
+    redo="30s",
+    concurrency=8,
+    rate="150/s",
+    batch=250,
+)
+async def offer(article: dict[str, Any]) -> None:
+    """Look whether the offer of an article has ended, and have it taken off the page."""
+    if article["id"] % 1_511 == 0:
+        raise LookupError(f"the offer page of article {article['id']} is gone")
+    ends = article["offer_ends_at"]
+    if ends is not None and ends < time.time():
+        await end_offer.using(key=str(article["id"])).aenqueue(article["id"])
+
+
+@app.task(timeout="10s", keep="5m")
+async def end_offer(article: int) -> None:
+    """Take an ended offer off the page, in the transaction that says that it was done."""
+    ended = update(goods.article).where(goods.article.c.id == article).values(offer_ends_at=None)
+
+    def write(connection: Connection) -> None:
+        connection.execute(ended)
+
+    context().on_finish(write)
+
+
+@app.sweep(Keys(1, 900), ranges=6, redo="10s", concurrency=4, rate="30/s", batch=50)
+async def shelf(_number: int) -> None:
+    """Look whether the label of each shelf can be read."""
+    await asyncio.sleep(random.uniform(0.01, 0.04))
+
+
+# A flow: an order that is cancelled is undone side by side, and the customer hears of it last.
+
+
+@app.flow(keep="30m")
+def cancel_order(flow: Drawing, order: str, customer: str) -> None:
+    """Undo whatever an order has set in motion."""
+    goods_back = flow.add(give_back_stock, order)
+    others = [flow.add(undo, order) for undo in (refund, revoke_points, stop_parcel)]
+    flow.add(tell_customer, order, customer, goods_back.result, after=[goods_back, *others])
+
+
+@app.task(timeout="20s")
+def give_back_stock(order: str) -> dict[str, int]:
+    """Whatever has not come back yet comes back."""
+    return {line.sku: line.quantity for line in ledger.void(order).lines}
+
+
+# A payment service that is down for an evening is no reason to give up.
+@app.task(retries=50, backoff="1s", timeout="20s")
+def refund(order: str) -> None:
+    """The customer gets the money back."""
+    time.sleep(random.uniform(0.3, 1.2))
+    service.post("refund", order)
+
+
+@app.task(timeout="20s")
+async def revoke_points(_order: str) -> None:
+    """The points of the order are taken away."""
+    await asyncio.sleep(random.uniform(0.5, 2.5))
+
+
+@app.task(timeout="20s")
+async def stop_parcel(_order: str) -> str:
+    """The parcel does not leave, or is called back."""
+    await asyncio.sleep(random.uniform(1.0, 4.0))
+    return random.choice(("still here", "called back"))
+
+
+@app.task(timeout="20s")
+async def tell_customer(order: str, customer: str, back: dict[str, int]) -> str:
+    """The last thing that happens."""
+    await asyncio.sleep(random.uniform(0.2, 0.8))
+    return f"told {customer}: {order} is cancelled, {sum(back.values())} pieces came back"
+
+
+# A wider flow, with a job that another system executes.
+
+
+class Printer(External):
+    """The printer takes a catalogue and says from time to time whether it is done."""
+
+    def submit(self, issue: str) -> str:
+        """Take it there; a repeated submission has the same name."""
+        return str(service.post("print", f"{issue}-{context().submission}")["job"])
+
+    def poll(self, handles: list[str]) -> dict[str, Answer]:
+        """Which are printed."""
+        said = service.get("print", query=f"?job={','.join(handles)}")
+        return {each: Done({"copies": 500}) if said[each] else Running() for each in handles}
+
+
+printer = app.external("printer", Printer(), every="2s", timeout="3m", retries=3)
+
+
+@app.flow(keep="30m")
+def print_catalogue(flow: Drawing, issue: str) -> None:
+    """Prices are frozen, chapters set side by side, and the printer does the rest."""
+    prices = flow.add(freeze_prices, issue)
+    chapters = [
+        flow.add(set_chapter, chapter, prices.result, after=prices, name=f"set {chapter}")
+        for chapter in CHAPTERS
+    ]
+    proof = flow.add(read_proof, [each.result for each in chapters], after=chapters)
+    printed = flow.add(printer, issue, after=proof, when="read_proof.result.pages > 0")
+    flow.add(send_mail, "all@sea.example", f"Catalogue {issue}", after=printed, name="announce")
+    flow.add(archive, issue, after=proof)
+
+
+@app.task(timeout="20s")
+async def freeze_prices(issue: str) -> dict[str, object]:
+    """The prices that this issue is to show."""
+    await asyncio.sleep(random.uniform(0.8, 2.0))
+    return {"issue": issue, "prices": goods.PRODUCTS}
+
+
+@app.task(retries=5, backoff="1s", timeout="20s")
+async def set_chapter(chapter: str, prices: dict[str, object]) -> dict[str, object]:
+    """Set the pages of a chapter."""
+    await asyncio.sleep(random.uniform(1.0, 5.0))
+    if random.random() < 0.15:
+        raise OSError(f"a picture of chapter {chapter!r} cannot be read")
+    return {"chapter": chapter, "pages": random.randint(4, 24), "issue": prices["issue"]}
+
+
+@app.task(timeout="20s")
+async def read_proof(chapters: list[dict[str, int]]) -> dict[str, int]:
+    """Read it all once more."""
+    await asyncio.sleep(random.uniform(1.0, 3.0))
+    return {"pages": sum(chapter["pages"] for chapter in chapters)}
+
+
+@app.task(timeout="20s")
+async def archive(_issue: str) -> None:
+    """Put it on the shelf."""
+    await asyncio.sleep(random.uniform(0.5, 2.0))
+
+
+# A named run: once at a time, and what is done is not done again.
+
+
+@app.task(retries=10, backoff="2s", timeout="1m", keep="10m")
+def import_prices(supplier: str) -> str:
+    """Import the prices of a supplier; the next try goes on at the step that failed."""
+    try:
+        with app.control("import-prices", partition=supplier, expires="30s") as run:
+            lines = run.step("download", _download)
+            run.step("check", _check, lines)
+            if run.step("load"):
+                for _ in run.track(range(12)):
+                    time.sleep(0.15)
+                if random.random() < 0.35:
+                    raise ConnectionError(f"{supplier} closed the connection at line {lines // 2}")
+            run.step("publish", _publish)
+            return f"{lines} prices of {supplier}"
+    except AlreadyRunning:
+        # Its worker was killed; the run is free when it has expired.
+        raise Retry(after="5s") from None
+
+
+def _download() -> int:
+    time.sleep(random.uniform(0.5, 1.5))
+    return random.randint(800, 4_000)
+
+
+def _check(lines: int) -> dict[str, int]:
+    time.sleep(random.uniform(0.3, 1.0))
+    return {"lines": lines, "refused": random.randint(0, 9)}
+
+
+def _publish() -> str:
+    time.sleep(random.uniform(0.2, 0.6))
+    return "published"

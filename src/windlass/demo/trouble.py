@@ -1,0 +1,93 @@
+"""What goes wrong, and how it heals: a worker dies, a service is down, a switch is off."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from windlass.demo import shop
+from windlass.demo.crew import Crew, Hand
+from windlass.demo.diary import Diary, Mood
+from windlass.demo.routine import Routine
+from windlass.demo.service import Service
+
+MAIL = "send_mail"
+
+
+@dataclass
+class Next:
+    """When trouble comes next, on the monotonic clock; None while it is there."""
+
+    at: float | None
+
+    def text(self, coming: str, there: str) -> str:
+        """What is to be said of it now."""
+        if self.at is None:
+            return there
+        return f"{coming} in {max(0.0, self.at - time.monotonic()):.0f} s"
+
+
+class Trouble:
+    """Makes trouble by a fixed timetable, so that one can tell people what to watch."""
+
+    def __init__(self, crew: Crew, service: Service, diary: Diary, *, pace: float) -> None:
+        self._crew, self._service, self._diary, self._pace = crew, service, diary, pace
+        self.death = self._turn(14)
+        self.outage = self._turn(10)
+        self.closing = self._turn(20)
+        self._alerts_seen = 0
+        self._killing = Routine("death", self._kill, first=14 / pace, every=(22 / pace,) * 2)
+        self._breaking = Routine("outage", self._fail, first=10 / pace, every=(50 / pace,) * 2)
+        self._pausing = Routine("switch", self._close, first=20 / pace, every=(45 / pace,) * 2)
+        self._watching = Routine("watch", self._watch, first=1.0, every=(1.0, 1.0))
+        self.routines = [self._killing, self._breaking, self._pausing, self._watching]
+
+    def _turn(self, seconds: float) -> Next:
+        return Next(time.monotonic() + seconds / self._pace)
+
+    def _kill(self) -> None:
+        """Every 30 seconds the second worker dies, and is away for 8 of them."""
+        victim, self.death.at = self._crew.hands[1], None
+        pid = victim.pid
+        victim.kill()
+        self._diary.write(f"worker 2 (pid {pid}) was killed in the middle of its work", "bad")
+        if self._killing.pause(8 / self._pace):
+            victim.start()
+            self._diary.write(f"worker 2 is back (pid {victim.pid})", "good")
+        self.death = self._turn(22)
+
+    def _fail(self) -> None:
+        """For 12 seconds of each minute the inventory answers nobody."""
+        self.outage.at = None
+        self._service.is_down = True
+        self._diary.write("the inventory is down: every call to it fails", "bad")
+        self._breaking.pause(12 / self._pace)
+        self._service.is_down = False
+        self._diary.write("the inventory answers again", "good")
+        self.outage = self._turn(50)
+
+    def _close(self) -> None:
+        """For 15 seconds of each minute no mail is sent; mails wait, and none is lost."""
+        self.closing.at = None
+        shop.app.pause(MAIL, reason="the mail provider is being upgraded", who="demo")
+        self._diary.write("the switch of send_mail is off: mails wait")
+        self._pausing.pause(15 / self._pace)
+        shop.app.resume(MAIL, who="demo")
+        self._diary.write("the switch of send_mail is on again", "good")
+        self.closing = self._turn(45)
+
+    def _watch(self) -> None:
+        """Tell of breakers, and start again whoever died without our doing."""
+        for alert in reversed(shop.app.alerts(limit=20)):
+            if alert.id > self._alerts_seen:
+                self._alerts_seen = alert.id
+                mood: Mood = "good" if alert.what == "breaker closed" else "bad"
+                self._diary.write(f"{alert.what}: {alert.text}", mood)
+        if self.death.at is not None:
+            for hand in self._crew.hands:
+                self._look_after(hand)
+
+    def _look_after(self, hand: Hand) -> None:
+        if not hand.is_alive:
+            self._diary.write(f"worker {hand.number} died: {hand.last_words()}", "bad")
+            hand.start()
