@@ -9,10 +9,13 @@ VENV ?= .venv
 JOBS ?= 2
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+# The manual's tools stay apart, so that tests are set up quickly.
+DOCS_VENV ?= build/docs-venv
+DOCS := $(DOCS_VENV)/.installed
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url
 
-.PHONY: help demo test test-all check format bench lock servers clean
+.PHONY: help demo test test-all check format docs commands bench lock servers clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,12 +39,20 @@ format: $(INSTALLED) ## put the code in shape
 	@$(PY) -m ruff check --fix --quiet . || true
 	@$(PY) -m ruff format .
 
+docs: $(DOCS) ## build the manual into build/docs; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "the manual is at build/docs/index.html"
+
+commands: $(INSTALLED) ## write the page of all commands from the code
+	@$(PY) -m scripts.commands
+
 bench: $(INSTALLED) servers ## measure throughput on this machine
 	@$(PY) -m bench
 
 lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
+	@$(COMPILE) -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
 
 servers: ## install the servers that the tests use, where missing
 	@scripts/servers
@@ -58,4 +69,10 @@ $(INSTALLED): pyproject.toml requirements/build.txt requirements/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(DOCS): requirements/docs.txt
+	@echo "setting up $(DOCS_VENV)"
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@

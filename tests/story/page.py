@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.tidy.source import ROOT, name_of
 
 BLOCK = re.compile(
-    r"^<!-- hidden\n(?P<hidden>.*?)^-->$"
+    r"^(?P<aside> *)<!-- hidden\n(?P<hidden>.*?)^ *-->$"
     r"|(?:^ *<!-- (?P<mark>file|not run): (?P<said>[^\n]*?) -->\n)?"
     r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
@@ -57,7 +57,7 @@ def blocks_of(page: Path) -> list[Block]:
 def _block(page: Path, text: str, found: re.Match[str]) -> Block:
     shown = "code" if found["hidden"] is None else "hidden"
     said = {found["mark"]: found["said"]}
-    indent = len(found["indent"] or "")
+    indent = len(found["indent"] or found["aside"] or "")
     lines = found[shown].splitlines(keepends=True)
     return Block(
         page=page,
