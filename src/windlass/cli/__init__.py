@@ -13,6 +13,7 @@ from windlass.cli import (
     control,
     demo,
     flow,
+    init,
     migrate,
     ring,
     rolling,
@@ -42,6 +43,7 @@ ring.register(cli)
 switch.register(cli)
 run.register(cli)
 demo.register(cli)
+init.register(cli)
 flow.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
