@@ -22,7 +22,7 @@ import traceback
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from unittest import mock
 
 import yaml
@@ -51,6 +51,8 @@ class Reader:
         self.folder = folder
         self.names: dict[str, object] = {"__name__": "__main__", "__builtins__": builtins}
         self.written: set[str] = set()
+        # What the commands have written.
+        self.said = ""
         # The shop that the pages speak of, for commands on pages that do not write one.
         (folder / "shop.py").write_text(SHOP.read_text())
 
@@ -111,7 +113,7 @@ class Reader:
             case []:
                 return
             case _ if {"|", ">", "&&"} & {*words}:
-                run_elsewhere(command)
+                self.said += run_elsewhere(command)
             case ["export", *settings]:
                 os.environ.update(each.split("=", 1) for each in settings)
             case ["pip", "install", *what]:
@@ -127,7 +129,7 @@ class Reader:
             case ["windlass", *rest]:
                 assert run_cli(rest) == 0, f"{command!r} did not end well"
             case _:
-                run_elsewhere(command)
+                self.said += run_elsewhere(command)
 
 
 @contextmanager
@@ -140,36 +142,29 @@ def reading_in(folder: Path):
         environment.pop("WINDLASS_DATABASE_URL", None)
         stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
         stack.enter_context(mock.patch.object(sys, "path", [str(folder), *sys.path]))
-        before = Path.cwd()
-        stack.callback(os.chdir, before)
+        stack.callback(os.chdir, Path.cwd())
         os.chdir(folder)
         try:
             yield reader
         finally:
-            close_apps(reader, folder)
-            for name in set(sys.modules) - known:
-                if is_below(getattr(sys.modules[name], "__file__", None), folder):
-                    del sys.modules[name]
+            modules = {name: sys.modules[name] for name in set(sys.modules) - known}
+            own = {name: each for name, each in modules.items() if is_below(each, folder)}
+            close_apps([reader.names, *map(vars, own.values())])
+            for name in own:
+                del sys.modules[name]
 
 
-def close_apps(reader: Reader, folder: Path) -> None:
+def close_apps(spaces: list[dict[str, object]]) -> None:
     """Give back the connections of every app that the page has made."""
-    spaces = [
-        reader.names,
-        *(
-            vars(each)
-            for each in list(sys.modules.values())
-            if is_below(getattr(each, "__file__", None), folder)
-        ),
-    ]
-    for space in spaces:
-        for value in list(space.values()):
-            if isinstance(value, App):
-                value.close()
+    for value in [value for space in spaces for value in space.values()]:
+        if isinstance(value, App):
+            value.close()
 
 
-def is_below(file: str | None, folder: Path) -> bool:
-    return file is not None and Path(file).is_relative_to(folder)
+def is_below(module: ModuleType, folder: Path) -> bool:
+    """Whether a module is the page's own: written by it, or one of the examples."""
+    file = getattr(module, "__file__", None) or "/"
+    return any(Path(file).is_relative_to(each) for each in (folder, ROOT / "examples"))
 
 
 def run_cli(words: list[str]) -> int:
@@ -217,8 +212,8 @@ def run_for_a_moment(words: list[str]) -> None:
     assert process.wait(PATIENCE_SECONDS) == 0, said
 
 
-def run_elsewhere(command: str) -> None:
-    """Any other command, by a shell in which `windlass` is this one."""
+def run_elsewhere(command: str) -> str:
+    """Any other command, by a shell in which `windlass` is this one; what it writes."""
     folder = Path(sys.executable).parent
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
@@ -236,6 +231,7 @@ def run_elsewhere(command: str) -> None:
         },
     )
     assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def commands_in(code: str) -> list[str]:

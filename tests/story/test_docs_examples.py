@@ -4,9 +4,10 @@ import pytest
 
 from tests.story.page import blocks_of, pages
 from tests.story.reader import reading_in
-from tests.tidy.source import name_of
+from tests.tidy.source import ROOT, name_of
 
-PAGES = [page for page in pages() if blocks_of(page)]
+# Those beside the examples are read by the tests of the examples.
+PAGES = [page for page in pages() if blocks_of(page) and ROOT / "examples" not in page.parents]
 # Each has a reason. A page that needs more of them should be written differently.
 MOST_NOT_RUN = 12
 
