@@ -26,7 +26,7 @@ demo: $(INSTALLED) ## run the shop: tasks that fail, retry and recover while you
 test: check servers ## set up, check, and run every test but the slow ones
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
-test-all: check servers ## set up, check, and run every test
+test-all: check servers docs ## set up, check, build the manual, and run every test
 	@$(PY) -m pytest
 
 check: $(INSTALLED) ## lint, formatting, types and layers
