@@ -33,6 +33,8 @@ from tests.tidy.source import ROOT
 from windlass import App, cli
 
 PATIENCE_SECONDS = 60.0
+# What lasts costs processes: of a command that several pages have, the first is started.
+STARTED: set[tuple[str, ...]] = set()
 SHOP = Path(__file__).with_name("shop.py")
 # These go on until they are told to stop.
 LASTING = {"worker", "dev", "callback", "console", "demo"}
@@ -125,7 +127,10 @@ class Reader:
             case ["windlass", verb, *rest] if verb in LASTING and not {"--once", "--help"} & {
                 *rest
             }:
-                run_for_a_moment(words)
+                check_options(command)
+                if tuple(words) not in STARTED:
+                    STARTED.add(tuple(words))
+                    run_for_a_moment(words)
             case ["windlass", *rest]:
                 assert run_cli(rest) == 0, f"{command!r} did not end well"
             case _:
