@@ -142,8 +142,14 @@ class Story:
         asked = _asked(row.body, signed=False)
         if asked is None or GiveBack(self._id, row.id, asked).body != row.body:
             yield f"{what}: {_unreadable(row.body)}"
-        elif not _is_refusal(row.refusal, asked, OVER):
+        elif not _is_refusal(row.refusal, asked, self._can_be_refused()):
             yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+
+    def _can_be_refused(self) -> Mapping[str, set[str]]:
+        """What may have been wrong with a return: without a deduction, nothing is left of it."""
+        row = self._row
+        was_made = row is not None and row.body is not None and row.refusal is None
+        return OVER if was_made else {"UnknownDeduction": OVER["UnknownDeduction"]}
 
     def _check(self, row: KeptDeduction, will_lapse: Callable[[str], bool]) -> Iterator[str]:
         if row.body is None:
@@ -184,6 +190,8 @@ class Story:
         made = Deduct(row.id, {of: line.quantity for of, line in self._lines.items()}, hold).body
         if row.body != made:
             yield f": {_unlike(row.body, made)}"
+        if hold is None and row.confirmed_at not in (None, row.created_at):
+            yield " was never held, but it is confirmed since another time than it was made"
         status = self._status_by_traces(row)
         yield from _wrong_status(row, status)
         if status in (DeductionStatus.VOIDED, DeductionStatus.LAPSED):
@@ -307,10 +315,10 @@ def _asked(body: str | None, *, signed: bool) -> dict[str, int] | None:
 def _is_refusal(text: str | None, asked: Mapping[str, int], can_be: Mapping[str, set[str]]) -> bool:
     """Whether a request for these lines can have been refused like this."""
     refusal = _refusal(text)
-    if refusal is None or can_be.get(refusal.error) != refusal.facts.keys():
+    if refusal is None or can_be.get(str(refusal.error)) != refusal.facts.keys():
         return False
     facts: dict[str, Any] = refusal.facts
-    if "sku" in facts and facts["sku"] not in asked:
+    if "sku" in facts and str(facts["sku"]) not in asked:
         return False
     if "wanted" not in facts:
         return True

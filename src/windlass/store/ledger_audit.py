@@ -44,7 +44,8 @@ from windlass.store.ledger_pages import Pages, Shelf, Walk
 
 SHOWN_OF_EACH = 20
 BUCKETS = 1 << 14
-LOOKED_INTO = 20
+# Each has something to tell: one more than is shown, so that it can be said that there is more.
+LOOKED_INTO = SHOWN_OF_EACH + 1
 
 SUMS = ("available", "received", "deducted", "returned")
 ANSWER = ("body", "refusal")
@@ -61,6 +62,7 @@ DEDUCTIONS = Shelf(
     ("id",),
     ("id", "status", *ANSWER, "hold_until", "confirmed_at", "created_at"),
     numbers=("status", "created_at"),
+    gaps=("hold_until", "confirmed_at"),
     documents=ANSWER,
 )
 LINES = Shelf(
@@ -205,7 +207,8 @@ class _Audit:
             sink.expect(Key(row.movement, row.id, None, sku), quantity, row.created_at)
 
     def _tell_of_unknown_skus(self) -> None:
-        found = dict.fromkeys(sku for (sku,) in self._executor.execute(WITHOUT_STOCK, {}))
+        rows = self._executor.execute(WITHOUT_STOCK, {}).fetchall()
+        found = dict.fromkeys(sku for (sku,) in rows)
         self._told.add(
             "sku", (f"stock {sku!r}: there are entries of it, but no stock" for sku in found)
         )
@@ -241,10 +244,10 @@ class _Sums:
         return any(self.entries) or any(self.stock)
 
     def expect(self, key: Key, quantity: int, at: int) -> None:
-        self.entries[_bucket(key.reference)] += hash((key, quantity, at))
+        self.entries[_bucket(key.reference)] += _hash(key, quantity, at)
 
     def enter(self, key: Key, quantity: int, at: int) -> None:
-        self.entries[_bucket(key.reference)] -= hash((key, quantity, at))
+        self.entries[_bucket(key.reference)] -= _hash(key, quantity, at)
         self.stock[_bucket(key.sku)] -= _weigh(key.sku, entered(key.movement, quantity))
 
     def keep(self, sku: str, kept: KeptStock) -> None:
@@ -339,6 +342,11 @@ def _listed(quantities: list[int]) -> str:
 
 def _bucket(name: str) -> int:
     return crc32(name.encode()) % BUCKETS
+
+
+def _hash(key: Key, quantity: int, at: int) -> int:
+    # Python has the same hash for -1 and -2, but not for other numbers.
+    return hash((key, 2 * quantity, at))
 
 
 def _broken(sums: list[int]) -> set[int]:

@@ -19,17 +19,18 @@ Row = Sequence[Any]
 
 
 class Shelf(NamedTuple):
-    """What is read of a table, and how."""
+    """What is read of a table, and how; `gaps` are numbers that may be null."""
 
     table: str
     keys: tuple[str, ...]
     columns: tuple[str, ...]
     numbers: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
 
 
 class Pages:
-    """Reads tables; a number that is none is told, and read as 0."""
+    """Reads tables; a number or a text that is none is told, and read as something that is."""
 
     def __init__(
         self, executor: Executor, dialect: Dialect, complain: Callable[[str], None]
@@ -41,7 +42,7 @@ class Pages:
     def walk(self, shelf: Shelf, where: str = "true", **asked: object) -> Iterator[Row]:
         """All rows, in the order of their keys; only those `where` that is so."""
         keys = [shelf.columns.index(key) for key in shelf.keys]
-        numbers = [shelf.columns.index(name) for name in shelf.numbers]
+        numbers = [shelf.columns.index(name) for name in (*shelf.numbers, *shelf.gaps)]
         documents = [shelf.columns.index(name) for name in shelf.documents]
         first, others = (
             self._query(shelf, where),
@@ -70,13 +71,21 @@ class Pages:
         )
 
     def _checked(self, shelf: Shelf, row: Row, numbers: Sequence[int]) -> Row:
-        if all(type(row[place]) is int for place in numbers):
+        kinds = [type(value) for value in row]
+        if bytes not in kinds and all(kinds[place] is int for place in numbers):
             return row
         fixed = list(row)
+        named = ", ".join(repr(row[shelf.columns.index(key)]) for key in shelf.keys)
+        for place, kind in enumerate(kinds):
+            if kind is bytes:
+                fixed[place] = row[place].decode(errors="backslashreplace")
+                self._complain(
+                    f"windlass_{shelf.table} {named}: {shelf.columns[place]} is not text"
+                )
         for place in numbers:
-            if type(row[place]) is not int:
+            may_be_null = shelf.columns[place] in shelf.gaps
+            if kinds[place] is not int and not (may_be_null and row[place] is None):
                 fixed[place] = 0
-                named = ", ".join(repr(row[shelf.columns.index(key)]) for key in shelf.keys)
                 self._complain(
                     f"windlass_{shelf.table} {named}: {shelf.columns[place]} {row[place]!r} "
                     "is not a whole number"
