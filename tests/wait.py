@@ -10,7 +10,11 @@ T = TypeVar("T")
 
 
 def eventually(
-    predicate: Callable[[], T], timeout: float = 10.0, *, what: str = "the condition"
+    predicate: Callable[[], T],
+    timeout: float = 10.0,
+    *,
+    what: str = "the condition",
+    poll: float = POLL_SECONDS,
 ) -> T:
     """Return the first truthy answer of `predicate`, or fail after `timeout` seconds."""
     deadline = time.monotonic() + timeout
@@ -20,4 +24,4 @@ def eventually(
             return answer
         if time.monotonic() >= deadline:
             raise AssertionError(f"{what} did not come about within {timeout:g} s")
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll)

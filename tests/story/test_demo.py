@@ -76,7 +76,7 @@ def test_every_face_moves_and_nothing_is_left_behind(tmp_path, database_engine, 
     on_server = database_engine != "sqlite"
     with demo(tmp_path, *(["--database", empty_database_url] if on_server else [])) as shop:
         for face, moves in FACES.items():
-            eventually(lambda moves=moves: moves(shop), PATIENCE, what=face)
+            eventually(lambda moves=moves: moves(shop), PATIENCE, what=face, poll=0.3)
         pids = {move["pid"] for move in shop.ring()["moves"]}
         shop.process.send_signal(signal.SIGINT)
         code = shop.process.wait(30)

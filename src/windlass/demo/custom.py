@@ -49,11 +49,9 @@ class Custom:
         self.routines = [
             Routine("orders", self._order, first=0.5, every=(0.25, 0.9)),
             Routine("regrets", self._regret, first=4.0 / pace, every=(1.5, 3.5)),
-            Routine(
-                "deliveries", self._deliver, first=8.0 / pace, every=(12.0 / pace, 18.0 / pace)
-            ),
-            Routine("imports", self._import, first=2.0 / pace, every=(9.0 / pace, 15.0 / pace)),
-            Routine("catalogues", self._print, first=1.0, every=(25.0 / pace, 40.0 / pace)),
+            Routine("deliveries", self._deliver, first=8.0 / pace, every=(12, 18)),
+            Routine("imports", self._import, first=2.0 / pace, every=(9, 15)),
+            Routine("catalogues", self._print, first=1.0, every=(25, 40)),
         ]
 
     @staticmethod

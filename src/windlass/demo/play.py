@@ -32,7 +32,7 @@ SIGNALS = tuple(
 
 @dataclass(frozen=True)
 class Wish:
-    """What the demo is to be like. A `pace` of 2 makes trouble twice as often."""
+    """What the demo is to be like. With a `pace` of 2 trouble begins twice as soon."""
 
     database: str | None
     port: int
@@ -98,6 +98,8 @@ def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
     except WindlassError as problem:
         return nullcontext(), str(problem)
     bound = _bind(port)
+    # Whoever is quicker than the console waits for it instead of being refused.
+    bound.listen()
     where = url_of(bound)
     if not is_built():
         where += " (only its API: the pages were not built; run make demo, or install a wheel)"

@@ -83,7 +83,7 @@ def report() -> str:
 # Rolling: the inventory can be asked for one product at a time, and some are asked for more often.
 
 
-@app.rolling(every="10m", rate="50/s", concurrency=12, breaker="8 in a row, 6s", timeout="20s")
+@app.rolling(every="15m", rate="60/s", concurrency=12, breaker="8 in a row, 6s", timeout="20s")
 def stock_level(code: str) -> str:
     """Ask the inventory how many of a product are on hand."""
     return f"{service.get('stock', code)['on_hand']} on hand"
@@ -103,7 +103,7 @@ def bestseller(code: str) -> str:
     ranges=24,
     redo="30s",
     concurrency=8,
-    rate="150/s",
+    rate="100/s",
     batch=250,
 )
 async def offer(article: dict[str, Any]) -> None:
@@ -227,7 +227,7 @@ async def set_chapter(chapter: str, prices: dict[str, object]) -> dict[str, obje
 
 
 @app.task(timeout="20s")
-async def read_proof(chapters: list[dict[str, int]]) -> dict[str, int]:
+async def read_proof(chapters: list[dict[str, Any]]) -> dict[str, int]:
     """Read it all once more."""
     await asyncio.sleep(random.uniform(1.0, 3.0))
     return {"pages": sum(chapter["pages"] for chapter in chapters)}

@@ -12,6 +12,7 @@ from windlass.demo.routine import Routine
 from windlass.demo.service import Service
 
 MAIL = "send_mail"
+MOODS: dict[str, Mood] = {"breaker opened": "bad", "breaker closed": "good", "poison": "bad"}
 
 
 @dataclass
@@ -28,22 +29,22 @@ class Next:
 
 
 class Trouble:
-    """Makes trouble by a fixed timetable, so that one can tell people what to watch."""
+    """Makes trouble by a fixed timetable, so that one can tell people what to watch.
+
+    A larger `pace` has it begin sooner and last less long, and not come back sooner.
+    """
 
     def __init__(self, crew: Crew, service: Service, diary: Diary, *, pace: float) -> None:
         self._crew, self._service, self._diary, self._pace = crew, service, diary, pace
-        self.death = self._turn(14)
-        self.outage = self._turn(10)
-        self.closing = self._turn(20)
+        self.death = _in(14 / pace)
+        self.outage = _in(10 / pace)
+        self.closing = _in(20 / pace)
         self._alerts_seen = 0
-        self._killing = Routine("death", self._kill, first=14 / pace, every=(22 / pace,) * 2)
-        self._breaking = Routine("outage", self._fail, first=10 / pace, every=(50 / pace,) * 2)
-        self._pausing = Routine("switch", self._close, first=20 / pace, every=(45 / pace,) * 2)
+        self._killing = Routine("death", self._kill, first=14 / pace, every=(22, 22))
+        self._breaking = Routine("outage", self._fail, first=10 / pace, every=(48, 48))
+        self._pausing = Routine("switch", self._close, first=20 / pace, every=(45, 45))
         self._watching = Routine("watch", self._watch, first=1.0, every=(1.0, 1.0))
         self.routines = [self._killing, self._breaking, self._pausing, self._watching]
-
-    def _turn(self, seconds: float) -> Next:
-        return Next(time.monotonic() + seconds / self._pace)
 
     def _kill(self) -> None:
         """Every 30 seconds the second worker dies, and is away for 8 of them."""
@@ -54,7 +55,7 @@ class Trouble:
         if self._killing.pause(8 / self._pace):
             victim.start()
             self._diary.write(f"worker 2 is back (pid {victim.pid})", "good")
-        self.death = self._turn(22)
+        self.death = _in(22)
 
     def _fail(self) -> None:
         """For 12 seconds of each minute the inventory answers nobody."""
@@ -64,7 +65,7 @@ class Trouble:
         self._breaking.pause(12 / self._pace)
         self._service.is_down = False
         self._diary.write("the inventory answers again", "good")
-        self.outage = self._turn(50)
+        self.outage = _in(48)
 
     def _close(self) -> None:
         """For 15 seconds of each minute no mail is sent; mails wait, and none is lost."""
@@ -74,15 +75,14 @@ class Trouble:
         self._pausing.pause(15 / self._pace)
         shop.app.resume(MAIL, who="demo")
         self._diary.write("the switch of send_mail is on again", "good")
-        self.closing = self._turn(45)
+        self.closing = _in(45)
 
     def _watch(self) -> None:
         """Tell of breakers, and start again whoever died without our doing."""
         for alert in reversed(shop.app.alerts(limit=20)):
             if alert.id > self._alerts_seen:
                 self._alerts_seen = alert.id
-                mood: Mood = "good" if alert.what == "breaker closed" else "bad"
-                self._diary.write(f"{alert.what}: {alert.text}", mood)
+                self._diary.write(alert.text, MOODS.get(alert.what, "plain"))
         if self.death.at is not None:
             for hand in self._crew.hands:
                 self._look_after(hand)
@@ -91,3 +91,7 @@ class Trouble:
         if not hand.is_alive:
             self._diary.write(f"worker {hand.number} died: {hand.last_words()}", "bad")
             hand.start()
+
+
+def _in(seconds: float) -> Next:
+    return Next(time.monotonic() + seconds)

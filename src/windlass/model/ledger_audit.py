@@ -315,9 +315,9 @@ def _asked(body: str | None, *, signed: bool) -> dict[str, int] | None:
 def _is_refusal(text: str | None, asked: Mapping[str, int], can_be: Mapping[str, set[str]]) -> bool:
     """Whether a request for these lines can have been refused like this."""
     refusal = _refusal(text)
-    if refusal is None or can_be.get(str(refusal.error)) != refusal.facts.keys():
+    if refusal is None or can_be.get(str(refusal.error)) != set(refusal.facts):
         return False
-    facts: dict[str, Any] = refusal.facts
+    facts: dict[str, Any] = dict(refusal.facts)
     if "sku" in facts and str(facts["sku"]) not in asked:
         return False
     if "wanted" not in facts:
