@@ -163,9 +163,21 @@ def served() -> Iterator[str]:
             found = re.search(r"http://([\d.]+:\d+)", said)
             if found is None:
                 raise RuntimeError(f"the console did not start: {said}")
+            wait_for(found[1])
             yield found[1]
         finally:
             process.terminate()
+
+
+def wait_for(address: str) -> None:
+    for _ in range(600):
+        try:
+            ask(http.client.HTTPConnection(address), "/api/health")
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError("the console does not answer")
 
 
 def paths(address: str, places: dict[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ const PAIRS = [
   ...["text", "soft", "faint", "accent", "bad", "warn", "good"].map((name) => [name, "surface"]),
   ...["text", "soft", "faint"].map((name) => [name, "ground"]),
   ["soft", "sunk"],
+  ...["bad", "busy", "accent", "away"].map((tone) => ["soft", `${tone}-soft`]),
   ["on-accent", "accent"],
   ["accent-strong", "accent-soft"],
 ] as [string, string][];
@@ -22,6 +23,13 @@ describe.each(["light", "dark"])("in the %s theme", (theme) => {
     expect(contrast(one ?? "", other ?? "")).toBeGreaterThanOrEqual(READABLE);
   });
 });
+
+it.each([...css.matchAll(/--member: (#[0-9a-f]{6})/g)].map(([, colour]) => colour ?? ""))(
+  "a white letter can be read on a member of the colour %s",
+  (colour) => {
+    expect(contrast("#ffffff", colour)).toBeGreaterThanOrEqual(READABLE);
+  },
+);
 
 /** The contrast of two colours, as WCAG counts it. */
 function contrast(one: string, other: string): number {

@@ -7,7 +7,7 @@ from windlass import App, Keys, Table
 from windlass.ledger import Ledger
 
 # What somebody gives who wants a script of theirs to run in the console.
-NASTY = '"><img src=x onerror=window.hacked=1>'
+NASTY = "'><img src=x onerror=window.hacked=1>"
 SCRIPT = "</pre><script>window.hacked=2</script>"
 CODES = "nasty_code"
 
