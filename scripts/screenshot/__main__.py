@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -127,7 +128,7 @@ def _shop(place: Path) -> Iterator[str]:
     database = f"sqlite:///{place / 'shop.db'}"
     environment = {**os.environ, "WINDLASS_SHOP": database, "LOGNAME": "ada"}
     windlass = str(Path(sys.executable).parent / "windlass")
-    port = "8497"
+    port = str(_free_port())
 
     def start(*command: str) -> subprocess.Popen[bytes]:
         with (place / "log").open("ab") as log:
@@ -152,9 +153,16 @@ def _shop(place: Path) -> Iterator[str]:
             process.wait()
 
 
+def _free_port() -> int:
+    """A port that nobody listens on: pictures may be made twice at once."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def _wait(url: str) -> None:
     for _ in range(300):
-        with suppress(urllib.error.URLError):
+        with suppress(urllib.error.URLError, TimeoutError):
             urllib.request.urlopen(url, timeout=2)
             return
         time.sleep(0.1)
@@ -196,10 +204,14 @@ def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str
 
 
 def _first(url: str, query: str) -> str:
-    """The id of the first of what is asked for."""
-    with urllib.request.urlopen(f"{url}api/{query}&limit=1") as answer:
-        found = json.load(answer)["items"]
-    return str(found[0]["id"]) if found else "1"
+    """The id of the first of what is asked for; workers may need a while to get there."""
+    for _ in range(60):
+        with urllib.request.urlopen(f"{url}api/{query}&limit=1") as answer:
+            found = json.load(answer)["items"]
+        if found:
+            return str(found[0]["id"])
+        time.sleep(1)
+    raise SystemExit(f"the shop has nothing to show for {query}")
 
 
 def _names(look: Look, only: list[str]) -> dict[str, str]:

@@ -97,6 +97,7 @@ def try_all(shop: Shop, *, examples: int, only: Collection[str] = ()) -> int:
 
 def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_shop):
     some = {"/api/tasks", "/api/tasks/cancel", "/api/audit", "/api/rolling/{kind}/items"}
+    some |= {"/api/flows", "/api/templates/{name}/check"}
 
     assert try_all(sqlite_shop, examples=5, only=some) > 25
 

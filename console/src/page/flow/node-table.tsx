@@ -57,7 +57,8 @@ export function NodeTable({ run }: { run: number }) {
       label: t.flow.slotsName,
       isNumber: true,
       isExtra: true,
-      render: (node) => (node.slots > 0 ? t.flow.slots(node.open_slots, node.slots) : "–"),
+      render: (node) =>
+        node.status === "blocked" ? t.flow.slots(node.open_slots, node.slots) : "–",
     },
     {
       name: "took",

@@ -42,6 +42,9 @@ MOST_CHANGES = 200
 # What is larger than this is exported by `windlass flow export`.
 MOST_EXPORTED = 10_000
 LONGEST_ERROR = 300
+# How much of what was given is in the audit log.
+LONGEST_TOLD = 2_000
+MOST_TOLD = 20
 
 RunId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1)]
 RunStatus = Literal["running", "succeeded", "failed", "cancelled"]
@@ -257,7 +260,8 @@ def startable(desk: DeskOf) -> list[StartableOut]:
 @router.post("/flows", responses=problems(404, 409))
 def start(body: FlowStart, desk: DeskOf, log: LogOf) -> FlowStarted:
     """FlowStart a declared flow or a template."""
-    told = {"arguments": json_text(body.arguments), "version": body.version, "key": body.key}
+    arguments = json_text(body.arguments)[:LONGEST_TOLD]
+    told = {"arguments": arguments, "version": body.version, "key": body.key}
     with log.deed("flow.start", body.flow, **told) as deed:
         handle: Any = desk.app.flow_template.flow(body.flow, body.version)
         _try_to_draw(handle, body.arguments)
@@ -382,7 +386,7 @@ def edit(number: RunId, body: FlowEdit, desk: DeskOf, log: LogOf) -> Done:
     if changes.is_empty:
         raise BadInput("there is nothing to change; give add, link or unlink")
     told = {name: len(value) for name, value in body.model_dump().items()}
-    names = [each.name for each in body.add]
+    names = [each.name for each in body.add[:MOST_TOLD]]
     with log.deed("flow.edit", str(number), **told, names=names) as deed:
         flow_edit.edit(desk.app.flows, desk.app.flow_template, number, changes)
         message = deed.says(f"run {number} is changed")
