@@ -14,10 +14,14 @@ INSTALLED := $(VENV)/.installed
 MODULES := console/node_modules/.installed
 BUILT := src/windlass/web/static/index.html
 CONSOLE := $(shell find console -name node_modules -prune -o -type f -print)
+# The manual's tools stay apart, so that tests are set up quickly.
+DOCS_VENV ?= build/docs-venv
+DOCS := $(DOCS_VENV)/.installed
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url
 
-.PHONY: help demo test test-all check format bench lock servers screenshots console-types clean
+.PHONY: help demo test test-all check format docs commands bench lock servers screenshots \
+	console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +33,7 @@ test: check servers $(BUILT) ## set up, check, and run every test but the slow o
 	@npm --prefix console run --silent test
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
-test-all: check servers $(BUILT) ## set up, check, and run every test
+test-all: check servers docs $(BUILT) ## set up, check, build the manual, and run every test
 	@npm --prefix console run --silent test
 	@$(PY) -m pytest
 
@@ -45,12 +49,20 @@ format: $(INSTALLED) $(MODULES) ## put the code in shape
 	@$(PY) -m ruff format .
 	@npm --prefix console run --silent format
 
+docs: $(DOCS) ## build the manual into build/docs; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "the manual is at build/docs/index.html"
+
+commands: $(INSTALLED) ## write the page of all commands from the code
+	@$(PY) -m scripts.commands
+
 bench: $(INSTALLED) servers ## measure throughput on this machine
 	@$(PY) -m bench
 
 lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
+	@$(COMPILE) -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
 
 servers: ## install the servers that the tests use, where missing
 	@scripts/servers
@@ -96,3 +108,9 @@ $(BUILT): $(MODULES) $(CONSOLE)
 	@npm --prefix console run --silent build -- --logLevel warn
 	@touch $@
 endif
+
+$(DOCS): requirements/docs.txt
+	@echo "setting up $(DOCS_VENV)"
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@

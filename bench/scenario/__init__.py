@@ -38,6 +38,7 @@ SCENARIOS = (
     Scenario("takeover", "bench.scenario.takeover", ("postgresql",)),
     Scenario("helping", "bench.scenario.helping", ("postgresql", "mariadb")),
     Scenario("ledger", "bench.scenario.ledger", ("postgresql", "mariadb")),
+    Scenario("console", "bench.scenario.console", ("postgresql",)),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )
 

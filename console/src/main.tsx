@@ -10,6 +10,7 @@ import "./style/part.css";
 import "./style/dialog.css";
 import "./style/table.css";
 import "./style/picture.css";
+import "./style/ledger.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no root");

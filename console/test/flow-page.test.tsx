@@ -12,7 +12,10 @@ import { ToastProvider } from "../src/part/toast";
 import { SessionContext } from "../src/shell/session";
 import { TextProvider } from "../src/text";
 
-type Answer = { status?: number; body: unknown };
+interface Answer {
+  status?: number;
+  body: unknown;
+}
 
 const answers = new Map<string, Answer>();
 const sent: { path: string; body: unknown }[] = [];

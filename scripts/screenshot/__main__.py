@@ -16,13 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import quote
 
 from playwright.sync_api import Browser, Error, Page, sync_playwright
+
+from scripts.screenshot.stock import EVIL
 
 ROOT = Path(__file__).parents[2]
 SHOP = "scripts.screenshot.shop:app"
 WIDTHS = {"wide": 1440, "narrow": 390}
 WARM_UP_SECONDS = 25
+BACK = [{"sku": "bolt-m4", "quantity": 1}, {"sku": "lamp-desk", "quantity": 1}]
 GO = "to => { history.pushState(null, '', to); dispatchEvent(new Event('popstate')) }"
 
 
@@ -70,6 +74,15 @@ PAGES = {
     "control": "control",
     "control-failed": "control/backup",
     "control-running": "control/load-recordings?partition=2026-11",
+    "ledger": "ledger",
+    "ledger-sold-out": "ledger?sold_out=true",
+    "ledger-sku": "ledger/stock/bolt-m6",
+    "ledger-deductions": "ledger/deductions",
+    "ledger-deduction": "ledger/deductions/order-large",
+    "ledger-deduction-evil": "ledger/deductions/{evil}",
+    "ledger-returns": "ledger/returns",
+    "ledger-entries": "ledger/entries",
+    "ledger-audit": "ledger/audit",
     "switches": "switches",
     "switch": "switches/charge_card",
     "ring": "ring",
@@ -158,6 +171,7 @@ def _act(url: str) -> None:
         ("switches/price_check/pause", {"reason": "prices are <i>frozen</i> for the sale"}),
         ("sweeps/offer/split", {"ranges": 32}),
         ("tasks/999999/retry", None),
+        ("ledger/deductions/order-large/returns", {"id": "return-9", "lines": BACK}),
     ):
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"cookie": cookie, "x-csrf-token": token, "content-type": "application/json"}
@@ -176,7 +190,7 @@ def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str
             with _page(browser, look, complaints) as page:
                 page.goto(url)
                 for name, stem in names.items():
-                    address = PAGES[name].format(**places)
+                    address = PAGES[name].format(evil=quote(EVIL, safe=""), **places)
                     _picture(page, address, folder / f"{stem}.png", complaints)
     return complaints
 

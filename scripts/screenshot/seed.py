@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 
+from scripts.screenshot import stock
 from scripts.screenshot.shop import (
     app,
     charge_card,
@@ -39,6 +40,7 @@ def seed() -> None:
     random.seed(9)
     _history()
     _runs()
+    stock.seed(app.database)
     stock_level.add(f"SKU-{number:04d}" for number in range(600))
     price_check.add(f"EAN-40{number:05d}" for number in range(300))
     for number in range(1, 400):

@@ -26,6 +26,7 @@ WindlassError
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
+        Blocked                         somebody else holds the rows for too long
     MembersUnavailable                  etcd or ZooKeeper did not answer
     Signal                              not an error: what a handler says about its own task
         Retry, Cancel, Snooze

@@ -74,6 +74,34 @@ def test_entries_tell_every_change(windlass, ledger):
     assert page.json == found[1:2]
 
 
+def test_entries_say_that_there_are_more_and_how_to_see_them(windlass, ledger):
+    first = windlass("ledger", "entries", "bolt", "--limit", "2")
+    found = windlass("ledger", "entries", "bolt", "--limit", "2", "--json")
+    last = found.json[-1]["id"]
+    rest = windlass("ledger", "entries", "bolt", "--after", str(last))
+
+    assert f"there are more than these 2; add --after {last} for the next" in first.err
+    assert first.err == found.err
+    assert re.search(r"return +\+2 +order-7", rest.out)
+    assert rest.err == ""
+    assert windlass("ledger", "entries", "bolt", "--limit", "3").err == ""
+
+
+def test_no_entries_are_said_to_be_none(windlass, ledger):
+    answer = windlass("ledger", "entries", "bolt", "--after", "1000")
+
+    assert (answer.code, answer.out) == (0, "There are no entries after number 1000.\n")
+
+
+def test_show_tells_of_a_deduction_that_never_came(windlass, ledger):
+    ledger.void("order-9")
+
+    answer = windlass("ledger", "show", "order-9")
+
+    assert re.search(r"voided +\S+ \S+, before it came; it never will", answer.out)
+    assert not re.search(r"^made", answer.out, re.MULTILINE)
+
+
 def test_an_audit_says_whether_the_books_balance(windlass, ledger):
     assert "the books balance" in windlass("ledger", "audit").out
     ledger.database.write(

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -262,7 +262,7 @@ def ids_of(refs: Iterable[Any]) -> list[int]:
     return [ref.id for ref in refs]
 
 
-def check_accounts(crew: Crew, ids: Iterable[int]) -> None:
+def check_accounts(crew: Crew, ids: Iterable[int], *, slept: Collection[int] = ()) -> None:
     """Nothing is lost, attempts are right, and every run is accounted for.
 
     An attempt that was handed back is not counted, so effects may exceed attempts only there.
@@ -274,13 +274,25 @@ def check_accounts(crew: Crew, ids: Iterable[int]) -> None:
     assert {row.id: row.attempt for row in rows.values() if row.attempt != 1 + row.lost} == {}
     assert {number for number in rows if not ended[number]} == set()
     assert {number for number in rows if begun[number] < ended[number]} == set()
-    check_fences(crew)
+    check_fences(crew, slept=slept)
 
 
-def check_fences(crew: Crew) -> None:
-    """A later attempt of a task always has the larger fence."""
-    fences: dict[int, list[int]] = {}
+def check_fences(crew: Crew, *, slept: Collection[int] = ()) -> None:
+    """A later attempt of a task always has the larger fence.
+
+    A process that was stopped may be late with what it began to do before: its fence is then the
+    smaller one, by which everybody knows it.
+    """
+    in_time: dict[int, list[int]] = {}
+    late: dict[int, set[int]] = {}
     for effect in crew.effects.all():
-        if effect.what == "begin":
-            fences.setdefault(effect.task_id, []).append(effect.fence)
-    assert {number: seen for number, seen in fences.items() if seen != sorted(set(seen))} == {}
+        if effect.what != "begin":
+            continue
+        if effect.pid in slept:
+            late.setdefault(effect.task_id, set()).add(effect.fence)
+        else:
+            in_time.setdefault(effect.task_id, []).append(effect.fence)
+    assert {number: seen for number, seen in in_time.items() if seen != sorted(set(seen))} == {}
+    assert {
+        number for number, seen in in_time.items() if max(late.get(number, {0})) >= seen[-1]
+    } == set()

@@ -46,7 +46,7 @@ def test_a_worker_that_is_stopped_under_load_blocks_nobody_and_loses_nothing(ser
     eventually(lambda: sleeper.has_joined(2), what="the sleeper joined anew")
 
     assert crew.rows(ids) == inherited
-    check_accounts(crew, ids)
+    check_accounts(crew, ids, slept=[sleeper.pid])
     assert heir.events("worker.lost") == []
 
 

@@ -1,6 +1,9 @@
 """What cannot be used gets a clear error, changes nothing and uses no id."""
 
+from enum import StrEnum
+
 import pytest
+from sqlalchemy import create_engine
 
 from windlass.errors import BadDatabase, BadDuration, BadInput, BadKey
 from windlass.ledger import InvalidQuantity, Ledger, UnknownDeduction
@@ -148,3 +151,24 @@ def test_ids_and_skus_compare_byte_by_byte(database_url):
         assert [ledger.stock(f"{index}{name}").available for name in pair] == [9, 18]
     assert ledger.audit().ok
     ledger.close()
+
+
+def test_an_engine_on_sqlite_in_memory_is_refused():
+    with pytest.raises(BadDatabase, match="cannot be shared"):
+        Ledger(create_engine("sqlite://"))
+
+
+class Sku(StrEnum):
+    SCREW = "screw"
+
+
+class Label(str):
+    __slots__ = ()
+
+
+def test_subclasses_of_str_are_taken_as_their_text(ledger):
+    first = ledger.restock(Label("delivery-9"), {Sku.SCREW: 3, Label("washer"): 1})
+
+    assert type(first.id) is str
+    assert ledger.restock("delivery-9", {"screw": 3, "washer": 1}) == first
+    assert [type(line.sku) for line in first.lines] == [str, str]

@@ -36,8 +36,9 @@ def commit(database_engine: str, verb: str) -> bytes:
     """How the driver says it; the word alone is in `read committed`, too."""
     if database_engine == "mariadb":
         return b"\x03commit"
-    # One statement that commits alone, or several.
-    return b"with met_" if verb in ("deduct", "give_back") else b"commit\x00"
+    # One statement that commits alone, known by what is in it (its text was sent before), or more.
+    alone = {"deduct": b'"order-7"', "give_back": b'"return-1"'}
+    return alone.get(verb, b"commit\x00")
 
 
 CALLS: dict[str, tuple[Callable[[Ledger], object], int]] = {

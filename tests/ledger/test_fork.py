@@ -62,3 +62,12 @@ def test_a_child_does_not_wait_for_callers_of_its_parent(ledger: Ledger):
     slow.join(30)
     assert ledger.stock("bolt").available == 98
     assert ledger.audit().ok
+
+
+def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_holds(ledger):
+    ledger.restock("delivery-1", {"bolt": 10})
+
+    with ledger.clock._lock, ledger._preparing:
+        in_child(lambda: ledger.deduct("order-1", {"bolt": 1}))
+
+    assert ledger.stock("bolt").available == 9

@@ -1,5 +1,6 @@
 """Holds: confirmed in time, or given back by a worker when they lapse."""
 
+import copy
 import time
 
 import pytest
@@ -109,10 +110,17 @@ def test_a_voided_hold_is_over(ledger, app, clock):
     assert ledger.stock("bolt").available == 10
 
 
-def test_a_deduction_without_a_hold_is_confirmed_from_the_start(ledger):
+def test_a_deduction_without_a_hold_can_be_confirmed_too(ledger):
     made = ledger.deduct("order-7", {"bolt": 8})
 
-    assert ledger.confirm("order-7").confirmed_at == made.created_at
+    first = ledger.confirm("order-7")
+    ledger.void("order-7")
+    again = ledger.confirm("order-7")
+
+    assert first.confirmed_at == made.created_at
+    assert first == again
+    assert (first.replayed, again.replayed) == (False, True)
+    assert ledger.audit().ok
 
 
 def test_nothing_unknown_can_be_confirmed(ledger):
@@ -145,3 +153,24 @@ def test_a_hold_in_one_of_several_databases_lapses(
     assert ledger.stock("bolt").available == 10
     app.close()
     ledger.close()
+
+
+def test_what_was_never_held_is_confirmed_for_ever(ledger):
+    ledger.restock("delivery-9", {"screw": 3})
+    ledger.deduct("order-1", {"screw": 1})
+    first = ledger.confirm("order-1")
+    ledger.void("order-1")
+
+    assert ledger.confirm("order-1") == first
+
+
+def test_a_refusal_cannot_be_changed(ledger):
+    ledger.restock("delivery-9", {"screw": 3})
+    with pytest.raises(OutOfStock):
+        ledger.deduct("order-1", {"screw": 4})
+    refused = ledger.deduction("order-1")
+
+    with pytest.raises(TypeError):
+        refused.refusal.facts["wanted"] = 1
+    assert hash(refused) == hash(ledger.deduction("order-1"))
+    assert copy.copy(refused.refusal) == refused.refusal

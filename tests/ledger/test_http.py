@@ -1,5 +1,7 @@
 """The ledger over HTTP: the same answers, with the right status, and never a 500."""
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from urllib.parse import quote
@@ -19,7 +21,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from windlass.ledger import Ledger
+from windlass.errors import WindlassError
+from windlass.ledger import DeductionStatus, Ledger, Movement, Stock, http_wire
 from windlass.ledger.http import create
 
 CHECKS = (
@@ -107,6 +110,7 @@ def test_what_is_over_cannot_be_confirmed(web):
 
     assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
     assert (answer.json()["status"], answer.json()["id"]) == (422, "order-7")
+    assert answer.json()["deduction_status"] == "voided"
     assert "is voided and cannot be confirmed" in answer.json()["detail"]
 
 
@@ -119,6 +123,83 @@ def test_a_conflict_is_409_and_says_what_differs(web):
     assert conflict.json()["difference"] == "sku 'bolt' is 5, it was 4"
 
 
+def test_a_deduction_without_a_hold_is_confirmed_once_and_then_again(web):
+    web.post("/deductions", json=body("order-7", bolt=4))
+
+    first = web.post("/deductions/order-7/confirm")
+    again = web.post("/deductions/order-7/confirm")
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+
+
+def test_what_is_known_but_empty_is_an_empty_list(web):
+    web.post("/deductions", json=body("order-7", bolt=4))
+
+    assert web.get("/deductions/order-7/returns").json() == []
+    assert web.get("/stocks/bolt/entries?after=1000").json() == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ('{"id": "a", "id": "b", "lines": [{"sku": "bolt", "quantity": 1}]}', "id"),
+        ('{"id": "a", "lines": [{"sku": "bolt", "quantity": 1, "quantity": 2}]}', "quantity"),
+        (r'{"\ud800": 1, "\ud800": 1}', r"\ud800"),
+    ],
+)
+def test_a_body_that_says_the_same_thing_twice_is_refused(web, sent, name):
+    answer = web.post("/restocks", content=sent, headers={"content-type": "application/json"})
+
+    assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
+    assert answer.json()["errors"] == [
+        {"where": f"body.{name}", "what": "is given twice in one object"}
+    ]
+    assert web.get("/stocks/bolt").json()["available"] == 10
+
+
+@pytest.mark.parametrize("tells_length", [True, False])
+def test_a_body_that_is_too_large_is_413(web, monkeypatch, tells_length):
+    monkeypatch.setattr(http_wire, "MOST_BYTES", 1_000)
+    sent = json.dumps(body("x" * 1_000, bolt=1)).encode()
+
+    answer = web.post(
+        "/restocks",
+        content=sent if tells_length else iter([sent[:500], sent[500:]]),
+        headers={"content-type": "application/json"},
+    )
+
+    assert (answer.status_code, answer.headers["content-type"]) == (413, PROBLEM)
+
+
+def test_the_largest_request_that_is_allowed_is_not_too_large(web):
+    skus = ["\N{NUT AND BOLT}" * 214 + f"{number:06}" for number in range(10_000)]
+    asked = {"id": "x" * 255, "lines": [{"sku": sku, "quantity": 10**12} for sku in skus]}
+
+    assert len(json.dumps(asked)) < http_wire.MOST_BYTES
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("secret"), WindlassError("secret")])
+def test_an_error_of_our_own_is_500_and_tells_nothing(ledger, problem):
+    async def fail(_sku: str) -> Stock:
+        raise problem
+
+    ledger.astock = fail
+    client = TestClient(create(ledger), raise_server_exceptions=False)
+
+    answer = client.get("/stocks/bolt")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (500, PROBLEM)
+    assert "secret" not in answer.text
+
+
+def test_the_audit_can_be_left_out(ledger):
+    client = TestClient(create(ledger, audit=False))
+
+    assert client.get("/audit").status_code == 404
+    assert "/audit" not in client.get("/openapi.json").json()["paths"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "asked"),
     [
@@ -126,7 +207,9 @@ def test_a_conflict_is_409_and_says_what_differs(web):
         ("POST", "/deductions/none/returns", body("return-1", bolt=1)),
         ("POST", "/deductions/none/confirm", None),
         ("POST", "/deductions", body("order-9", none=1)),
+        ("GET", "/deductions/none/returns", None),
         ("GET", "/stocks/none", None),
+        ("GET", "/stocks/none/entries", None),
         ("GET", "/nowhere", None),
     ],
 )
@@ -178,6 +261,14 @@ def test_it_can_be_mounted_in_another_application(ledger):
         assert "/deductions" in client.get("/ledger/openapi.json").json()["paths"]
 
 
+def test_it_can_be_mounted_below_a_path_that_needs_encoding(ledger):
+    ledger.restock("delivery-1", {"a/b": 10})
+    with TestClient(Starlette(routes=[Mount("/ü /ledger", create(ledger))])) as client:
+        for root in ("/%C3%BC%20/ledger", "/%c3%bc%20/%6cedger"):
+            assert client.get(f"{root}/stocks/a%2Fb").json()["sku"] == "a/b"
+            assert client.get(f"{root}/openapi.json").status_code == 200
+
+
 @pytest.mark.slow
 def test_a_database_that_does_not_answer_is_503():
     ledger = Ledger("postgresql://nobody@127.0.0.1:1/none")
@@ -185,6 +276,7 @@ def test_a_database_that_does_not_answer_is_503():
         answer = client.get("/stocks")
 
     assert (answer.status_code, answer.headers["content-type"]) == (503, PROBLEM)
+    assert "nobody" not in answer.text
 
 
 def test_every_path_says_what_it_may_answer(web):
@@ -210,7 +302,30 @@ def test_every_path_says_what_it_may_answer(web):
             assert {"200", "201"} <= answers.keys() or method == "get"
             for status, answer in answers.items():
                 kind = "application/json" if status < "300" else PROBLEM
-                assert kind in answer["content"], (method, path, status)
+                assert [*answer["content"]] == [kind], (method, path, status)
+
+
+def test_the_document_tells_names_limits_and_facts(web):
+    document = web.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    (of,) = document["paths"]["/deductions/{id}"]["get"]["parameters"]
+    refused = document["paths"]["/deductions"]["post"]["responses"]["422"]["content"][PROBLEM]
+
+    assert (of["schema"]["minLength"], of["schema"]["maxLength"]) == (1, 255)
+    assert schemas["DeductionView"]["properties"]["status"]["enum"] == [
+        str(status) for status in DeductionStatus
+    ]
+    assert schemas["Movement"]["enum"] == [str(movement) for movement in Movement]
+    assert {"$ref": "#/components/schemas/OutOfStockProblem"} in refused["schema"]["anyOf"]
+    assert schemas["OutOfStockProblem"]["required"][-3:] == ["sku", "wanted", "available"]
+    assert schemas["MalformedProblem"]["properties"]["errors"]["type"] == "array"
+    for used in re.findall(r"#/components/schemas/(\w+)", json.dumps(document)):
+        assert used in schemas
+
+
+def test_an_id_in_the_path_is_measured_as_it_was_meant(web):
+    assert web.get("/deductions/" + quote("ü" * 255)).status_code == 404
+    assert web.get("/deductions/" + quote("ü" * 256)).status_code == 422
 
 
 def try_all(ledger: Ledger, *, examples: int) -> int:

@@ -62,6 +62,7 @@ class Model:
         self.taken: dict[str, dict[str, int]] = {}
         self.said: dict[tuple, tuple] = {}
         self.tombs: set[str] = set()
+        self.confirmed: set[str] = set()
 
     def answer(self, call: Call) -> tuple:
         """What the ledger must say: done, or the name of the error and its facts."""
@@ -120,14 +121,19 @@ class Model:
         return ("done", left)
 
     def confirm(self, order: str) -> tuple:
+        if order in self.confirmed:
+            return ("done", {})
         if order in self.tombs:
             return ("NotHeld", order, "voided")
         if ("deduct", order) not in self.said:
             return ("UnknownDeduction", order)
         if order not in self.taken:
             return ("NotHeld", order, "refused")
-        # Without a hold it is for good from the start, until it is voided.
-        return ("NotHeld", order, "voided") if ("void", order) in self.said else ("done", {})
+        if ("void", order) in self.said:
+            return ("NotHeld", order, "voided")
+        # Without a hold it is for good from the start.
+        self.confirmed.add(order)
+        return ("done", {})
 
     def lacking(self, body: dict[str, int]) -> tuple | None:
         for sku, n in body.items():

@@ -1,4 +1,12 @@
-"""The pages that people read, and the code in them."""
+"""The pages that people read, and the blocks in them.
+
+A block runs unless the line above it says why not. The marks are comments, which readers of the
+built page do not see:
+
+    <!-- file: shop.py -->           the block is also written into this file; again: more of it
+    <!-- not run: needs a cluster -->  it is only checked for its form; there are few of these
+    <!-- hidden ... -->              Python that is run and not shown: what the block below needs
+"""
 
 from __future__ import annotations
 
@@ -8,18 +16,24 @@ from pathlib import Path
 
 from tests.tidy.source import ROOT, name_of
 
-RUN = "<!-- run -->"
-FENCE = re.compile(r"(?P<mark>[^\n]*)\n```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(?P<aside> *)<!-- hidden\n(?P<hidden>.*?)^ *-->$"
+    r"|(?:^ *<!-- (?P<mark>file|not run): (?P<said>[^\n]*?) -->\n)?"
+    r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of Python on a page. One that is marked is run, the others must at least parse."""
+    """A block of a page, its place, and what the mark above it says."""
 
     page: Path
     line: int
+    language: str
     code: str
-    is_marked: bool
+    file: str | None = None
+    reason: str | None = None
 
     @property
     def place(self) -> str:
@@ -27,28 +41,29 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page of the docs, and those at the root."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    """Every page of the docs, and those at the root and beside the examples."""
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
 
 
 def blocks_of(page: Path) -> list[Block]:
     text = page.read_text()
-    return [
-        Block(
-            page,
-            text.count("\n", 0, found.start("code")) + 1,
-            found["code"],
-            found["mark"].strip() == RUN,
-        )
-        for found in FENCE.finditer(text)
-    ]
+    return [_block(page, text, found) for found in BLOCK.finditer(text)]
 
 
-def run(blocks: list[Block]) -> dict[str, object]:
-    """Run blocks one after the other as one script; the names it ends with."""
-    names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks:
-        # Blank lines before it make an error show the line of the page.
-        code = "\n" * (block.line - 1) + block.code
-        exec(compile(code, str(block.page), "exec"), names)
-    return names
+def _block(page: Path, text: str, found: re.Match[str]) -> Block:
+    shown = "code" if found["hidden"] is None else "hidden"
+    said = {found["mark"]: found["said"]}
+    indent = len(found["indent"] or found["aside"] or "")
+    lines = found[shown].splitlines(keepends=True)
+    return Block(
+        page=page,
+        line=text.count("\n", 0, found.start(shown)) + 1,
+        language="python" if found["hidden"] is not None else found["language"],
+        code="".join(line[indent:] if line.strip() else line for line in lines),
+        file=said.get("file"),
+        reason=said.get("not run"),
+    )

@@ -13,7 +13,7 @@ from windlass.telemetry import WORDS
 
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-ARROW = re.compile(r"^\s*(\w+|\[\*\]) --> (\w+|\[\*\])(?:: (.*))?$", re.MULTILINE)
+MOVE = re.compile(r"^\| ([a-z]+) \| ([a-z]+) \| (.+) \|$", re.MULTILINE)
 NAMED_TEST = re.compile(r"`(test_\w+)`")
 NAMED_FILE = re.compile(r"`((?:src|tests|docs|bench|scripts)/[\w/.-]+)`")
 
@@ -29,16 +29,30 @@ def test_every_link_leads_to_a_page_and_a_heading_that_are_there(page):
     assert wrong == []
 
 
-def test_the_picture_of_the_states_is_the_table_of_the_moves():
+def test_every_page_of_the_manual_is_in_its_menu_once():
+    menu = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    there = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+
+    assert sorted(menu) == sorted(there), "mkdocs.yml: add the page to nav, or take it out"
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs/picture").glob("*.svg")), ids=name_of)
+def test_a_picture_is_shown_and_needs_nothing_from_elsewhere(picture):
+    shown = [page for page in pages() if f"picture/{picture.name}" in page.read_text()]
+    addresses = re.findall(r"https?://[^\s\"']+", picture.read_text())
+
+    assert shown
+    assert set(addresses) <= {"http://www.w3.org/2000/svg"}
+    assert "<title" in picture.read_text() or "aria-labelledby" in picture.read_text()
+
+
+def test_the_moves_that_are_told_are_those_that_there_are():
     text = (ROOT / "docs/concept/task.md").read_text()
+    states = {str(status) for status in Status}
 
-    drawn = {
-        (before, after): reason
-        for before, after, reason in ARROW.findall(text)
-        if "[*]" not in (before, after)
-    }
+    told = {(before, after): reason for before, after, reason in MOVE.findall(text)}
 
-    assert drawn == {
+    assert {move: reason for move, reason in told.items() if {*move} <= states} == {
         (str(before), str(after)): reason for (before, after), reason in TRANSITIONS.items()
     }
 

@@ -149,6 +149,6 @@ def test_the_guide_shows_the_example_as_it_is():
         if "search_after" in block.code
     ]
 
-    example = (ROOT / "examples" / "search_index.py").read_text()
+    example = (ROOT / "examples" / "search_index" / "__init__.py").read_text()
 
     assert textwrap.indent(block.code, "    ") in example

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 import windlass
+from scripts import commands
 from tests.tidy.source import ROOT
 from windlass import cli, errors
 
@@ -23,6 +24,20 @@ def test_every_command_is_told(docs):
     commands = [" ".join(names) for names, _ in commands_of(root_command())]
 
     assert [name for name in commands if f"windlass {name}" not in docs] == []
+
+
+def test_the_page_of_all_commands_is_what_the_code_has():
+    told = commands.PAGE.read_text()
+
+    assert told == commands.page(), "docs/reference/command.md is old; run: make commands"
+
+
+def test_every_command_is_explained_under_a_heading_of_its_own():
+    text = (ROOT / "docs/reference/cli.md").read_text()
+    headings = re.findall(r"^#+ (windlass .*)$", text, re.MULTILINE)
+
+    missing = [name for name, _ in commands.commands_of(commands.root()) if name not in headings]
+    assert missing == []
 
 
 def test_every_option_of_a_command_is_told(docs):

@@ -18,6 +18,7 @@ from schemathesis.checks import (
 
 from tests.web.conftest import SECRET, Shop
 from windlass import web
+from windlass.ledger import Ledger
 from windlass.web import openapi
 
 CHECKS = (
@@ -62,6 +63,9 @@ def try_all(shop: Shop, *, examples: int, only: Collection[str] = ()) -> int:
     shop.stock.add(["0", "1"])
     shop.app.control.start("0")
     shop.app.drain()
+    ledger = Ledger(shop.app.database, clock=shop.app.clock)
+    ledger.restock("0", {"0": 10, "a": 10})
+    ledger.deduct("0", {"0": 5}, hold="1h")
     site = web.create(shop.app, secret=SECRET)
     schema = schemathesis.openapi.from_asgi("/api/openapi.json", site)
     bearer = {"Authorization": f"Bearer {SECRET}"}
@@ -95,6 +99,15 @@ def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_shop):
     some = {"/api/tasks", "/api/tasks/cancel", "/api/audit", "/api/rolling/{kind}/items"}
 
     assert try_all(sqlite_shop, examples=5, only=some) > 25
+
+
+def test_nothing_that_is_asked_of_the_ledger_makes_a_500(sqlite_shop):
+    lists = {"/api/stock", "/api/deductions", "/api/returns", "/api/entries"}
+    own = {"restocks", "adjustments", "deductions/{id}/returns", "deductions/{id}/void"}
+
+    some = lists | {f"/api/ledger/{path}" for path in own}
+    assert try_all(sqlite_shop, examples=3, only=some) > 30
+    assert Ledger(sqlite_shop.app.database).audit().ok
 
 
 @pytest.mark.slow

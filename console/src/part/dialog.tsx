@@ -25,6 +25,8 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   useEffect(() => {
     const { current } = frame;
     if (current && !current.open) current.showModal();
+    // What the dialog is for has the focus, if it says so; else the browser chooses.
+    current?.querySelector<HTMLElement>("[data-first]")?.focus();
   }, []);
   return (
     <dialog

@@ -10,7 +10,7 @@ export function useKeys(letters: ReadonlyMap<string, string>, onHelp: () => void
     const press = (event: KeyboardEvent) => {
       if (event.metaKey || event.ctrlKey || event.altKey) return;
       if (isTyping(event.target)) {
-        if (event.key === "Escape") (event.target as HTMLElement).blur();
+        if (event.key === "Escape") leave(event);
         return;
       }
       if (document.querySelector("dialog[open]")) return;
@@ -33,6 +33,13 @@ export function useKeys(letters: ReadonlyMap<string, string>, onHelp: () => void
     window.addEventListener("keydown", press);
     return () => window.removeEventListener("keydown", press);
   }, [letters, onHelp]);
+}
+
+/** Leave a field; what was searched for stays, though browsers would empty the field. */
+function leave(event: KeyboardEvent): void {
+  const field = event.target as HTMLElement;
+  if (field instanceof HTMLInputElement && field.type === "search") event.preventDefault();
+  field.blur();
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -7,6 +7,7 @@ import { AuditPage } from "../page/audit";
 import { ControlPage } from "../page/control";
 import { ControlDetailPage } from "../page/control-detail";
 import { flowDetail, flowList } from "../page/flow";
+import { ledgerDetail, ledgerList } from "../page/ledger";
 import { OverviewPage } from "../page/overview";
 import { RingPage } from "../page/ring";
 import { RollingPage } from "../page/rolling";
@@ -94,6 +95,15 @@ export const PAGES: readonly Entry[] = [
     group: "work",
     list: () => <ControlPage />,
     detail: ([name = ""]) => <ControlDetailPage key={name} name={name} />,
+  },
+  {
+    name: "ledger",
+    path: "ledger",
+    letter: "d",
+    icon: "ledger",
+    group: "work",
+    list: ledgerList,
+    detail: ledgerDetail,
   },
   {
     name: "switches",

@@ -1,4 +1,5 @@
 /** English. Every other language has the same keys, or it does not compile. */
+import { ledger } from "./en-ledger";
 
 export const en = {
   menu: {
@@ -9,6 +10,7 @@ export const en = {
     sweeps: "Sweeps",
     flows: "Flows",
     control: "Control",
+    ledger: "Ledger",
     switches: "Switches",
     ring: "Ring",
     audit: "Audit log",
@@ -477,6 +479,7 @@ export const en = {
     willLink: (child: string, parent: string) => `${child} waits for ${parent}`,
     willUnlink: (child: string, parent: string) => `${child} no longer waits for ${parent}`,
   },
+  ledger,
   alert: {
     lead: "What a person should know. Alerts are kept for 30 days.",
     none: "No alerts",

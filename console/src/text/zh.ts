@@ -1,5 +1,6 @@
 /** 简体中文。 */
 import type { Dictionary } from "./en";
+import { ledger } from "./zh-ledger";
 
 export const zh: Dictionary = {
   menu: {
@@ -10,6 +11,7 @@ export const zh: Dictionary = {
     sweeps: "扫描",
     flows: "流程",
     control: "控制表",
+    ledger: "库存账",
     switches: "开关",
     ring: "环",
     audit: "审计日志",
@@ -471,6 +473,7 @@ export const zh: Dictionary = {
     willLink: (child, parent) => `${child} 等待 ${parent}`,
     willUnlink: (child, parent) => `${child} 不再等待 ${parent}`,
   },
+  ledger,
   alert: {
     lead: "人应当知道的事。告警保留 30 天。",
     none: "没有告警",

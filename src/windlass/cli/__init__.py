@@ -15,6 +15,7 @@ from windlass.cli import (
     demo,
     dev,
     flow,
+    init,
     ledger,
     migrate,
     ring,
@@ -47,6 +48,7 @@ ring.register(cli)
 switch.register(cli)
 run.register(cli)
 demo.register(cli)
+init.register(cli)
 flow.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)

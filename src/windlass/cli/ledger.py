@@ -14,13 +14,14 @@ from windlass.cli.output import (
     console,
     done,
     iso,
+    note,
     print_json,
     say,
     table,
     timestamp,
     visible,
 )
-from windlass.ledger import Deduction, DeductionStatus, Ledger, Stock
+from windlass.ledger import Deduction, DeductionStatus, Entry, Ledger, Stock
 from windlass.operate.ledger import Ledgers
 
 COLOURS = {
@@ -96,36 +97,32 @@ def show(
 @cli.command()
 def entries(
     sku: Annotated[str, typer.Argument(metavar="SKU", help="The SKU.")],
-    after: Annotated[int, typer.Option("--after", help="Only those after this entry.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", help="So many at most.")] = 1_000,
+    after: Annotated[
+        int, typer.Option("--after", min=0, help="Only those after the entry of this number.")
+    ] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 1_000,
     app: AppOption = None,
     shard: ShardOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every change of a SKU, oldest first."""
+    """Show the changes of a SKU, oldest first, and say if there are more."""
     ledger = _ledger(app, shard)
-    found = ledger.entries(sku, after=after, limit=limit)
+    more = ledger.entries(sku, after=after, limit=limit + 1)
+    found = more[:limit]
     if not found:
         # Unknown is said so, and not shown as empty.
         ledger.stock(sku)
     if as_json:
         print_json([_plain(entry) for entry in found])
-        return
-    shown = table(
-        *("entry", "made", "movement", "quantity", "id", "return"),
-        right=("entry", "quantity"),
-        wrap=("id", "return"),
-    )
-    for entry in found:
-        shown.add_row(
-            str(entry.id),
-            timestamp(entry.created_at),
-            str(entry.movement),
-            Text(f"{entry.quantity:+,}", style="green" if entry.quantity > 0 else "red"),
-            visible(entry.reference),
-            visible(entry.return_id or "-"),
+    elif found:
+        _show_entries(found)
+    else:
+        say(f"There are no entries after number {after}." if after else "There are no entries.")
+    if len(more) > limit:
+        note(
+            f"there are more than these {limit:,}; add --after {found[-1].id} for the next, "
+            "or a larger --limit"
         )
-    console.print(shown)
 
 
 @cli.command()
@@ -156,11 +153,32 @@ def _show_stocks(found: list[Stock]) -> None:
     console.print(shown)
 
 
+def _show_entries(found: list[Entry]) -> None:
+    shown = table(
+        *("entry", "made", "movement", "quantity", "id", "return"),
+        right=("entry", "quantity"),
+        wrap=("id", "return"),
+    )
+    for entry in found:
+        shown.add_row(
+            str(entry.id),
+            timestamp(entry.created_at),
+            str(entry.movement),
+            Text(f"{entry.quantity:+,}", style="green" if entry.quantity > 0 else "red"),
+            visible(entry.reference),
+            visible(entry.return_id or "-"),
+        )
+    console.print(shown)
+
+
 def _show_deduction(found: Deduction) -> None:
     name = visible(found.id)
     shown = table("deduction", name, wrap=(name,))
     shown.add_row("status", Text(str(found.status), style=COLOURS[found.status]))
-    shown.add_row("made", timestamp(found.created_at))
+    if found.status is DeductionStatus.VOIDED and not found.lines:
+        shown.add_row("voided", f"{timestamp(found.created_at)}, before it came; it never will")
+    else:
+        shown.add_row("made", timestamp(found.created_at))
     if found.hold_until is not None:
         shown.add_row("held until", timestamp(found.hold_until))
     if found.confirmed_at is not None:

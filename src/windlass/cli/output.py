@@ -52,6 +52,12 @@ def complain(message: str) -> None:
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
+def note(message: str) -> None:
+    """One line on standard error that is no error: what is shown stays as it is."""
+    line = Text("note: ", style="bold") + Text(message)
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+
+
 def check_watch(watch: bool, *, as_json: bool) -> None:
     """Refuse to draw where nobody looks."""
     if watch and (as_json or not console.is_terminal):

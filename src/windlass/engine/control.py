@@ -153,6 +153,11 @@ class Controls:
         """`get`, awaited."""
         return await twin(self.get, name, partition)
 
+    def forget(self) -> None:
+        """Know of no run that was started here; tests begin like this."""
+        with self._lock:
+            self._batches.clear()
+
     def _batch(self, place: Place, given: int | None) -> int | None:
         """The batch of the run that this app started, unless the caller says which."""
         if given is None:

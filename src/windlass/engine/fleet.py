@@ -64,20 +64,33 @@ class Fleet:
     """One shard or several. With one, everything is as if there were no shards at all."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = list(shards)
-        self.single = self.shards[0] if len(self.shards) == 1 else None
+        self.shards: list[Shard] = []
+        self.single: Shard | None = None
         self._roster: Roster | None = None
         self._turn = count()
         self._is_ready = False
         self._lock = threading.RLock()
-        for shard in self.shards:
-            shard.on_back = self._assemble_quietly
+        self.exchange(shards)
 
     @property
     def roster(self) -> Roster:
         """What the shards know of each other; `prepare` comes first."""
         assert self._roster is not None
         return self._roster
+
+    def exchange(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Stand on these shards from now on; returns those it stood on before.
+
+        Nothing may run on them meanwhile. Tests lend an app a database of their own this way.
+        """
+        with self._lock:
+            before, self.shards = self.shards, list(shards)
+            self.single = self.shards[0] if len(self.shards) == 1 else None
+            self._roster = None
+            self._is_ready = False
+            for shard in self.shards:
+                shard.on_back = self._assemble_quietly
+            return before
 
     def migrate(self) -> str:
         """Create or upgrade the tables of all databases; the version that they have then."""

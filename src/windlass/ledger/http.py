@@ -7,47 +7,55 @@ as fields. It asks nobody who they are: put it behind what does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
-from urllib.parse import quote, unquote
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import unquote
 
-from fastapi import FastAPI, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI, Path, Query, Response
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, TypeAdapter
 
-from windlass.errors import (
-    BadInput,
-    DatabaseUnavailable,
-    IdConflict,
-    InvalidQuantity,
-    Refused,
-    UnknownDeduction,
-    UnknownSku,
-    WindlassError,
+from windlass.ledger.http_problem import (
+    Api,
+    IdConflictProblem,
+    InvalidQuantityProblem,
+    MalformedProblem,
+    NotHeldProblem,
+    OutOfStockProblem,
+    OverReturnProblem,
+    Problems,
+    StatusName,
+    UnknownDeductionProblem,
+    UnknownSkuProblem,
+    described,
 )
+from windlass.ledger.http_wire import RawPath, StrictRoute
 from windlass.ledger.ledger import Ledger
 from windlass.model.ledger import (
     LONGEST_REASON,
+    MOST_BYTES,
     MOST_LINES,
     MOST_OF_A_SKU,
     Confirmation,
     Deduction,
+    DeductionStatus,
     Entry,
+    Movement,
     Receipt,
     Return,
     Stock,
 )
-from windlass.model.task import LONGEST_KEY
+from windlass.model.task import LONGEST_KEY, RESERVED
 
-PROBLEM = "application/problem+json"
 T = TypeVar("T", Receipt, Deduction, Return, Confirmation)
-Scope = MutableMapping[str, Any]
-Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
 
-Id = Annotated[str, Field(min_length=1, max_length=LONGEST_KEY, pattern=r"^[^\x00]+$")]
+ANY_TEXT = (
+    f"Any text of at most {LONGEST_KEY} characters and {MOST_BYTES} bytes in UTF-8 "
+    f"that does not begin with `{RESERVED}`."
+)
+Id = Annotated[
+    str,
+    Field(min_length=1, max_length=LONGEST_KEY, pattern=r"^[^\x00]+$", description=ANY_TEXT),
+]
 Quantity = Annotated[StrictInt, Field(ge=1, le=MOST_OF_A_SKU)]
 Signed = Annotated[StrictInt, Field(ge=-MOST_OF_A_SKU, le=MOST_OF_A_SKU)]
 
@@ -109,16 +117,45 @@ class DeductionLineView(LineView):
     returned: int
 
 
+class OutOfStockView(BaseModel):
+    """A deduction was refused: less was available than wanted."""
+
+    error: Literal["OutOfStock"]
+    sku: str
+    wanted: int
+    available: int
+
+
+class UnknownSkuView(BaseModel):
+    """A deduction was refused: none of it ever came in."""
+
+    error: Literal["UnknownSku"]
+    sku: str
+
+
+RefusalView = Annotated[OutOfStockView | UnknownSkuView, Field(discriminator="error")]
+
+
 class DeductionView(BaseModel):
     """A deduction."""
 
     id: str
-    status: str
+    status: StatusName
     lines: list[DeductionLineView]
     created_at: datetime
     hold_until: datetime | None
     confirmed_at: datetime | None
-    refusal: dict[str, Any] | None
+    refusal: RefusalView | None
+
+
+STATUS_NAMES: dict[DeductionStatus, StatusName] = {
+    DeductionStatus.HELD: "held",
+    DeductionStatus.DEDUCTED: "deducted",
+    DeductionStatus.REFUSED: "refused",
+    DeductionStatus.VOIDED: "voided",
+    DeductionStatus.LAPSED: "lapsed",
+}
+REFUSAL = TypeAdapter[OutOfStockView | UnknownSkuView](RefusalView)
 
 
 class ReturnView(BaseModel):
@@ -134,7 +171,7 @@ class ReceiptView(BaseModel):
     """A restock or an adjustment."""
 
     id: str
-    movement: str
+    movement: Literal["restock", "adjust"]
     lines: list[LineView]
     created_at: datetime
 
@@ -162,7 +199,7 @@ class EntryView(BaseModel):
     id: int
     sku: str
     quantity: int
-    movement: str
+    movement: Movement
     reference: str
     return_id: str | None
     created_at: datetime
@@ -175,123 +212,137 @@ class AuditView(BaseModel):
     problems: list[str]
 
 
-class Problem(BaseModel):
-    """What went wrong; the facts of a refusal are fields beside these."""
+def create(ledger: Ledger, *, audit: bool = True) -> FastAPI:
+    """The application that serves `ledger`.
 
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str
-
-
-def create(ledger: Ledger) -> FastAPI:
-    """The application that serves `ledger`."""
-    api = FastAPI(
+    An audit reads every row: leave it out, `audit=False`, where callers are not trusted with that.
+    """
+    api = Api(
         title="Windlass ledger",
         summary="Stock that is deducted and given back, each movement once and for ever.",
         version="1",
-        responses=_problems(422, 503),
     )
+    api.router.route_class = StrictRoute
     _add_movements(api, ledger)
     _add_views(api, ledger)
-    api.add_exception_handler(WindlassError, _on_error)
-    api.add_exception_handler(RequestValidationError, _on_malformed)
-    api.add_exception_handler(HTTPException, _on_http)
-    api.add_middleware(_RawPath)
+    if audit:
+        _add_audit(api, ledger)
+    api.add_middleware(RawPath)
     return api
 
 
-OfDeduction = Annotated[str, Path(min_length=1)]
-OfSku = Annotated[str, Path(min_length=1)]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
+def _in_path(raw: str) -> str:
+    """A part of the path as it was meant; it may have any character in it, also a slash."""
+    try:
+        return unquote(raw, errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
 
 
-def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    words = {
-        400: "The body cannot be read.",
-        404: "It is unknown.",
-        409: "The id was used for something else.",
-        422: "It is refused, or malformed; the facts are fields.",
-        503: "The database does not answer.",
-    }
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    return {
-        code: {"description": words[code], "model": Problem, "content": {PROBLEM: schema}}
-        for code in codes
-    }
+OfDeduction = Annotated[
+    str,
+    BeforeValidator(_in_path),
+    Path(min_length=1, max_length=LONGEST_KEY, description=f"The id of a deduction. {ANY_TEXT}"),
+]
+OfSku = Annotated[
+    str,
+    BeforeValidator(_in_path),
+    Path(min_length=1, max_length=LONGEST_KEY, description=f"A SKU. {ANY_TEXT}"),
+]
+AfterSku = Annotated[str, Query(max_length=LONGEST_KEY, description="Only SKUs after this one.")]
+AfterEntry = Annotated[int, Query(ge=0, le=2**62, description="Only entries after this one.")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="So many at most.")]
+
+UNREADABLE: Problems = {400: (), 413: ()}
+QUANTITIES = (InvalidQuantityProblem, MalformedProblem)
+RESTOCKED: Problems = UNREADABLE | {409: (IdConflictProblem,), 422: QUANTITIES}
+DEDUCTED: Problems = RESTOCKED | {
+    404: (UnknownSkuProblem,),
+    422: (OutOfStockProblem, *QUANTITIES),
+}
+RETURNED: Problems = RESTOCKED | {
+    404: (UnknownDeductionProblem,),
+    422: (OverReturnProblem, *QUANTITIES),
+}
+CONFIRMED: Problems = {
+    404: (UnknownDeductionProblem,),
+    422: (NotHeldProblem, MalformedProblem),
+}
 
 
-def _made(*codes: int, view: type[BaseModel]) -> dict[str, Any]:
+def _made(problems: Problems, view: type[BaseModel]) -> dict[str, Any]:
     """What a movement answers: 201, 200 when it was made before, or a problem."""
     return {
         "status_code": 201,
         "response_model": view,
         "responses": {
             200: {"model": view, "description": "It was made before; this is the same answer."},
-            **_problems(*codes),
+            **described(problems),
         },
     }
 
 
 def _add_movements(api: FastAPI, ledger: Ledger) -> None:
-    @api.post("/restocks", **_made(400, 409, view=ReceiptView))
+    @api.post("/restocks", **_made(RESTOCKED, ReceiptView))
     async def restock(body: MovementBody, response: Response) -> ReceiptView:
         made = await ledger.arestock(body.id, pairs(body))
         return receipt_view(told(response, made))
 
-    @api.post("/adjustments", **_made(400, 404, 409, view=ReceiptView))
+    @api.post("/adjustments", **_made(DEDUCTED, ReceiptView))
     async def adjust(body: AdjustmentBody, response: Response) -> ReceiptView:
         made = await ledger.aadjust(body.id, pairs(body), reason=body.reason)
         return receipt_view(told(response, made))
 
-    @api.post("/deductions", **_made(400, 404, 409, view=DeductionView))
+    @api.post("/deductions", **_made(DEDUCTED, DeductionView))
     async def deduct(body: DeductionBody, response: Response) -> DeductionView:
         made = await ledger.adeduct(body.id, pairs(body), hold=body.hold)
         return deduction_view(told(response, made))
 
-    @api.post("/deductions/{id}/returns", **_made(400, 404, 409, view=ReturnView))
+    @api.post("/deductions/{id}/returns", **_made(RETURNED, ReturnView))
     async def give_back(id: OfDeduction, body: MovementBody, response: Response) -> ReturnView:
-        made = await ledger.agive_back(_decoded(id), body.id, pairs(body))
+        made = await ledger.agive_back(id, body.id, pairs(body))
         return return_view(told(response, made))
 
-    @api.post("/deductions/{id}/void", **_made(view=ReturnView))
+    @api.post("/deductions/{id}/void", **_made({}, ReturnView))
     async def void(id: OfDeduction, response: Response) -> ReturnView:
-        return return_view(told(response, await ledger.avoid(_decoded(id))))
+        return return_view(told(response, await ledger.avoid(id)))
 
-    @api.post("/deductions/{id}/confirm", **_made(404, view=ConfirmationView))
+    @api.post("/deductions/{id}/confirm", **_made(CONFIRMED, ConfirmationView))
     async def confirm(id: OfDeduction, response: Response) -> ConfirmationView:
-        made = told(response, await ledger.aconfirm(_decoded(id)))
+        made = told(response, await ledger.aconfirm(id))
         return ConfirmationView(deduction=made.deduction, confirmed_at=made.confirmed_at)
 
 
 def _add_views(api: FastAPI, ledger: Ledger) -> None:
-    @api.get("/deductions/{id}", responses=_problems(404))
+    @api.get("/deductions/{id}", responses=described({404: (UnknownDeductionProblem,)}))
     async def deduction(id: OfDeduction) -> DeductionView:
-        return deduction_view(await ledger.adeduction(_decoded(id)))
+        return deduction_view(await ledger.adeduction(id))
 
-    @api.get("/deductions/{id}/returns")
+    @api.get("/deductions/{id}/returns", responses=described({404: (UnknownDeductionProblem,)}))
     async def returns(id: OfDeduction) -> list[ReturnView]:
-        return [return_view(row) for row in await ledger.areturns(_decoded(id))]
+        found = await ledger.areturns(id)
+        if not found:
+            # Unknown is said so, and not shown as empty.
+            await ledger.adeduction(id)
+        return [return_view(row) for row in found]
 
     @api.get("/stocks")
-    async def stocks(after: str = "", limit: Limit = 1_000) -> list[StockView]:
+    async def stocks(after: AfterSku = "", limit: Limit = 1_000) -> list[StockView]:
         return [stock_view(row) for row in await ledger.astocks(after=after, limit=limit)]
 
-    @api.get("/stocks/{sku}", responses=_problems(404))
+    @api.get("/stocks/{sku}", responses=described({404: (UnknownSkuProblem,)}))
     async def stock(sku: OfSku) -> StockView:
-        return stock_view(await ledger.astock(_decoded(sku)))
+        return stock_view(await ledger.astock(sku))
 
-    @api.get("/stocks/{sku}/entries")
-    async def entries(
-        sku: OfSku, after: Annotated[int, Query(ge=0, le=2**62)] = 0, limit: Limit = 1_000
-    ) -> list[EntryView]:
-        return [
-            entry_view(row)
-            for row in await ledger.aentries(_decoded(sku), after=after, limit=limit)
-        ]
+    @api.get("/stocks/{sku}/entries", responses=described({404: (UnknownSkuProblem,)}))
+    async def entries(sku: OfSku, after: AfterEntry = 0, limit: Limit = 1_000) -> list[EntryView]:
+        found = await ledger.aentries(sku, after=after, limit=limit)
+        if not found:
+            await ledger.astock(sku)
+        return [entry_view(row) for row in found]
 
+
+def _add_audit(api: FastAPI, ledger: Ledger) -> None:
     @api.get("/audit")
     async def audit() -> AuditView:
         found = await ledger.aaudit()
@@ -310,9 +361,10 @@ def told(response: Response, made: T) -> T:
 
 def deduction_view(row: Deduction) -> DeductionView:
     refusal = row.refusal
+    told = None if refusal is None else {"error": refusal.error, **refusal.facts}
     return DeductionView(
         id=row.id,
-        status=str(row.status),
+        status=STATUS_NAMES[row.status],
         lines=[
             DeductionLineView(sku=line.sku, quantity=line.quantity, returned=line.returned)
             for line in row.lines
@@ -320,7 +372,7 @@ def deduction_view(row: Deduction) -> DeductionView:
         created_at=row.created_at,
         hold_until=row.hold_until,
         confirmed_at=row.confirmed_at,
-        refusal=None if refusal is None else {"error": refusal.error, **refusal.facts},
+        refusal=None if told is None else REFUSAL.validate_python(told),
     )
 
 
@@ -336,7 +388,7 @@ def return_view(row: Return) -> ReturnView:
 def receipt_view(row: Receipt) -> ReceiptView:
     return ReceiptView(
         id=row.id,
-        movement=row.movement,
+        movement="restock" if row.movement is Movement.RESTOCK else "adjust",
         lines=[LineView(sku=line.sku, quantity=line.quantity) for line in row.lines],
         created_at=row.created_at,
     )
@@ -362,72 +414,3 @@ def entry_view(row: Entry) -> EntryView:
         return_id=row.return_id,
         created_at=row.created_at,
     )
-
-
-async def _on_error(_request: Request, problem: Exception) -> JSONResponse:
-    match problem:
-        case UnknownDeduction() | UnknownSku():
-            return _problem(404, problem, problem.facts)
-        case Refused():
-            return _problem(422, problem, problem.facts)
-        case IdConflict():
-            return _problem(409, problem, {"id": problem.id, "difference": problem.difference})
-        case InvalidQuantity():
-            return _problem(422, problem, {"sku": problem.sku, "quantity": problem.quantity})
-        case BadInput():
-            return _problem(422, problem)
-        case DatabaseUnavailable():
-            return _problem(503, problem)
-    return _problem(500, problem)
-
-
-async def _on_malformed(_request: Request, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, RequestValidationError)
-    found = [
-        {"where": ".".join(map(str, error["loc"])), "what": error["msg"]}
-        for error in problem.errors()
-    ]
-    said = "; ".join(f"{error['where']}: {error['what']}" for error in found[:3])
-    return _problem_of("Malformed", 422, said, {"errors": found})
-
-
-async def _on_http(_request: Request, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, HTTPException)
-    answer = _problem_of("HttpError", problem.status_code, str(problem.detail))
-    answer.headers.update(problem.headers or {})
-    return answer
-
-
-def _problem(
-    status: int, problem: Exception, facts: Mapping[str, Any] | None = None
-) -> JSONResponse:
-    return _problem_of(type(problem).__name__, status, str(problem), facts)
-
-
-def _problem_of(
-    title: str, status: int, detail: str, facts: Mapping[str, Any] | None = None
-) -> JSONResponse:
-    # A fact called `status` gives way to the status of the answer.
-    about = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return JSONResponse({**(facts or {}), **about}, status, media_type=PROBLEM)
-
-
-def _decoded(raw: str) -> str:
-    """A part of the path as it was meant; it may have any character in it, also a slash."""
-    try:
-        return unquote(raw, errors="strict")
-    except UnicodeDecodeError:
-        raise BadInput(f"{raw!r} in the path is not UTF-8") from None
-
-
-class _RawPath:
-    """Routes by the path as it was sent: `%2F` in an id is a part of the id."""
-
-    def __init__(self, app: Asgi) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            raw = scope.get("raw_path")
-            scope = {**scope, "path": raw.decode("ascii") if raw else quote(scope["path"])}
-        await self._app(scope, receive, send)

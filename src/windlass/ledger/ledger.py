@@ -203,10 +203,11 @@ class Ledger:
 
     def audit(self, *, conn: object = None) -> Audit:
         """Whether every rule of the ledger holds for every row at one moment; repairs nothing."""
+        work = ledger_audit.of(self.database.dialect)
         if conn is not None:
-            return found(self._look(ledger_audit.problems, conn))
+            return found(self._look(work, conn))
         self.prepare()
-        return found(self.database.snapshot(ledger_audit.problems))
+        return found(self.database.snapshot(work))
 
     async def astock(self, sku: str, *, conn: object = None) -> Stock:
         """`stock`, awaited."""

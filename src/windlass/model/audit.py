@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Audit:
-    """The answer of an audit; `problems` is empty if all is well."""
+    """The answer of an audit: true if all is well, and `problems` is empty then."""
 
     ok: bool
     problems: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.ok
 
 
 def found(problems: list[str]) -> Audit:

@@ -295,15 +295,14 @@ class Book:
         row = self.deductions.get(request.deduction)
         if row is None:
             return Refusal("UnknownDeduction", {"id": request.deduction})
-        since = row.confirmed_at
-        if since is None and row.has_effect and row.hold_until is None:
-            since = row.created_at
-        if since is not None:
-            return Confirmation(request.deduction, to_datetime(since), replayed=True)
-        if row.status is not DeductionStatus.HELD:
+        if row.confirmed_at is not None:
+            return Confirmation(request.deduction, to_datetime(row.confirmed_at), replayed=True)
+        if row.status not in (DeductionStatus.HELD, DeductionStatus.DEDUCTED):
             return Refusal("NotHeld", {"id": request.deduction, "status": str(row.status)})
-        row.status, row.confirmed_at, row.is_changed = DeductionStatus.DEDUCTED, now, True
-        return Confirmation(request.deduction, to_datetime(now))
+        # What was never held is for good from the start.
+        row.confirmed_at = now if row.status is DeductionStatus.HELD else row.created_at
+        row.status, row.is_changed = DeductionStatus.DEDUCTED, True
+        return Confirmation(request.deduction, to_datetime(row.confirmed_at))
 
     def _shortage(self, lines: Mapping[str, int]) -> Refusal | None:
         for sku, wanted in lines.items():

@@ -36,16 +36,8 @@ class Visits:
         dead_after: int,
     ) -> None:
         self._fleet = fleet
-        self._visitors = {
-            shard: Visitor(
-                shard.database,
-                shard.clock,
-                shard.items,
-                worker_for=partial(worker_for, shard),
-                dead_after=dead_after,
-            )
-            for shard in fleet.shards
-        }
+        self._worker_for = worker_for
+        self._dead_after = dead_after
 
     def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         """The item after a visit, or as it is if its last visit is that fresh."""
@@ -74,7 +66,13 @@ class Visits:
         shard = single or shard_of_item(self._fleet, kind, code)
         if shard is None:
             raise ItemNotFound(kind.name, code)
-        return self._visitors[shard]
+        return Visitor(
+            shard.database,
+            shard.clock,
+            shard.items,
+            worker_for=partial(self._worker_for, shard),
+            dead_after=self._dead_after,
+        )
 
 
 class Visitor:

@@ -40,6 +40,7 @@ DRIVERS = {
     "sqlite": "sqlite",
 }
 KNOWN_DRIVERS = ("psycopg", "pymysql", "pysqlite")
+IN_MEMORY = (None, "", ":memory:")
 EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -50,6 +51,11 @@ class Database:
         given = url if isinstance(url, Engine) else None
         self.url = normalise(url.url if isinstance(url, Engine) else url)
         self.dialect: Dialect = dialect_of(self.url)
+        if given is not None and self.dialect.is_embedded and self.url.database in IN_MEMORY:
+            raise BadDatabase(
+                "an Engine on SQLite in memory cannot be shared: what it holds is in its own "
+                "connection; use a file, or give the URL"
+            )
         self.engine: Engine = _engine(self.url, self.dialect, given)
         self.dialect.prepare(self.engine)
         self._patience = threading.local()

@@ -126,13 +126,13 @@ def urgent(connection: Connection, run: int, *, limit: int) -> list[NodeRow]:
     """Some nodes of a run: those first that went wrong, then those that are under way."""
     places = [(task.c.status == status, index) for index, status in enumerate(URGENT)]
     place = case(*places, else_=len(URGENT))
-    rows = connection.execute(
-        select(*ROW)
+    ids = connection.scalars(
+        select(task.c.id)
         .where(task.c.flow_id == run, task.c.id != run)
         .order_by(place, task.c.id)
         .limit(limit)
-    )
-    return sorted((row_of(row) for row in rows), key=lambda row: row.id)
+    ).all()
+    return by_ids(connection, ids)
 
 
 def around(connection: Connection, number: int, *, limit: int) -> list[NodeRow]:

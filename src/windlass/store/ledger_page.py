@@ -32,6 +32,7 @@ from windlass.store.schema import (
     stock_return,
 )
 
+Query = Select[*tuple[Any, ...]]
 P = TypeVar("P")
 T = TypeVar("T")
 
@@ -177,9 +178,9 @@ def returns(
     columns = at.deduction_id, at.return_id, at.refusal, at.created_at
 
     def read(place: ReturnPlace | None, count: int) -> list[ReturnRow]:
-        query = select(*columns).limit(count)
-        one = at.deduction_id == of
-        query = _hinted(query, stock_return) if of is None else query.where(one)
+        query: Query = select(*columns).limit(count)
+        mine = at.deduction_id == of
+        query = _hinted(query, stock_return) if of is None else query.where(mine)
         query = _newest_first(query, (at.created_at, at.deduction_id, at.return_id), place)
         return [_return(row) for row in connection.execute(query)]
 
@@ -256,15 +257,15 @@ def _begins(column: ColumnElement[str], prefix: str) -> list[ColumnElement[bool]
     return [column.between(prefix, prefix + LAST)] if prefix else []
 
 
-def _hinted(query: Select[Any], table: Table) -> Select[Any]:
+def _hinted(query: Query, table: Table) -> Query:
     """A query that goes by when rows were made; MySQL and MariaDB would rather sort them all."""
     hint = f"force index ({table.name}_created)"
     return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")
 
 
 def _newest_first(
-    query: Select[Any], columns: Sequence[ColumnElement[Any]], place: Sequence[Any] | None
-) -> Select[Any]:
+    query: Query, columns: Sequence[ColumnElement[Any]], place: Sequence[Any] | None
+) -> Query:
     """Rows in descending order of `columns`, those that come after `place`."""
     query = query.order_by(*(column.desc() for column in columns))
     if place is None:

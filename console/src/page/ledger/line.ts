@@ -1,0 +1,57 @@
+/** Lines as somebody types them, and as the ledger takes them. */
+
+export const MOST_OF_A_SKU = 1e12;
+export const MOST_LINES = 100;
+
+export interface TypedLine {
+  readonly sku: string;
+  readonly quantity: string;
+}
+
+export interface Line {
+  readonly sku: string;
+  readonly quantity: number;
+}
+
+/** The whole number that was typed, if the ledger takes it. */
+export function quantityOf(text: string, isSigned = false): number | null {
+  if (!/^\s*[+-]?\d{1,13}\s*$/.test(text)) return null;
+  const value = Number(text);
+  if (value === 0 || Math.abs(value) > MOST_OF_A_SKU) return null;
+  return value > 0 || isSigned ? value : null;
+}
+
+/** All lines that were typed; null if one of them is not whole. Empty ones are left out. */
+export function linesOf(typed: readonly TypedLine[], isSigned = false): readonly Line[] | null {
+  const lines: Line[] = [];
+  for (const { sku, quantity } of typed) {
+    if (sku === "" && quantity.trim() === "") continue;
+    const value = quantityOf(quantity, isSigned);
+    if (sku === "" || value === null) return null;
+    lines.push({ sku, quantity: value });
+  }
+  return lines.length > 0 ? lines : null;
+}
+
+/** What is to be given back; null if nothing, or more than is left, was typed. */
+export function returnOf(
+  left: readonly { sku: string; quantity: number; returned: number }[],
+  typed: Readonly<Record<string, string>>,
+): readonly Line[] | null {
+  const lines: Line[] = [];
+  for (const { sku, quantity, returned } of left) {
+    const text = (typed[sku] ?? "").trim();
+    if (text === "" || text === "0") continue;
+    const value = quantityOf(text);
+    if (value === null || value > quantity - returned) return null;
+    lines.push({ sku, quantity: value });
+  }
+  return lines.length > 0 ? lines : null;
+}
+
+/** An id that nobody has used; it is made once, when a dialog opens. */
+export function freshId(what: string): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(6));
+  const tail = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${what}-${tail}`;
+}

@@ -1,0 +1,1 @@
+"""A nightly graph of tasks, one of which another system executes."""

@@ -1,0 +1,1 @@
+"""A large table that is walked in ranges, round after round."""

@@ -1,0 +1,41 @@
+"""Background tasks of this project. Try it at once: python tasks.py
+
+A task is a plain function with a decorator. Enqueueing it writes a row into the database, and a
+worker calls the function later: again if it fails, on whatever machine the worker is.
+"""
+
+from windlass import App
+
+# A file beside this one. On a server write App("postgresql://user@host/name"), or mysql://..., and
+# run `windlass migrate --app tasks:app` once.
+app = App("sqlite:///tasks.db")
+
+
+# Arguments are checked against the annotations when the task is enqueued. If the mail server does
+# not answer, it is tried up to five times more: after 2 s, 4 s, 8 s and so on.
+@app.task(retries=5, backoff="2s", timeout="30s")
+async def send_mail(to: str, subject: str) -> None:
+    print(f"to {to}: {subject}")
+
+
+# What a task returns is kept for a day: ref.result() waits for it.
+@app.task(timeout="10s")
+def add_up(prices: list[int]) -> int:
+    return sum(prices)
+
+
+# Runs every night at three, once for all workers together.
+@app.cron("0 3 * * *", tz="UTC", timeout="1h")
+def nightly_report() -> None:
+    print("good night")
+
+
+if __name__ == "__main__":
+    send_mail.enqueue("ada@example.com", subject="welcome")
+    # With a key there is one such task, however often this line is run.
+    send_mail.using(key="reminder", delay="5m").enqueue("ada@example.com", "how do you like it?")
+    bill = add_up.enqueue([5, 7])
+
+    # Run what is due, here and now. In earnest a worker does it: windlass worker tasks:app
+    app.drain()
+    print(f"the bill is {bill.result()}; the reminder is due in five minutes")

@@ -1,0 +1,46 @@
+"""For users' own tests: an app on a database of its own, a clock that stands still, and a look at
+what was enqueued.
+
+pytest finds these fixtures by itself once Windlass is installed. `windlass_app` is an empty app
+until `windlass_app_source` names yours:
+
+    @pytest.fixture
+    def windlass_app_source():
+        return "shop:app"
+
+    def test_an_order_sends_a_mail(windlass_app, assert_enqueued, drain):
+        take_order.enqueue("order-7", "ada@example.com")
+        drain()
+        assert_enqueued("send_mail", to="ada@example.com")
+
+Nothing is imported from here by the rest of Windlass, so that it needs no pytest.
+"""
+
+from windlass.testing.borrow import borrowed
+from windlass.testing.clock import Clock
+from windlass.testing.fixture import (
+    assert_enqueued,
+    drain,
+    pytest_addoption,
+    windlass_app,
+    windlass_app_source,
+    windlass_clock,
+    windlass_databases,
+    windlass_lender,
+)
+from windlass.testing.look import Enqueued, enqueued
+
+__all__ = [
+    "Clock",
+    "Enqueued",
+    "assert_enqueued",
+    "borrowed",
+    "drain",
+    "enqueued",
+    "pytest_addoption",
+    "windlass_app",
+    "windlass_app_source",
+    "windlass_clock",
+    "windlass_databases",
+    "windlass_lender",
+]

@@ -1,0 +1,1 @@
+"""What users get for their own tests."""
