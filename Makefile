@@ -3,19 +3,24 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of processes, and each would compile Windlass anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+MODULES := console/node_modules/.installed
+BUILT := src/windlass/web/static/index.html
+CONSOLE := $(shell find console -name node_modules -prune -o -type f -print)
 # The manual's tools stay apart, so that tests are set up quickly.
 DOCS_VENV ?= build/docs-venv
 DOCS := $(DOCS_VENV)/.installed
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url
 
-.PHONY: help demo test test-all check format docs commands bench lock servers clean
+.PHONY: help demo test test-all check format docs commands bench lock servers screenshots console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -23,21 +28,25 @@ help: ## list what can be made
 demo: $(INSTALLED) ## run the shop: tasks that fail, retry and recover while you watch
 	@$(VENV)/bin/windlass demo
 
-test: check servers ## set up, check, and run every test but the slow ones
+test: check servers $(BUILT) ## set up, check, and run every test but the slow ones
+	@npm --prefix console run --silent test
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
-test-all: check servers docs ## set up, check, build the manual, and run every test
+test-all: check servers docs $(BUILT) ## set up, check, build the manual, and run every test
+	@npm --prefix console run --silent test
 	@$(PY) -m pytest
 
-check: $(INSTALLED) ## lint, formatting, types and layers
+check: $(INSTALLED) $(MODULES) ## lint, formatting, types and layers
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
+	@npm --prefix console run --silent check
 
-format: $(INSTALLED) ## put the code in shape
+format: $(INSTALLED) $(MODULES) ## put the code in shape
 	@$(PY) -m ruff check --fix --quiet . || true
 	@$(PY) -m ruff format .
+	@npm --prefix console run --silent format
 
 docs: $(DOCS) ## build the manual into build/docs; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
@@ -57,8 +66,16 @@ lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 servers: ## install the servers that the tests use, where missing
 	@scripts/servers
 
+screenshots: $(INSTALLED) $(BUILT) ## make pictures of every page of the console
+	@$(PY) -m scripts.screenshot
+
+console-types: $(INSTALLED) ## write the types of the API anew for the console
+	@$(PY) -m windlass.web.openapi | node console/types.mjs > console/src/api/model.ts.new
+	@mv console/src/api/model.ts.new console/src/api/model.ts
+
 clean: ## remove the virtual environment, caches and build results
-	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+		console/node_modules src/windlass/web/static screenshots
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml requirements/build.txt requirements/dev.txt
@@ -75,4 +92,15 @@ $(DOCS): requirements/docs.txt
 	@echo "setting up $(DOCS_VENV)"
 	@$(PYTHON) -m venv $(DOCS_VENV)
 	@$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+$(MODULES): console/package-lock.json
+	@command -v npm >/dev/null || \
+		{ echo "the console needs Node 20.19 or newer with npm; install it" >&2; exit 1; }
+	@npm --prefix console ci --silent --no-audit --no-fund
+	@touch $@
+
+$(BUILT): $(MODULES) $(CONSOLE)
+	@echo "building the console"
+	@npm --prefix console run --silent build -- --logLevel warn
 	@touch $@

@@ -14,6 +14,7 @@ from hypothesis import settings
 from tests.coordinator import KINDS, Coordinators
 from tests.database import ENGINES, Pool, Pools
 from tests.server import Etcd, ServerMissing, ZooKeeper
+from tests.statement import compile_once
 
 POOLS = pytest.StashKey[Pools]()
 
@@ -32,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    compile_once()
     for engine in chosen_engines(config):
         if engine not in ENGINES:
             raise pytest.UsageError(
@@ -50,6 +52,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for engine in chosen_engines(metafunc.config)
     ]
     metafunc.parametrize("database_engine", chosen)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first what waits for processes to die.
+
+    Workers of pytest take their tests from the front of a share each and help each other from
+    the back. So these run one at a time, beside tests that compute, and none is left for the end.
+    """
+    items.sort(key=lambda item: "fault" not in item.path.parts)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -99,6 +110,13 @@ def empty_database_url(
 @pytest.fixture
 def sqlite_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
     """A migrated SQLite database without a task."""
+    with pool_of("sqlite", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def second_sqlite_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """Another database like `sqlite_url`: a second shard."""
     with pool_of("sqlite", pools, pytestconfig).migrated() as url:
         yield url
 

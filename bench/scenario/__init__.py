@@ -37,6 +37,7 @@ SCENARIOS = (
     Scenario("workers", "bench.scenario.workers", ("postgresql", "mariadb")),
     Scenario("takeover", "bench.scenario.takeover", ("postgresql",)),
     Scenario("helping", "bench.scenario.helping", ("postgresql", "mariadb")),
+    Scenario("ledger", "bench.scenario.ledger", ("postgresql", "mariadb")),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )
 

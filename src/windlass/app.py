@@ -28,6 +28,8 @@ from windlass.engine.spread import Spread, SpreadItems
 from windlass.engine.team import Team, make_worker
 from windlass.engine.worker import Only, Worker, WorkerSettings
 from windlass.errors import BadInput, WindlassError
+from windlass.ledger.hold import LAPSE
+from windlass.ledger.lapse import lapse_kind
 from windlass.model.control import Expiry
 from windlass.model.cron import Schedule
 from windlass.model.duration import Duration, parse_duration
@@ -105,6 +107,10 @@ class App:
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
+        # Whoever holds stock in one of the databases relies on any worker of it.
+        self._lapse = lapse_kind(
+            lambda: [(shard.database, shard.clock) for shard in self.fleet.shards]
+        )
 
     # Declaring
 
@@ -460,6 +466,10 @@ class App:
         """Let `kind` run again, and close its breaker if that is open."""
         self._switch(kind, "resumed", partial(switch.resume, who=who))
 
+    def close_breaker(self, kind: str, *, who: str | None = None) -> None:
+        """Close the breaker of `kind` if it is open; whether it is paused stays as it is."""
+        self._switch(kind, "given a closed breaker", partial(switch.close_breaker, who=who))
+
     def set(
         self,
         kind: str,
@@ -535,7 +545,7 @@ class App:
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        chosen = self.registry.chosen(list(kinds or []))
+        chosen = {**self.registry.chosen(list(kinds or [])), LAPSE: self._lapse}
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)

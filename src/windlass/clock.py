@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from windlass.fork import watch_forks
+
 SECOND = 1_000_000
 MEASURE_AGAIN_AFTER = 60.0
 
@@ -23,6 +25,11 @@ class Clock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Somebody else of the parent may have held the lock."""
+        self._lock = threading.Lock()
 
     def now(self) -> int:
         """The time now, later than every time given before."""

@@ -12,12 +12,16 @@ WindlassError
         BadStep                         a step of a run that cannot be, or is out of order
         BadMembers                      a URL that says who is alive, and cannot be used
         BadFlow                         a graph that cannot run, or a node that cannot be changed
+        InvalidQuantity                 a quantity that the ledger cannot count
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     UnknownFlow, UnknownNode, UnknownHandle
     ExternalFailed                      raised by submit: the external system refuses it for good
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
     RunLost                             the run was taken over, or released
+    IdConflict                          an id of the ledger was used for something else
+    Refused                             what the ledger was asked for cannot be, and is remembered
+        OutOfStock, UnknownSku, UnknownDeduction, OverReturn, NotHeld
     HeldBack                            a switch or a breaker keeps the kind from running
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
@@ -159,6 +163,19 @@ class ExternalFailed(WindlassError):
     """
 
 
+class InvalidQuantity(BadInput):
+    """A quantity that is no whole number, or out of range."""
+
+    def __init__(self, sku: str, quantity: object, why: str) -> None:
+        super().__init__(f"sku {sku!r}: quantity {quantity!r} {why}")
+        self.sku = sku
+        self.quantity = quantity
+        self.why = why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.sku, self.quantity, self.why)
+
+
 class UnknownKind(WindlassError):
     """No kind of that name is declared in this app."""
 
@@ -251,6 +268,89 @@ class RunLost(WindlassError):
         return partial(type(self), why=self.why), (self.name, self.partition)
 
 
+class IdConflict(WindlassError):
+    """The id was used before, for something else; the first answer stands."""
+
+    def __init__(self, id: str, difference: str) -> None:
+        super().__init__(
+            f"id {id!r} was used before, for something else ({difference}); use a new id"
+        )
+        self.id = id
+        self.difference = difference
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.id, self.difference)
+
+
+class Refused(WindlassError):
+    """The ledger cannot do it, and says so under this id for ever; a new try needs a new id."""
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), tuple(self.facts.values())
+
+
+class OutOfStock(Refused):
+    """Less is available than was wanted; nothing was deducted, of no line."""
+
+    def __init__(self, sku: str, wanted: int, available: int) -> None:
+        super().__init__(
+            f"sku {sku!r}: {wanted} wanted, {available} available; nothing was changed",
+            sku=sku,
+            wanted=wanted,
+            available=available,
+        )
+        self.sku = sku
+        self.wanted = wanted
+        self.available = available
+
+
+class UnknownSku(Refused):
+    """The ledger has never received any of this."""
+
+    def __init__(self, sku: str) -> None:
+        super().__init__(f"sku {sku!r} is unknown; restock it first", sku=sku)
+        self.sku = sku
+
+
+class UnknownDeduction(Refused):
+    """Nothing was deducted under this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"nothing was deducted under id {id!r}", id=id)
+        self.id = id
+
+
+class OverReturn(Refused):
+    """More was to be given back than is left of what was deducted; nothing was given back."""
+
+    def __init__(self, sku: str, wanted: int, returnable: int) -> None:
+        super().__init__(
+            f"sku {sku!r}: {wanted} to give back, {returnable} left of what was deducted; "
+            "nothing was changed",
+            sku=sku,
+            wanted=wanted,
+            returnable=returnable,
+        )
+        self.sku = sku
+        self.wanted = wanted
+        self.returnable = returnable
+
+
+class NotHeld(Refused):
+    """There is no hold to confirm: it has lapsed, was voided, or was refused."""
+
+    def __init__(self, id: str, status: str) -> None:
+        super().__init__(
+            f"deduction {id!r} is {status} and cannot be confirmed", id=id, status=status
+        )
+        self.id = id
+        self.status = status
+
+
 class TaskFailed(WindlassError):
     """The task failed for good; the message carries the error of its last try."""
 
@@ -287,6 +387,10 @@ class DatabaseUnavailable(WindlassError):
     def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.missing = missing
+
+
+class Blocked(DatabaseUnavailable):
+    """Somebody else's transaction holds rows that are needed, for too long; nothing was changed."""
 
 
 class MembersUnavailable(WindlassError):

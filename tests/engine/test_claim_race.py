@@ -25,7 +25,10 @@ def forks():
     return context
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow), 8],
+)
 def test_concurrent_claims_never_share_a_row(database_url, forks, processes):
     app = claimer.make_app(database_url)
     (prey,) = app.registry.kinds

@@ -379,7 +379,7 @@ def test_looking_at_three_times_as_many_items_reads_no_more_rows(
     now = clock.now()
     due = now - 50_000 * SECOND if are_due else now + MINUTE
     # Before them are rows of another kind: whoever reads the table itself reads those too.
-    fill(app, "other", 50_000, due=now, seen=now)
+    fill(app, "other", 20_000, due=now, seen=now)
     fill(app, "stock", 12_000, due=due, seen=now - MINUTE)
     few = look(app, stock, database_engine)
     fill(app, "stock", 24_000, due=due, seen=now - MINUTE)

@@ -286,8 +286,8 @@ def test_no_more_run_at_once_in_a_process_than_its_concurrency(sharded):
     assert most["all"] == 5
 
 
-def test_a_busy_shard_leaves_slots_to_the_others(sqlite_url, make_app, tmp_path):
-    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+def test_a_busy_shard_leaves_slots_to_the_others(sqlite_url, make_app, second_sqlite_url):
+    app = make_app(sqlite_url, second_sqlite_url)
     ended = []
 
     @app.task
@@ -318,8 +318,8 @@ def test_a_rate_is_for_all_shards_together(sharded):
     assert 0.8 < took < 3.0
 
 
-async def test_the_twins_know_the_shards_too(sqlite_url, make_app, tmp_path):
-    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+async def test_the_twins_know_the_shards_too(sqlite_url, make_app, second_sqlite_url):
+    app = make_app(sqlite_url, second_sqlite_url)
     mail = declare_mail(app)
 
     refs = [await mail.aenqueue(f"m{number}") for number in range(4)]

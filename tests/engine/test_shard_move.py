@@ -129,7 +129,9 @@ def test_after_a_move_the_shard_can_be_left_out(sharded, make_app):
     assert [smaller.ref(ref.id).status() for ref in refs] == [Status.WAITING] * 10
 
 
-def test_growing_moves_the_keys_that_belong_to_the_new_shard(sqlite_url, make_app, tmp_path):
+def test_growing_moves_the_keys_that_belong_to_the_new_shard(
+    sqlite_url, make_app, second_sqlite_url
+):
     alone = make_app(sqlite_url)
     mail = declare_mail(alone)
 
@@ -139,7 +141,7 @@ def test_growing_moves_the_keys_that_belong_to_the_new_shard(sqlite_url, make_ap
     old = [mail.using(key=f"k{number}", delay="1h").enqueue("k") for number in range(40)]
     free = [mail.using(delay="1h").enqueue("free") for _ in range(5)]
     level.add(f"c{number}" for number in range(40))
-    grown = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    grown = make_app(sqlite_url, second_sqlite_url)
     more, second = declare_mail(grown), grown.fleet.shards[1]
 
     @grown.rolling(every="1d", name="level")
@@ -253,9 +255,9 @@ ACTS = ("cancel", "replace", "hurry", "remove")
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("step", STEPS)
 def test_who_acts_on_a_row_that_is_on_its_way_has_the_last_word(
-    sqlite_url, make_app, tmp_path, clock, monkeypatch, step, act
+    sqlite_url, make_app, second_sqlite_url, clock, monkeypatch, step, act
 ):
-    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    app = make_app(sqlite_url, second_sqlite_url)
     mail, shard = declare_mail(app), app.fleet.shards[0]
 
     @app.rolling(every="1d")
@@ -303,9 +305,9 @@ def test_who_acts_on_a_row_that_is_on_its_way_has_the_last_word(
 @pytest.mark.parametrize("is_touched", [True, False])
 @pytest.mark.parametrize("step", ["copied", "left"])
 def test_a_copy_is_nobodys_when_the_shards_change_again_under_a_mover(
-    sqlite_url, make_app, tmp_path, clock, monkeypatch, step, is_touched
+    sqlite_url, make_app, second_sqlite_url, clock, monkeypatch, step, is_touched
 ):
-    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    app = make_app(sqlite_url, second_sqlite_url)
     mail, shard = declare_mail(app), app.fleet.shards[0]
 
     @app.rolling(every="1d")
@@ -350,9 +352,9 @@ def test_a_copy_is_nobodys_when_the_shards_change_again_under_a_mover(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_mover_that_was_stopped_and_wakes_up_late_does_nothing(
-    sqlite_url, make_app, tmp_path, clock, monkeypatch, step
+    sqlite_url, make_app, second_sqlite_url, clock, monkeypatch, step
 ):
-    app = make_app(sqlite_url, f"sqlite:///{tmp_path / 'second.db'}")
+    app = make_app(sqlite_url, second_sqlite_url)
     shard, ran = app.fleet.shards[0], []
 
     @app.task(keep="0s")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from tests.coordinator import Coordinators, skip_if_missing
-from tests.database import Pools
+from tests.database import Pools, migrate
 from tests.fault.crew import Crew
 from tests.server import EtcdCluster, MariaDB, PostgreSQL, Server, ServerMissing
 
@@ -33,16 +33,27 @@ class Durable:
 
     KINDS: ClassVar[dict[str, type[Server]]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
 
-    def __init__(self) -> None:
+    TEMPLATE = "fault_template"
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
         self._servers: dict[str, Server] = {}
 
-    def site(self, engine: str, folder: Path) -> Site:
+    def site(self, engine: str) -> Site:
+        """A migrated database of its own; MariaDB cannot copy one, and who uses it migrates it."""
         if engine == "sqlite":
-            return Site(engine, f"sqlite:///{folder / 'windlass.db'}", None)
+            return Site(engine, self._pools.of(engine).create(), None)
         if engine not in self._servers:
-            self._servers[engine] = self.KINDS[engine]()
+            self._servers[engine] = self._begin(engine)
         server = self._servers[engine].start()
-        return Site(engine, server.create_database(f"fault_{next(NAMES)}"), server)
+        like = {"template": self.TEMPLATE} if engine == "postgresql" else {}
+        return Site(engine, server.create_database(f"fault_{next(NAMES)}", **like), server)
+
+    def _begin(self, engine: str) -> Server:
+        server = self.KINDS[engine]().start()
+        if engine == "postgresql":
+            migrate(server.create_database(self.TEMPLATE))
+        return server
 
     def close(self) -> None:
         for server in self._servers.values():
@@ -50,23 +61,21 @@ class Durable:
 
 
 @pytest.fixture(scope="session")
-def durable() -> Iterator[Durable]:
-    durable = Durable()
+def durable(pools: Pools) -> Iterator[Durable]:
+    durable = Durable(pools)
     yield durable
     durable.close()
 
 
 @pytest.fixture
-def site_of(
-    durable: Durable, pools: Pools, pytestconfig: pytest.Config, tmp_path: Path
-) -> Callable[[str], Site]:
+def site_of(durable: Durable, pools: Pools, pytestconfig: pytest.Config) -> Callable[[str], Site]:
     """Makes a new database of an engine, or skips the test."""
 
     def make(engine: str) -> Site:
         if engine not in pytestconfig.getoption("--database"):
             pytest.skip(f"{engine} is left out by --database")
         try:
-            return durable.site(engine, tmp_path)
+            return durable.site(engine)
         except ServerMissing as error:
             pools.missing[engine] = error.reason
             reason = f"{engine} is missing: {error.reason}"

@@ -138,6 +138,7 @@ def test_a_child_by_fork_neither_ends_the_run_of_its_parent_nor_minds_its_signal
     assert app.control.get("load").status is RunStatus.SUCCEEDED
 
 
+@pytest.mark.mostly("mariadb")
 @pytest.mark.parametrize("part", ["together", "in_turn"])
 def test_a_signal_ends_all_runs_of_an_event_loop_as_interrupted(started, log, app, part):
     process = started(part)
@@ -150,6 +151,7 @@ def test_a_signal_ends_all_runs_of_an_event_loop_as_interrupted(started, log, ap
     assert {app.control.get("load", each).error for each in "abc"} == {"interrupted"}
 
 
+@pytest.mark.mostly("postgresql")
 def test_a_signal_during_the_end_of_an_inner_run_ends_the_outer_one(started, log, app):
     process = started("nested")
 
@@ -161,6 +163,7 @@ def test_a_signal_during_the_end_of_an_inner_run_ends_the_outer_one(started, log
     assert log.lines() == []
 
 
+@pytest.mark.mostly("sqlite")
 def test_a_handler_of_the_program_is_left_alone(started, log, app):
     process = started("own")
     eventually(log.lines, 20.0, what="a holder")
@@ -171,6 +174,7 @@ def test_a_handler_of_the_program_is_left_alone(started, log, app):
     assert log.lines()[1:] == ["handled"]
 
 
+@pytest.mark.mostly("sqlite", "postgresql")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_run_as_interrupted_and_then_the_process(started, log, app, number):
     process = started("hold")

@@ -12,8 +12,8 @@ from tests.simulation.explore import Explored, explore, shrink
 from tests.simulation.mutation import LATER, SOON, Mutation
 from tests.simulation.stage import Stage
 
-STEPS = 60_000
-SECONDS = 30.0
+STEPS = 30_000
+SECONDS = 15.0
 PARTS = 20
 STEPS_OF_A_PART = 50_000
 WALKS_OF_A_MUTATION = 600

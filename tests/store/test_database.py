@@ -37,6 +37,13 @@ def test_a_url_object_is_as_good_as_its_text(tmp_path):
     app.close()
 
 
+def test_a_url_that_says_nothing_of_encryption_reaches_a_server_without_it(mariadb_url):
+    database = Database(mariadb_url.partition("?")[0])
+
+    assert database.measure() > 0
+    database.close()
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -10,10 +10,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import (
+    console,
     control,
     demo,
+    dev,
     flow,
     init,
+    ledger,
     migrate,
     ring,
     rolling,
@@ -37,6 +40,8 @@ cli = typer.Typer(
     rich_markup_mode="rich",
 )
 worker.register(cli)
+dev.register(cli)
+console.register(cli)
 migrate.register(cli)
 status.register(cli)
 ring.register(cli)
@@ -50,6 +55,7 @@ cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
 cli.add_typer(flow.cli, name="flow", no_args_is_help=True)
 cli.add_typer(control.cli, name="control", no_args_is_help=True)
+cli.add_typer(ledger.cli, name="ledger", no_args_is_help=True)
 cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
 
 

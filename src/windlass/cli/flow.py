@@ -35,14 +35,13 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.declare.flow import Flow, FlowRun
-from windlass.errors import DatabaseUnavailable, UnknownFlow
+from windlass.declare.flow import FlowRun
+from windlass.errors import DatabaseUnavailable
 from windlass.model.duration import format_duration
 from windlass.model.node import arguments_of, head_of
 from windlass.model.run import FlowProgress
 from windlass.model.status import Status
 from windlass.store.flow import RunRow
-from windlass.store.template import TemplateRow
 
 REDRAW_SECONDS = 0.5
 BAR = 30
@@ -133,7 +132,7 @@ def start(
     """Start a flow or a template."""
     loaded = load_app(app)
     args, kwargs = _arguments(arguments)
-    handle: Any = _flow(loaded, flow)
+    handle: Any = loaded.flow_template.flow(flow)
     started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
     _report(as_json, {"id": started.id}, f"run {started.id} of {flow} is started")
 
@@ -220,10 +219,10 @@ def export(
     elif what.isdecimal():
         graph = loaded.flows.graph(int(what))
     elif form == "json":
-        print_json(parse_json(_template(loaded, what).spec, what))
+        print_json(parse_json(loaded.flow_template.known(what).spec, what))
         return
     else:
-        graph = loaded.flow_template.graph(_template(loaded, what))
+        graph = loaded.flow_template.graph(loaded.flow_template.known(what))
     if form == "json":
         print_json(graph.json())
     else:
@@ -257,22 +256,6 @@ def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
         complain("JSON is neither an object nor a list of arguments")
         raise typer.Exit(2)
     return [], found
-
-
-def _flow(loaded: App, name: str) -> Flow[...]:
-    if name in loaded.flow.names:
-        return loaded.flow.get(name)
-    return loaded.flow_template.get(name, _template(loaded, name).version)
-
-
-def _template(loaded: App, name: str) -> TemplateRow:
-    try:
-        return loaded.flow_template.row(name)
-    except UnknownFlow:
-        known = ", ".join(loaded.flow.names) or "none"
-        raise UnknownFlow(
-            f"{name!r} is neither a declared flow nor a template; declared: {known}"
-        ) from None
 
 
 def _watch(loaded: App, run: FlowRun) -> None:

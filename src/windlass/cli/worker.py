@@ -1,4 +1,4 @@
-"""`windlass worker` and `windlass dev`: run tasks."""
+"""`windlass worker`: run tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -45,9 +45,8 @@ LogOption = Annotated[bool, typer.Option("--json", help="Log JSON lines.")]
 
 
 def register(cli: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     cli.command()(worker)
-    cli.command()(dev)
 
 
 def worker(
@@ -75,31 +74,13 @@ def worker(
         loaded.close()
         sys.exit(_supervise(loaded, processes, as_json=as_json))
     made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once, shards=shard)
-    _exit(run_worker(made, loaded, as_json=as_json))
-
-
-def dev(
-    app: AppArgument,
-    concurrency: ConcurrencyOption = None,
-    kind: KindOption = None,
-    as_json: LogOption = False,
-) -> None:
-    """Run one worker, and start it again whenever the code changes."""
-    if CHILD in os.environ:
-        loaded = load_app(app)
-        loaded.prepare()
-        made = loaded.worker(kinds=kind, concurrency=concurrency)
-        _exit(run_worker(made, loaded, as_json=as_json))
-    console = _terminal(as_json=as_json)
-    set_up_logs(as_json=as_json, console=console)
-    supervisor = Supervisor(sys.argv[1:], processes=1, reload=True)
-    sys.exit(_show(supervisor, None, console))
+    leave(run_worker(made, loaded, as_json=as_json))
 
 
 def run_worker(made: Worker | Team, app: App, *, as_json: bool) -> int:
     """Run one worker in this process until a signal stops it; its exit code."""
     is_child = CHILD in os.environ
-    console = None if is_child else _terminal(as_json=as_json)
+    console = None if is_child else terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
     # Handlers and the store's threads take turns; shorter turns keep commits going under load.
     sys.setswitchinterval(0.0005)
@@ -135,7 +116,7 @@ def run_worker(made: Worker | Team, app: App, *, as_json: bool) -> int:
     return 0 if made.left_cleanly else 1
 
 
-def _exit(code: int) -> None:
+def leave(code: int) -> NoReturn:
     """End the process, also when handlers left threads running that cannot be stopped."""
     deadline = time.monotonic() + 0.5
     others = [
@@ -161,13 +142,14 @@ def _leave_anyway(made: Worker | Team) -> None:
 
 
 def _supervise(app: App, processes: int, *, as_json: bool) -> int:
-    console = _terminal(as_json=as_json)
+    console = terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
     supervisor = Supervisor(sys.argv[1:], processes=processes)
-    return _show(supervisor, app, console)
+    return show(supervisor, app, console)
 
 
-def _show(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
+def show(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
+    """Supervise, and show on the terminal how it goes; the exit code."""
     if console is None:
         return supervisor.run()
     due = _DueCounter(app) if app is not None else lambda: "-"
@@ -175,7 +157,8 @@ def _show(supervisor: Supervisor, app: App | None, console: Console | None) -> i
         return supervisor.run()
 
 
-def _terminal(*, as_json: bool) -> Console | None:
+def terminal(*, as_json: bool) -> Console | None:
+    """The terminal, if that is where the lines go."""
     console = Console(stderr=True, highlight=False)
     return console if console.is_terminal and not as_json else None
 

@@ -211,6 +211,11 @@ class SetAside:
     failed_at: datetime
     tries: int
 
+    @property
+    def shown(self) -> str:
+        """The key for people."""
+        return shown(self.key)
+
 
 @dataclass(frozen=True)
 class SweepVisit:

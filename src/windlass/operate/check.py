@@ -25,7 +25,7 @@ class Finding:
 def check(databases: Sequence[Database], registry: Registry) -> list[Finding]:
     """All findings, errors first."""
     findings = [finding for database in databases for finding in _database(database)]
-    findings += _kinds(registry)
+    findings += of_kinds(registry)
     findings += [finding for kind in registry.kinds.values() for finding in _source(kind)]
     return sorted(findings, key=lambda finding: finding.level != "error")
 
@@ -40,7 +40,8 @@ def _database(database: Database) -> list[Finding]:
     return []
 
 
-def _kinds(registry: Registry) -> list[Finding]:
+def of_kinds(registry: Registry) -> list[Finding]:
+    """What is wrong with the declared kinds, or may be."""
     if not registry.kinds:
         return [Finding("warning", "app", "no task is declared; decorate one with @app.task")]
     return [finding for kind in registry.kinds.values() for finding in _kind(kind)]

@@ -20,11 +20,23 @@ def listing(
     *,
     name: str | None = None,
     statuses: Collection[RunStatus] = tuple(RunStatus),
+    after: Place | None = None,
+    limit: int | None = None,
 ) -> list[RunView]:
-    """All runs, or those of a name, by name and partition."""
-    found = database.read(lambda connection: store.listing(connection, name=name))
+    """All runs, or those of a name, by name and partition; a page of them after one of them."""
+    found = database.read(
+        lambda connection: store.listing(
+            connection, name=name, statuses=statuses, after=after, limit=limit
+        )
+    )
     now = clock.now()
-    return [view(run, now=now) for run in found if run.status in statuses]
+    return [view(run, now=now) for run in found]
+
+
+def get(database: Database, clock: Clock, place: Place) -> RunView | None:
+    """One run; None if it was never started."""
+    found = database.read(lambda connection: store.get(connection, place))
+    return None if found is None else view(found, now=clock.now())
 
 
 def history(database: Database, clock: Clock, place: Place, *, limit: int = 20) -> list[RunView]:

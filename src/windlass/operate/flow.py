@@ -138,13 +138,13 @@ class Flows:
 
     def status(self, run: int) -> Status:
         """The state of a run."""
-        return self._find(run)[1].status
+        return self.find(run)[1].status
 
     def wait(self, run: int, *, timeout: Duration | float | None) -> Status:
         """Wait for the end of a run; its state then."""
         limit = None if timeout is None else seconds_of(timeout)
         deadline = None if limit is None else time.monotonic() + limit
-        shard, found = self._find(run)
+        shard, found = self.find(run)
         status, pause = found.status, FIRST_LOOK
         while not status.is_final:
             left = None if deadline is None else deadline - time.monotonic()
@@ -157,21 +157,21 @@ class Flows:
             seen = shard.database.read(partial(store.status_of, number=run))
             if seen is None:
                 # It has ended, and was moved to another shard.
-                shard, found = self._find(run)
+                shard, found = self.find(run)
                 seen = found.status
             status = seen
         return status
 
     def nodes(self, run: int, *, results: bool = True) -> list[NodeView]:
         """The nodes of a run; without `results` that is quicker."""
-        shard, _ = self._find(run)
+        shard, _ = self.find(run)
         rows = shard.database.read(lambda connection: store.nodes(connection, run, results=results))
         payloads = _payloads(shard, [row.id for row in rows if row.kind == TEMPLATE])
-        return [self._view(row, _kind(row, payloads)) for row in rows]
+        return [self._view(row, kind_of(row, payloads)) for row in rows]
 
     def graph(self, run: int, *, arguments: bool = True) -> FlowGraph:
         """The nodes of a run with their edges, and unless told otherwise with their arguments."""
-        shard, found = self._find(run)
+        shard, found = self.find(run)
         graph = self._graph(shard, run)
         rows = graph.rows
         names = {row.id: row.node for row in rows.values()}
@@ -183,7 +183,7 @@ class Flows:
             when, kwargs = as_drawn(payloads.get(row.id, "{}"), names)
             if row.kind == TEMPLATE:
                 kwargs = cast(dict[str, object], kwargs["arguments"])
-            kind, rule = _kind(row, payloads), graph.rule(row.id)
+            kind, rule = kind_of(row, payloads), graph.rule(row.id)
             nodes.append(GraphNode(row.node, kind, row.status, rule, when=when, kwargs=kwargs))
         return FlowGraph(
             nodes,
@@ -197,13 +197,13 @@ class Flows:
 
     def progress(self, run: int) -> FlowProgress:
         """How many nodes of a run are in which state."""
-        shard, _ = self._find(run)
+        shard, _ = self.find(run)
         counts = shard.database.read(lambda connection: store.counts(connection, run))
         return FlowProgress(sum(counts.values()), counts)
 
     def run(self, run: int) -> RunRow:
         """One run."""
-        return self._find(run)[1]
+        return self.find(run)[1]
 
     def runs(
         self, *, kind: str | None = None, status: Status | None = None, limit: int = 50
@@ -227,7 +227,7 @@ class Flows:
 
     def ref(self, run: int) -> FlowRun:
         """A handle on a run that was started before, maybe elsewhere."""
-        return FlowRun(self, self._find(run)[1].id)
+        return FlowRun(self, self.find(run)[1].id)
 
     # Changing
 
@@ -245,7 +245,7 @@ class Flows:
     def cancel(self, run: int, reason: str) -> bool:
         """End a run; whether that made the difference."""
         text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
-        shard, _ = self._find(run)
+        shard, _ = self.find(run)
 
         def work(connection: Connection) -> list[int] | None:
             found = store.lock(connection, run)
@@ -278,12 +278,12 @@ class Flows:
 
     def edit_known(self, run: int) -> Mapping[str, Sequence[str]]:
         """The nodes of a run, each with those that it waits for."""
-        shard, _ = self._find(run)
+        shard, _ = self.find(run)
         return self._graph(shard, run).after()
 
     def _change(self, run: int, work: Callable[[Connection, Change], None]) -> Change:
         """Do `work` on a run that is locked, and write what it changes."""
-        shard, _ = self._find(run)
+        shard, _ = self.find(run)
 
         def locked(connection: Connection) -> tuple[Change, Status | None]:
             found = store.lock(connection, run)
@@ -307,7 +307,8 @@ class Flows:
         there = {row.id for row in rows}
         return Graph(rows, [each for each in slots if {each.dep_id, each.task_id} <= there])
 
-    def _find(self, run: int) -> tuple[Shard, RunRow]:
+    def find(self, run: int) -> tuple[Shard, RunRow]:
+        """A run, and the shard that has it."""
         self._fleet.prepare()
         away: list[str] = []
         coming: tuple[Shard, RunRow] | None = None
@@ -362,7 +363,7 @@ def _payloads(shard: Shard, ids: Sequence[int]) -> dict[int, str]:
     return shard.database.read(lambda connection: store.payloads(connection, ids))
 
 
-def _kind(row: NodeRow, payloads: Mapping[int, str]) -> str:
+def kind_of(row: NodeRow, payloads: Mapping[int, str]) -> str:
     """The kind of a node as people know it: of a template that is nested, its name."""
     if row.kind != TEMPLATE:
         return row.kind

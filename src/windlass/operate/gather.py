@@ -6,8 +6,9 @@ database all of this is that database.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -16,25 +17,30 @@ from windlass.clock import Clock
 from windlass.declare.kind import Kind, Registry
 from windlass.engine.fleet import Fleet
 from windlass.engine.shard import OUTAGES, Shard
-from windlass.errors import DatabaseUnavailable, TaskNotFound
+from windlass.errors import BadInput, DatabaseUnavailable, TaskNotFound
 from windlass.model.control import Place, RunStatus, RunView
 from windlass.model.rolling import Freshness, Item
 from windlass.model.shard import COMING
 from windlass.model.task import TaskView
 from windlass.operate import alert, control, freshness, ring, rolling, status, switch, task
 from windlass.operate.ring import RingView
-from windlass.operate.status import AppStatus
+from windlass.operate.status import AppStatus, KindStatus
 from windlass.operate.task import TaskDetail
 from windlass.store import rolling as rolling_store
 from windlass.store.database import TRIES
 from windlass.store.history import AlertView
 from windlass.store.switch import Switch
 from windlass.store.task import TaskFilter
+from windlass.store.task_page import TaskPage, TaskQuery
 
 T = TypeVar("T")
 
 ACT_TRIES = 3
 FAILURES_SHOWN = 20
+# In a cursor, of a shard: not asked yet, nothing left, or the id below which to go on.
+BEGIN = "begin"
+ENDED = "end"
+PLACE = re.compile(rf"{BEGIN}|{ENDED}|-?[0-9]{{1,18}}")
 
 
 class Listing(list[T]):
@@ -53,6 +59,14 @@ def look(fleet: Fleet, registry: Registry) -> AppStatus:
     _some_must_answer(found.missing, fleet)
     names = tuple(shard.name for shard in fleet.shards)
     return status.together(found.values, shards=names, missing=found.missing)
+
+
+def look_at(fleet: Fleet, registry: Registry, kind: str) -> KindStatus | None:
+    """How one kind is doing; None if it is neither declared nor known in any shard."""
+    found = fleet.gather(lambda shard: status.look_at(shard.database, shard.clock, registry, kind))
+    _some_must_answer(found.missing, fleet)
+    same = [each for each in found.values if each is not None]
+    return status.kind_together(same) if same else None
 
 
 def fresh(fleet: Fleet, clock: Clock, kind: Kind) -> Freshness:
@@ -97,6 +111,63 @@ def tasks(fleet: Fleet, wanted: TaskFilter, *, limit: int) -> Listing[TaskView]:
     return Listing(newest[:limit], found.missing)
 
 
+@dataclass(frozen=True)
+class Tasks:
+    """A page of tasks, and the cursor of what follows; None at the end."""
+
+    by_shard: dict[Shard, list[TaskView]]
+    next: str | None
+    looked_at: int
+    missing: tuple[str, ...]
+
+    @property
+    def tasks(self) -> list[TaskView]:
+        """All of them, newest first."""
+        merged = [each for part in self.by_shard.values() for each in part]
+        return sorted(merged, key=lambda each: (each.created_at, each.id), reverse=True)
+
+
+def task_page(fleet: Fleet, query: TaskQuery, *, after: str | None, limit: int) -> Tasks:
+    """Tasks that match, newest first; of several shards a part of the page each.
+
+    The cursor has, for each shard, the id below which to go on there.
+    """
+    places = places_of(fleet, after)
+    share = max(1, limit // len(fleet.shards))
+
+    def ask(shard: Shard) -> TaskPage:
+        place = places[shard.index]
+        if place == ENDED:
+            return TaskPage([], None, 0)
+        below = None if place == BEGIN else int(place)
+        return task.page(shard.database, query, below=below, limit=share)
+
+    found = fleet.gather(ask)
+    for shard, page in found.found:
+        places[shard.index] = ENDED if page.below is None else str(page.below)
+    is_over = all(places[shard.index] == ENDED for shard, _ in found.found)
+    return Tasks(
+        # One that is on its way is in two shards for a moment.
+        by_shard={
+            shard: [each for each in page.tasks if each.batch != COMING]
+            for shard, page in found.found
+        },
+        next=None if is_over else ".".join(places[shard.index] for shard in fleet.shards),
+        looked_at=sum(page.looked_at for page in found.values),
+        missing=found.missing,
+    )
+
+
+def places_of(fleet: Fleet, cursor: str | None) -> dict[int, str]:
+    """Where to go on in each shard, by its index."""
+    if cursor is None:
+        return {shard.index: BEGIN for shard in fleet.shards}
+    parts = cursor.split(".")
+    if len(parts) != len(fleet.shards) or not all(PLACE.fullmatch(part) for part in parts):
+        raise BadInput(f"{cursor!r} is not the cursor of a page of these shards; begin again")
+    return {shard.index: part for shard, part in zip(fleet.shards, parts, strict=True)}
+
+
 def find(fleet: Fleet, number: int) -> TaskView | None:
     """A task, wherever it is."""
     if fleet.single is not None:
@@ -114,7 +185,13 @@ def show(fleet: Fleet, number: int) -> TaskDetail:
     failures = fleet.gather(lambda each: task.failures_of(each.database, number))
     merged = [each for part in failures.values for each in part]
     merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
-    return TaskDetail(view, merged[:FAILURES_SHOWN], shard.name, failures.missing)
+    return TaskDetail(
+        view,
+        merged[:FAILURES_SHOWN],
+        shard.name,
+        failures.missing,
+        task.node_of(shard.database, number),
+    )
 
 
 def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> bool:
@@ -187,6 +264,15 @@ def item(fleet: Fleet, kind: Kind, code: str) -> Item | None:
     return None
 
 
+def items(fleet: Fleet, kind: Kind, *, prefix: str, after: str, limit: int) -> Listing[Item]:
+    """Items whose codes begin with `prefix`, in the order of their codes, after one of them."""
+    found = fleet.gather(
+        lambda shard: rolling.items(shard.database, kind, prefix=prefix, after=after, limit=limit)
+    )
+    once = {each.code: each for part in found.values for each in part}
+    return Listing([once[code] for code in sorted(once)][:limit], found.missing)
+
+
 def shard_of_item(fleet: Fleet, kind: Kind, code: str) -> Shard | None:
     """The shard that has an item."""
 
@@ -207,14 +293,25 @@ def controls(
     *,
     name: str | None = None,
     statuses: Collection[RunStatus] = tuple(RunStatus),
+    after: Place | None = None,
+    limit: int | None = None,
 ) -> Listing[RunView]:
-    """All runs, or those of a name, by name and partition."""
+    """All runs, or those of a name, by name and partition; a page of them after one of them."""
     found = fleet.gather(
-        lambda shard: control.listing(shard.database, shard.clock, name=name, statuses=statuses)
+        lambda shard: control.listing(
+            shard.database, shard.clock, name=name, statuses=statuses, after=after, limit=limit
+        )
     )
     # One that is on its way is in two shards for a moment.
     once = {(run.name, run.partition): run for part in found.values for run in part}
-    return Listing((once[place] for place in sorted(once)), found.missing)
+    return Listing([once[place] for place in sorted(once)][:limit], found.missing)
+
+
+def control_at(fleet: Fleet, place: Place) -> RunView | None:
+    """One run; None if it was never started."""
+    found = fleet.gather(lambda shard: control.get(shard.database, shard.clock, place))
+    _some_must_answer(found.missing, fleet)
+    return next((run for run in found.values if run is not None), None)
 
 
 def control_history(fleet: Fleet, place: Place, *, limit: int) -> list[RunView]:

@@ -16,6 +16,15 @@ def item(database: Database, kind: Kind, code: str) -> Item | None:
     return database.read(lambda connection: rolling.item(connection, kind.name, code))
 
 
+def items(database: Database, kind: Kind, *, prefix: str, after: str, limit: int) -> list[Item]:
+    """Items whose codes begin with `prefix`, in the order of their codes, after one of them."""
+    return database.read(
+        lambda connection: rolling.items(
+            connection, kind.name, prefix=prefix, after=after, limit=limit
+        )
+    )
+
+
 def follow(database: Database, kind: Kind, source: MirrorSource) -> None:
     """Have triggers add and remove items as rows of `source` come and go."""
     trigger.install(database, _table(source), kind=kind.name, priority=kind.priority)

@@ -60,6 +60,8 @@ class KindStatus:
     concurrency: int | None
     breaker: str
     why: str
+    # Whether a switch, a window or a breaker keeps it from running.
+    is_held_back: bool
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,30 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
     return database.read(read)
 
 
+def look_at(database: Database, clock: Clock, registry: Registry, name: str) -> KindStatus | None:
+    """How one kind is doing now; None if nothing is known of it."""
+    now = clock.now()
+
+    def read(connection: Connection) -> KindStatus | None:
+        since = now // MINUTE - RECENT_MINUTES
+        work = history.work_of(connection, name, minute=since)
+        kind = registry.kinds.get(name)
+        if kind is None and work is None and name not in cron.kinds_waiting(connection):
+            return None
+        return _kind(
+            connection,
+            database.dialect,
+            name,
+            kind,
+            switch.get(connection, name),
+            work,
+            worker.listing(connection),
+            now,
+        )
+
+    return database.read(read)
+
+
 def together(
     found: Sequence[AppStatus], *, shards: tuple[str, ...], missing: tuple[str, ...]
 ) -> AppStatus:
@@ -133,7 +159,7 @@ def together(
         database=", ".join(shards),
         schema=migrate.VERSION,
         now=max(each.now for each in found),
-        kinds=[_kind_together(same) for _, same in sorted(kinds.items())],
+        kinds=[kind_together(same) for _, same in sorted(kinds.items())],
         workers=[worker for each in found for worker in each.workers],
         failures=failures[:FAILURES_SHOWN],
         shards=shards,
@@ -141,7 +167,8 @@ def together(
     )
 
 
-def _kind_together(same: Sequence[KindStatus]) -> KindStatus:
+def kind_together(same: Sequence[KindStatus]) -> KindStatus:
+    """How a kind is doing in several shards."""
     ended = [kind.done_last_hour + kind.failed_last_hour for kind in same]
     spent = [
         (kind.average_milliseconds or 0.0) * count for kind, count in zip(same, ended, strict=True)
@@ -161,6 +188,7 @@ def _kind_together(same: Sequence[KindStatus]) -> KindStatus:
         },
         average_milliseconds=sum(spent) / sum(ended) if sum(ended) else None,
         why="; ".join(telling or reasons),
+        is_held_back=any(kind.is_held_back for kind in same),
     )
 
 
@@ -203,6 +231,7 @@ def _kind(
     ended = 0 if work is None else work.done + work.failed + work.retried
     is_served = any(name in view.kinds and view.lease_until >= now for view in workers)
     setting = None if kind is None else setting_of(kind, found)
+    held = held_back(kind, found, now=now)
     return KindStatus(
         kind=name,
         is_declared=kind is not None,
@@ -224,7 +253,8 @@ def _kind(
         window=None if setting is None or setting.window is None else setting.window.text,
         concurrency=None if setting is None else setting.concurrency,
         breaker=str(found.breaker.state),
-        why=held_back(kind, found, now=now)
+        is_held_back=held is not None,
+        why=held
         or (swept.why if swept is not None and is_served else None)
         or _why(connection, name, counts, setting, now, is_served=is_served),
     )

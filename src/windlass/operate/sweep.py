@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from sqlalchemy import Connection
@@ -119,14 +119,20 @@ class Sweeps:
 
     def retry_failures(self, kind: Kind) -> int:
         """Have all items that were set aside run again, by live workers or else here."""
+        count = self.ask_retry(kind)
+        shard = self._at(kind)
+        if count and not self._has_worker(shard, kind):
+            in_thread(self._worker_for(shard, kind).run).result()
+        return count
+
+    def ask_retry(self, kind: Kind, *, keys: Sequence[str] | None = None) -> int:
+        """Have workers run items again that were set aside: all, or those with these key texts."""
         shard = self._declared(kind)
         now = shard.clock.now()
         count = shard.database.write(
-            lambda connection: aside.ask_retry(connection, kind.name, now=now)
+            lambda connection: aside.ask_retry(connection, kind.name, now=now, keys=keys)
         )
         shard.bell.ring_here()
-        if count and not self._has_worker(shard, kind):
-            in_thread(self._worker_for(shard, kind).run).result()
         return count
 
     def audit(self, kind: Kind) -> Audit:

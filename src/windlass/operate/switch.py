@@ -48,21 +48,35 @@ def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> Switch:
 
 def resume(shard: Shard, kind: str, *, who: str | None) -> Switch:
     """Let a kind run again; a breaker that is open closes, and that is told."""
+
+    def decide(found: Switch) -> Switch:
+        return replace(found, off=False, reason=None, who=None, since=None, breaker=CLOSED)
+
+    return _closing(shard, kind, decide, who=who)
+
+
+def close_breaker(shard: Shard, kind: str, *, who: str | None) -> Switch:
+    """Close the breaker of a kind if it is open, and tell that; nothing else changes."""
+    return _closing(shard, kind, lambda found: replace(found, breaker=CLOSED), who=who)
+
+
+def _closing(
+    shard: Shard, kind: str, decide: Callable[[Switch], Switch], *, who: str | None
+) -> Switch:
     text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
+    before: list[Switch] = []
+
+    def seen(found: Switch) -> Switch:
+        before.append(found)
+        return decide(found)
 
     def work(connection: Connection) -> Switch:
         before.clear()
-        after = switch.change(connection, shard.database.dialect, kind, decide)
+        after = switch.change(connection, shard.database.dialect, kind, seen)
         if before[0].breaker.is_open:
             number, now = shard.numbers.take(inside=connection)[0], shard.clock.now()
             write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
         return after
-
-    before: list[Switch] = []
-
-    def decide(found: Switch) -> Switch:
-        before.append(found)
-        return replace(found, off=False, reason=None, who=None, since=None, breaker=CLOSED)
 
     return shard.database.write(work)
 

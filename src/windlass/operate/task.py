@@ -15,10 +15,11 @@ from windlass.model.duration import Duration, parse_duration
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.model.status import Status
 from windlass.model.task import TaskView
-from windlass.store import external, history, task
+from windlass.store import external, history, task, task_page
 from windlass.store.database import Database
 from windlass.store.history import FailureView
 from windlass.store.task import TaskFilter
+from windlass.store.task_page import TaskPage, TaskQuery
 
 FIRST_LOOK = 0.005
 LAST_LOOK = 0.25
@@ -33,6 +34,8 @@ class TaskDetail:
     failures: list[FailureView]
     shard: str
     missing: tuple[str, ...] = ()
+    # Its run and its name there, if it is a node of a flow.
+    node: tuple[int, str] | None = None
 
 
 # Finds a task wherever it is.
@@ -128,6 +131,11 @@ def get(database: Database, number: int) -> TaskView | None:
     return database.read(lambda connection: task.get(connection, number))
 
 
+def node_of(database: Database, number: int) -> tuple[int, str] | None:
+    """The run that a task is a node of, and its name there."""
+    return database.read(lambda connection: task.node_of(connection, number))
+
+
 def failures_of(database: Database, number: int) -> list[FailureView]:
     """The last errors of a task, newest first."""
     return database.read(lambda connection: history.failures_of(connection, number))
@@ -138,6 +146,15 @@ def listing(database: Database, wanted: TaskFilter, *, limit: int) -> list[TaskV
     if not 1 <= limit <= MOST_LISTED:
         raise BadInput(f"limit={limit} is not a number from 1 to {MOST_LISTED}")
     return database.read(lambda connection: task.listing(connection, wanted, limit=limit))
+
+
+def page(database: Database, query: TaskQuery, *, below: int | None, limit: int) -> TaskPage:
+    """Tasks that match, newest first, without their payloads; so many rows are looked at."""
+    return database.read(
+        lambda connection: task_page.page(
+            connection, database.dialect, query, below=below, limit=limit
+        )
+    )
 
 
 def decoder(kind: Kind | None) -> Callable[[str], object]:

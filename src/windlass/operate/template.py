@@ -6,6 +6,7 @@ and the version: any worker reads it from the database and draws it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from inspect import Parameter, Signature
 from typing import Any, cast
@@ -41,6 +42,14 @@ class Templates:
 
     def __call__(self, name: str, spec: object) -> Flow[...]:
         """Check a template, save it as a new version if it has changed, and give its handle."""
+        text = msgspec.json.encode(self.check(name, spec)).decode()
+        saved = self._fleet.everywhere(
+            lambda shard: _save(shard, name, text), what=f"template {name!r} is saved"
+        )
+        return self._handle(saved[0])
+
+    def check(self, name: str, spec: object) -> Template:
+        """The template, if it can be saved under that name and run; nothing is written."""
         check_kind_name(name)
         if name.isdecimal():
             raise BadFlow(f"a template cannot be named {name!r}, which is the id of a run")
@@ -49,15 +58,28 @@ class Templates:
         template = read_template(name, spec)
         self._fleet.prepare()
         self._check(name, template)
-        text = msgspec.json.encode(template).decode()
-        saved = self._fleet.everywhere(
-            lambda shard: _save(shard, name, text), what=f"template {name!r} is saved"
-        )
-        return self._handle(saved[0])
+        return template
 
     def get(self, name: str, version: int | None = None) -> Flow[...]:
         """The handle of a template that was saved before."""
         return self._handle(self.row(name, version))
+
+    def flow(self, name: str, version: int | None = None) -> Flow[...]:
+        """The handle of a declared flow, or else of a template."""
+        if version is None and name in self._flows.names:
+            return self._flows.get(name)
+        return self._handle(self.known(name, version))
+
+    def known(self, name: str, version: int | None = None) -> TemplateRow:
+        """`row`, for those who may mean a declared flow."""
+        try:
+            return self.row(name, version)
+        except UnknownFlow:
+            declared = ", ".join(self._flows.names) or "none"
+            which = "" if version is None else f" version {version} of"
+            raise UnknownFlow(
+                f"{name!r} is neither a declared flow nor{which} a template; declared: {declared}"
+            ) from None
 
     def row(self, name: str, version: int | None = None) -> TemplateRow:
         """A version of a template, or the last one."""
@@ -74,6 +96,31 @@ class Templates:
         self._fleet.prepare()
         return self._fleet.gather(lambda shard: shard.database.read(store.listing)).values[0]
 
+    def read(self) -> list[tuple[TemplateRow, Template]]:
+        """`listing`, each with what it says."""
+        return [(row, read_template(row.name, row.spec)) for row in self.listing()]
+
+    def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateRow]:
+        """The versions of a template, newest first."""
+        self._fleet.prepare()
+        found = self._fleet.gather(
+            lambda shard: shard.database.read(
+                lambda connection: store.versions(connection, name, before=before, limit=limit)
+            )
+        )
+        return max(found.values, key=len, default=[])
+
+    def read_nested(self, kinds: Iterable[str]) -> None:
+        """Know the last versions of the templates among these kinds."""
+        known = self._registry.templates
+        for name in set(kinds) - self._registry.kinds.keys():
+            try:
+                row = self.row(name)
+            except UnknownFlow:
+                continue
+            if name not in known or known[name].version != row.version:
+                known[name] = self._kind(row)
+
     def graph(self, row: TemplateRow) -> FlowGraph:
         """The nodes of a template with their edges, for pictures."""
         drafts = self._drawn(read_template(row.name, row.spec))
@@ -87,7 +134,7 @@ class Templates:
         template = read_template(row.name, row.spec)
 
         def draw(flow: Drawing, /, **arguments: Any) -> None:
-            self._read_nested(template)
+            self.read_nested(node.kind for node in template.nodes)
             draw_template(flow, template, arguments)
 
         draw.__name__ = row.name
@@ -111,21 +158,10 @@ class Templates:
 
     def _drawn(self, template: Template) -> list[Draft]:
         """The nodes of a template. What the arguments of a start will be is not known yet."""
-        self._read_nested(template)
+        self.read_nested(node.kind for node in template.nodes)
         drawing = Drawing(self._registry)
         draw_template(drawing, template, {each: Argument(each) for each in template.arguments})
         return drawing.checked()
-
-    def _read_nested(self, template: Template) -> None:
-        """Know the last versions of the templates that are nodes of this one."""
-        known = self._registry.templates
-        for name in {node.kind for node in template.nodes} - self._registry.kinds.keys():
-            try:
-                row = self.row(name)
-            except UnknownFlow:
-                continue
-            if name not in known or known[name].version != row.version:
-                known[name] = self._kind(row)
 
 
 def draw_template(flow: Drawing, template: Template, arguments: dict[str, Any]) -> None:

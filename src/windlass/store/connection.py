@@ -18,6 +18,8 @@ MODULES = {
     "pymysql": "mysql",
     "MySQLdb": "mysql",
 }
+# Flags that MySQL and MariaDB send with the answer to a statement that reads nothing.
+IN_TRANSACTION, COMMITS_ALONE = 1, 2
 
 
 def is_async(conn: object) -> bool:
@@ -55,6 +57,23 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
     return _Raw(conn, engine, dialect)
 
 
+def has_begun(executor: Executor) -> bool:
+    """Whether the transaction in which `executor` has read goes on; each may stand alone."""
+    driver: Any = executor
+    if isinstance(executor, Connection):
+        driver = executor.connection.driver_connection
+    elif isinstance(executor, _Raw):
+        driver = executor.raw
+    if hasattr(driver, "in_transaction"):
+        return bool(driver.in_transaction)
+    if hasattr(driver, "info"):
+        return bool(driver.info.transaction_status)
+    if hasattr(driver, "server_status"):
+        return bool(driver.server_status & (IN_TRANSACTION | COMMITS_ALONE) != COMMITS_ALONE)
+    # Of another driver nothing is known.
+    return True
+
+
 def _check(backend: str, dialect: Dialect) -> None:
     if backend.replace("mariadb", "mysql") != dialect.name:
         raise BadConnection(
@@ -67,14 +86,14 @@ class _Raw:
     """A driver's connection that takes our statements."""
 
     def __init__(self, raw: Any, engine: Engine, dialect: Dialect) -> None:
-        self._raw = raw
+        self.raw = raw
         self._engine = engine
         self._dialect = dialect
 
     def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any:
         compiled = statement.compile(dialect=self._engine.dialect)
         values = {**compiled.params, **parameters}
-        cursor = self._dialect.raw_cursor(self._raw)
+        cursor = self._dialect.raw_cursor(self.raw)
         if compiled.positional:
             cursor.execute(str(compiled), [values[name] for name in compiled.positiontup or []])
         else:

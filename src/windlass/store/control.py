@@ -5,12 +5,12 @@ Whoever changes a row locks it first, so of those who start a run at once one wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, and_, delete, insert, or_, select, update
 
 from windlass.model.control import Control, Move, Place, Progress, RunStatus
 from windlass.model.step import StepName, Steps, decode_steps, encode_steps
@@ -28,11 +28,23 @@ def get(connection: Connection, place: Place) -> Control | None:
     return None if row is None else _read(row)
 
 
-def listing(connection: Connection, *, name: str | None = None) -> list[Control]:
-    """All runs by name and partition, or the partitions of one name."""
-    query = select(control).order_by(control.c.name, control.c.partition_id)
+def listing(
+    connection: Connection,
+    *,
+    name: str | None = None,
+    statuses: Collection[RunStatus] = tuple(RunStatus),
+    after: Place | None = None,
+    limit: int | None = None,
+) -> list[Control]:
+    """Runs by name and partition, or the partitions of one name; those after a place."""
+    query = select(control).order_by(control.c.name, control.c.partition_id).limit(limit)
     if name is not None:
         query = query.where(control.c.name == name)
+    if len(statuses) < len(RunStatus):
+        query = query.where(control.c.status.in_(statuses))
+    if after is not None:
+        same = and_(control.c.name == after.name, control.c.partition_id > after.partition)
+        query = query.where(control.c.name >= after.name, or_(control.c.name > after.name, same))
     return [_read(row) for row in connection.execute(query)]
 
 

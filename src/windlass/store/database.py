@@ -16,9 +16,11 @@ from typing import TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import Pool
 
 from windlass import telemetry
 from windlass.errors import BadDatabase, DatabaseUnavailable
+from windlass.fork import watch_forks
 from windlass.store.dialect import Dialect, dialect_of
 
 T = TypeVar("T")
@@ -44,17 +46,20 @@ EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 class Database:
     """A shard: where rows are, and how to reach them."""
 
-    def __init__(self, url: str | URL) -> None:
-        self.url = normalise(url)
+    def __init__(self, url: str | URL | Engine) -> None:
+        given = url if isinstance(url, Engine) else None
+        self.url = normalise(url.url if isinstance(url, Engine) else url)
         self.dialect: Dialect = dialect_of(self.url)
-        self.engine: Engine = _engine(self.url, self.dialect)
+        self.engine: Engine = _engine(self.url, self.dialect, given)
         self.dialect.prepare(self.engine)
         self._patience = threading.local()
         # Connections whose statements stand alone; changing one back and forth costs more.
         self._passing = self.engine
         if self.dialect.commits_alone:
-            self._passing = _engine(self.url, self.dialect, isolation_level="AUTOCOMMIT")
+            self._passing = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
             self.dialect.prepare(self._passing)
+        self._of_parent: list[Pool] = []
+        watch_forks(self)
 
     @property
     def engines(self) -> set[Engine]:
@@ -79,11 +84,17 @@ class Database:
         """Run `work`, which only reads; each statement stands alone."""
         return self._again(lambda: self._in_passing(work), tries)
 
-    def single(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+    def snapshot(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+        """Run `work`, which only reads; all of it sees the rows of one moment."""
+        return self._again(lambda: self._at_one_moment(work), tries)
+
+    def single(
+        self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
+    ) -> T:
         """Run `work`, one statement that is a transaction by itself where the database has that."""
         if self.dialect.commits_alone:
-            return self._again(lambda: self._in_passing(work), tries)
-        return self.write(work, tries=tries)
+            return self._again(lambda: self._in_passing(work), tries, patient=patient)
+        return self.write(work, tries=tries, patient=patient)
 
     def measure(self, *, tries: int = TRIES) -> int:
         """The time of the database now."""
@@ -103,6 +114,13 @@ class Database:
         for engine in self.engines:
             engine.dispose()
 
+    def after_fork(self) -> None:
+        """Connect anew; the connections of the parent are left alone."""
+        for engine in self.engines:
+            # Kept for ever: a connection that is closed here may end for the parent, too.
+            self._of_parent.append(engine.pool)
+            engine.dispose(close=False)
+
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         with self.dialect.turn, self.engine.connect() as connection:
             writing = self.dialect.writing(connection)
@@ -112,6 +130,14 @@ class Database:
     def _in_passing(self, work: Callable[[Connection], T]) -> T:
         with self._passing.connect() as connection:
             return work(connection)
+
+    def _at_one_moment(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.connect() as connection:
+            # The pool rolls back when it gets the connection back.
+            if self.dialect.is_embedded:
+                connection.exec_driver_sql("begin")
+                return work(connection)
+            return work(connection.execution_options(isolation_level="REPEATABLE READ"))
 
     def _again(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
         tries = min(tries, getattr(self._patience, "tries", tries))
@@ -176,11 +202,17 @@ def normalise(given: str | URL) -> URL:
     return url
 
 
-def _engine(url: URL, dialect: Dialect, **options: str) -> Engine:
+def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: str) -> Engine:
+    """An engine of our own, which connects as the `given` one does."""
     try:
         # Errors are kept and shown: what they were about, maybe a secret, is nobody's business.
-        options = dialect.engine_options(url) | options
-        return create_engine(dialect.clean(url), hide_parameters=True, **options)
+        own = dialect.engine_options(url) | {"hide_parameters": True}
+        if given is not None:
+            own = {
+                name: own[name] for name in own if name in ("isolation_level", "hide_parameters")
+            }
+            own["pool"] = given.pool.recreate()
+        return create_engine(dialect.clean(url), **own | options)
     except (ImportError, NoSuchModuleError) as problem:
         backend = url.drivername.split("+")[0]
         raise BadDatabase(

@@ -159,7 +159,7 @@ def runs(
 ) -> list[RunRow]:
     """Runs, newest first."""
     if kind is None and status is None:
-        return list(islice(_newest(connection), limit))
+        return list(islice(newest(connection), limit))
     query = select(*RUN).where(task.c.flow_id.is_not(None), IS_RUN)
     if kind is not None:
         query = query.where(task.c.kind == kind)
@@ -169,9 +169,9 @@ def runs(
     return [_run(row) for row in rows]
 
 
-def _newest(connection: Connection) -> Iterator[RunRow]:
-    """All runs, each by one look, however many rows lie between them."""
-    last = LARGEST
+def newest(connection: Connection, *, below: int | None = None) -> Iterator[RunRow]:
+    """All runs, each by one look, however many rows lie between them; maybe below one of them."""
+    last = LARGEST if below is None else below
     while True:
         before = select(func.max(task.c.flow_id)).where(task.c.flow_id < last).scalar_subquery()
         row = connection.execute(select(*RUN).where(task.c.id == before)).first()
@@ -179,6 +179,12 @@ def _newest(connection: Connection) -> Iterator[RunRow]:
             return
         yield _run(row)
         last = row.id
+
+
+def runs_of(connection: Connection, ids: Collection[int]) -> list[RunRow]:
+    """These runs, newest first."""
+    query = select(*RUN).where(task.c.id.in_(ids), IS_RUN).order_by(task.c.id.desc())
+    return [_run(row) for row in connection.execute(query)]
 
 
 def status_of(connection: Connection, number: int) -> Status | None:
@@ -206,7 +212,7 @@ def nodes(connection: Connection, number: int, *, results: bool = False) -> list
     rows = connection.execute(
         select(*columns).where(task.c.flow_id == number, task.c.id != number).order_by(task.c.id)
     )
-    return [_row(row) for row in rows]
+    return [row_of(row) for row in rows]
 
 
 def payloads(connection: Connection, ids: Collection[int]) -> dict[int, str]:
@@ -220,7 +226,7 @@ def payloads(connection: Connection, ids: Collection[int]) -> dict[int, str]:
 
 def node(connection: Connection, number: int) -> NodeRow:
     """One node by its id."""
-    return _row(connection.execute(select(*ROW).where(task.c.id == number)).one())
+    return row_of(connection.execute(select(*ROW).where(task.c.id == number)).one())
 
 
 def named(connection: Connection, number: int, names: Collection[str]) -> dict[str, NodeRow]:
@@ -231,7 +237,7 @@ def named(connection: Connection, number: int, names: Collection[str]) -> dict[s
     found: dict[str, NodeRow] = {}
     for part in _parts(sorted(names)):
         rows = connection.execute(select(*ROW).where(*inside, task.c.node.in_(part)))
-        found |= {row.node: _row(row) for row in rows}
+        found |= {row.node: row_of(row) for row in rows}
     return found
 
 
@@ -242,7 +248,7 @@ def group_of(connection: Connection, number: int) -> NodeRow | None:
         .join(slot, slot.c.task_id == task.c.id)
         .where(slot.c.dep_id == number, slot.c.rule == Rule.END)
     ).first()
-    return None if row is None else _row(row)
+    return None if row is None else row_of(row)
 
 
 def ancestors(connection: Connection, number: int) -> set[int]:
@@ -422,7 +428,8 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
     return pruned
 
 
-def _row(row: Sequence[Any]) -> NodeRow:
+def row_of(row: Sequence[Any]) -> NodeRow:
+    """A row of the columns of ROW."""
     number, name, kind, status, last, remark, bucket, left, *rest = row
     before = None if last is None else Status(last)
     return NodeRow(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, insert, select
 
+from windlass.store import audit
 from windlass.store.schema import alert, failure, stat
 
 MINUTE = 60 * 1_000_000
@@ -102,6 +103,15 @@ def work_since(connection: Connection, *, minute: int) -> list[Work]:
     return [Work(row[0], *(int(value) for value in row[1:])) for row in rows]
 
 
+def work_of(connection: Connection, kind: str, *, minute: int) -> Work | None:
+    """What was done of one kind since `minute`; None if nothing was."""
+    found = minutes_of(connection, kind, since=minute).values()
+    if not found:
+        return None
+    counts = ("done", "failed", "retried", "milliseconds")
+    return Work(kind, *(sum(getattr(work, name) for work in found) for name in counts))
+
+
 def minutes_of(connection: Connection, kind: str, *, since: int) -> dict[int, Work]:
     """What was done of one kind in each minute since `since`, in which something was."""
     rows = connection.execute(
@@ -116,6 +126,22 @@ def minutes_of(connection: Connection, kind: str, *, since: int) -> dict[int, Wo
         .group_by(stat.c.minute)
     )
     return {int(row[0]): Work(kind, *(int(value) for value in row[1:])) for row in rows}
+
+
+def minutes(connection: Connection, *, since: int) -> dict[int, Work]:
+    """What was done of all kinds in each minute since `since`, in which something was."""
+    rows = connection.execute(
+        select(
+            stat.c.minute,
+            func.sum(stat.c.done),
+            func.sum(stat.c.failed),
+            func.sum(stat.c.retried),
+            func.sum(stat.c.milliseconds),
+        )
+        .where(stat.c.minute >= since)
+        .group_by(stat.c.minute)
+    )
+    return {int(row[0]): Work("", *(int(value) for value in row[1:])) for row in rows}
 
 
 def prune(connection: Connection, *, now: int) -> None:
@@ -134,6 +160,7 @@ def prune(connection: Connection, *, now: int) -> None:
             )
     connection.execute(delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS))
     connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP_ALERTS))
+    audit.prune(connection)
 
 
 def _failures() -> Select[Any]:

@@ -12,8 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.errors import SchemaMismatch
 from windlass.store.database import TRIES, Database
+from windlass.store.dialect.base import Executor
 
-VERSION = "0006"
+VERSION = "0008"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 
@@ -74,6 +75,15 @@ def current(database: Database, *, tries: int = TRIES) -> str | None:
         return None if found is None else str(found)
 
     return database.read(read, tries=tries)
+
+
+def seen(executor: Executor) -> str | None:
+    """The version of the tables of SQLite, as somebody's connection to it sees them."""
+    there = text("select 1 from sqlite_master where name = :name")
+    if not executor.execute(there, {"name": VERSION_TABLE}).fetchall():
+        return None
+    rows = executor.execute(text(f"select version_num from {VERSION_TABLE}"), {}).fetchall()
+    return str(rows[0][0]) if rows else None
 
 
 def check(database: Database, *, tries: int = TRIES) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from itertools import chain
 
+from windlass.fork import watch_forks
 from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import BLOCK, Executor
 
@@ -23,6 +24,11 @@ class Numbers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.after_fork()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Use none of the numbers of the parent."""
         self._lock = threading.Lock()
         self._left: list[range] = []
         self._taken_at = 0.0

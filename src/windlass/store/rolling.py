@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Row, Select, case, delete, func, insert, select, text, update
 
 from windlass.clock import to_datetime
 from windlass.model.rolling import GOES, HURRIED, Item
@@ -15,6 +16,11 @@ from windlass.store.dialect.base import Dialect, Lane, NewItems
 from windlass.store.schema import bucket, tally, task
 
 SAMPLED = 10_000
+# How crowded a stretch of time is, is told by so many items in so many places.
+PROBED = 500
+PROBES = 3
+# Comes after whatever a code may go on with.
+LAST = chr(0x10FFFF)
 
 
 def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool, fast: bool) -> int:
@@ -96,28 +102,44 @@ def front(connection: Connection, dialect: Dialect, kind: str, *, until: int) ->
     return min([until, *(due_at - 1 for due_at in first)])
 
 
+ITEM = (
+    task.c.task_key,
+    task.c.status,
+    task.c.last_status,
+    task.c.started_at,
+    task.c.finished_at,
+    task.c.due_at,
+    task.c.remark,
+    task.c.prune_at,
+)
+
+
 def item(connection: Connection, kind: str, code: str) -> Item | None:
     """One item; None if it was never added, or was removed."""
     row = connection.execute(
-        select(
-            task.c.status,
-            task.c.last_status,
-            task.c.started_at,
-            task.c.finished_at,
-            task.c.due_at,
-            task.c.remark,
-            task.c.prune_at,
-        ).where(task.c.kind == kind, task.c.task_key == code)
+        select(*ITEM).where(task.c.kind == kind, task.c.task_key == code)
     ).first()
-    if row is None or row.prune_at == GOES:
-        return None
+    return None if row is None or row.prune_at == GOES else _item(row)
+
+
+def items(connection: Connection, kind: str, *, prefix: str, after: str, limit: int) -> list[Item]:
+    """Items whose codes begin with `prefix`, in byte order, after `after`."""
+    query = select(*ITEM).where(task.c.kind == kind, task.c.task_key > after)
+    if prefix:
+        query = query.where(task.c.task_key.between(prefix, prefix + LAST))
+    query = query.where(func.coalesce(task.c.prune_at, 0) != GOES)
+    rows = connection.execute(query.order_by(task.c.task_key).limit(limit))
+    return [_item(row) for row in rows]
+
+
+def _item(row: Row[*tuple[Any, ...]]) -> Item:
     is_running = row.status == Status.RUNNING
     status = row.status if is_running or row.last_status is None else row.last_status
     started, finished, due = (
         None if moment is None else to_datetime(moment)
         for moment in (row.started_at, row.finished_at, None if is_running else row.due_at)
     )
-    return Item(code, Status(status), started, finished, due, row.remark)
+    return Item(row.task_key, Status(status), started, finished, due, row.remark)
 
 
 def find(connection: Connection, kind: str, code: str) -> int | None:
@@ -170,8 +192,7 @@ def total(connection: Connection, kind: str) -> int:
     counted = connection.execute(select(func.count()).select_from(few.subquery())).scalar_one()
     if counted <= SAMPLED:
         return counted
-    summed = connection.scalar(select(func.sum(tally.c.delta)).where(tally.c.kind == kind))
-    return max(counted, int(summed or 0))
+    return max(counted, tallied(connection, kind))
 
 
 def add_up(connection: Connection, *, limit: int) -> bool:
@@ -231,10 +252,62 @@ def sample(
     return found
 
 
+def tallied(connection: Connection, kind: str) -> int:
+    """How many items there are by the tally."""
+    summed = connection.scalar(select(func.sum(tally.c.delta)).where(tally.c.kind == kind))
+    return int(summed or 0)
+
+
+def last_visits(connection: Connection, kind: str) -> Sequence[int | None] | None:
+    """When each item was visited last; None if there are too many to look at."""
+    few = (
+        select(task.c.finished_at)
+        .where(task.c.kind == kind, task.c.task_key.is_not(None))
+        .where(func.coalesce(task.c.prune_at, 0) != GOES)
+        .order_by(task.c.task_key)
+        .limit(SAMPLED + 1)
+    )
+    found = connection.scalars(few).all()
+    return None if len(found) > SAMPLED else found
+
+
 def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:
     """About how many items are due by `until`."""
     lanes = dialect.lanes(connection, [kind])
     return sum(dialect.estimate_due(connection, lane, until=until) for lane in lanes)
+
+
+def crowds(connection: Connection, lane: Lane, moments: Sequence[int]) -> list[float]:
+    """About how many items are due between each two moments, by a look at some of them."""
+    return [
+        _crowd(connection, lane, begin, end) if end >= lane.due_at else 0.0
+        for begin, end in pairwise(moments)
+    ]
+
+
+def _crowd(connection: Connection, lane: Lane, begin: int, end: int) -> float:
+    borders = [begin + (end - begin) * index // PROBES for index in range(PROBES + 1)]
+    found: list[float] = []
+    for since, until in pairwise(borders):
+        count, last = connection.execute(_first_due(lane, since, until)).one()
+        # If there are more, they are taken to be as close together as these are.
+        times = 1.0 if count < PROBED else (until - since) / max(1, last - since)
+        found.append(count * times)
+    # Those that were added together are due at one moment: they say nothing about all others.
+    most = 4 * max(PROBED, sorted(found)[PROBES // 2])
+    return sum(min(each, most) for each in found)
+
+
+def _first_due(lane: Lane, begin: int, end: int) -> Select[Any, Any]:
+    first = (
+        select(task.c.due_at)
+        .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
+        .where(task.c.priority == lane.priority, task.c.due_at > begin, task.c.due_at <= end)
+        .order_by(task.c.due_at)
+        .limit(PROBED)
+        .subquery()
+    )
+    return select(func.count(), func.max(first.c.due_at))
 
 
 def _sample_lane(

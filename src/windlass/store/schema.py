@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Column,
     Dialect,
     Double,
@@ -76,7 +77,7 @@ Json = (
 metadata = MetaData()
 
 
-def _table(name: str, *parts: Column[Any] | Index) -> Table:
+def _table(name: str, *parts: Column[Any] | Index | CheckConstraint) -> Table:
     return Table(
         f"windlass_{name}",
         metadata,
@@ -138,6 +139,15 @@ Index(
     task.c.prune_at,
     postgresql_where=task.c.prune_at.is_not(None),
     sqlite_where=task.c.prune_at.is_not(None),
+)
+# What people look for: the rows of a kind that ended in some way or are blocked, newest first.
+Index(
+    "windlass_task_undue",
+    task.c.status,
+    task.c.kind,
+    task.c.id,
+    postgresql_where=task.c.due_at.is_(None),
+    sqlite_where=task.c.due_at.is_(None),
 )
 
 # The nodes of a run, which are rows like any other; the row of the run itself is one of them.
@@ -446,6 +456,105 @@ visit = _table(
     Column("status", StatusCode, nullable=False),
     Column("error", Long),
     Index("windlass_visit_visited", "visited_at"),
+)
+
+# How much there is of each SKU. The checks are the second line: statements have their own guards.
+stock = _table(
+    "stock",
+    Column("sku", Exact(255), primary_key=True),
+    Column("available", BigInteger, nullable=False, server_default=text("0")),
+    Column("received", BigInteger, nullable=False, server_default=text("0")),
+    Column("deducted", BigInteger, nullable=False, server_default=text("0")),
+    Column("returned", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("available >= 0", name="windlass_stock_available"),
+    CheckConstraint("returned >= 0 and returned <= deducted", name="windlass_stock_returned"),
+    CheckConstraint("received = available + deducted - returned", name="windlass_stock_balance"),
+)
+
+# Restocks and adjustments under the ids of their callers, with what was answered.
+stock_receipt = _table(
+    "stock_receipt",
+    Column("movement", Exact(10), primary_key=True),
+    Column("id", Exact(255), primary_key=True),
+    Column("body", Json, nullable=False),
+    Column("refusal", Json),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+# Deductions under the ids of their callers; without a body, the tombstone of one that never came.
+deduction = _table(
+    "deduction",
+    Column("id", Exact(255), primary_key=True),
+    Column("status", StatusCode, nullable=False),
+    Column("body", Json),
+    Column("refusal", Json),
+    Column("hold_until", BigInteger),
+    Column("confirmed_at", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Index("windlass_deduction_created", "created_at", "id"),
+)
+
+deduction_line = _table(
+    "deduction_line",
+    Column("deduction_id", Exact(255), primary_key=True),
+    Column("sku", Exact(255), primary_key=True),
+    Column("quantity", BigInteger, nullable=False),
+    Column("returned", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("quantity > 0", name="windlass_deduction_line_quantity"),
+    CheckConstraint(
+        "returned >= 0 and returned <= quantity", name="windlass_deduction_line_returned"
+    ),
+)
+
+# Returns under the ids of their callers, with what was answered.
+stock_return = _table(
+    "stock_return",
+    Column("deduction_id", Exact(255), primary_key=True),
+    Column("return_id", Exact(255), primary_key=True),
+    Column("body", Json, nullable=False),
+    Column("refusal", Json),
+    Column("created_at", BigInteger, nullable=False),
+    Index("windlass_stock_return_created", "created_at", "deduction_id", "return_id"),
+)
+
+return_line = _table(
+    "return_line",
+    Column("deduction_id", Exact(255), primary_key=True),
+    Column("return_id", Exact(255), primary_key=True),
+    Column("sku", Exact(255), primary_key=True),
+    Column("quantity", BigInteger, nullable=False),
+    CheckConstraint("quantity > 0", name="windlass_return_line_quantity"),
+)
+
+# Every change of what is available, only ever appended: all of them together are the balances.
+stock_entry = _table(
+    "stock_entry",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("sku", Exact(255), nullable=False),
+    Column("quantity", BigInteger, nullable=False),
+    Column("movement", Exact(10), nullable=False),
+    Column("reference", Exact(255), nullable=False),
+    Column("return_id", Exact(255)),
+    Column("created_at", BigInteger, nullable=False),
+    Index("windlass_stock_entry_sku", "sku", "id"),
+    CheckConstraint("quantity <> 0", name="windlass_stock_entry_quantity"),
+)
+
+# What operators did: who, when, what, to which row, and what came of it.
+audit = _table(
+    "audit",
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("acted_at", BigInteger, nullable=False),
+    Column("who", String(255), nullable=False),
+    Column("via", Exact(20), nullable=False),
+    Column("address", String(100)),
+    Column("action", Exact(100), nullable=False),
+    Column("about", Exact(300)),
+    Column("detail", Json),
+    # Null while it is under way, or if whoever did it died in the middle of it.
+    Column("ok", SmallInteger),
+    Column("outcome", Long),
+    Index("windlass_audit_acted", "acted_at", "id"),
 )
 
 # What this database is among several: one row.

@@ -7,10 +7,11 @@ changes the roster waits for them. So a row was written under the roster of its 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, func, select, text, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, text, update
 
 from windlass.model.shard import Roster, first_number, place_of
 from windlass.store.dialect.base import Dialect, Executor
@@ -127,16 +128,31 @@ class Load(NamedTuple):
 def load(connection: Connection, *, now: int, most: int) -> Load:
     """How much there is to do here, and who does it."""
 
-    def count(*statuses: int) -> int:
-        few = select(task.c.id).where(task.c.status.in_(statuses)).limit(most + 1).subquery()
-        return connection.execute(select(func.count()).select_from(few)).scalar_one()
+    def count(status: int, *where: ColumnElement[bool], order: Sequence[str]) -> int:
+        few = select(task.c.kind).where(task.c.status == status, *where)
+        few = few.order_by(*(task.c[name] for name in order)).limit(most + 1)
+        return connection.execute(select(func.count()).select_from(few.subquery())).scalar_one()
+
+    # In the order of the index that knows such rows: counting must not walk through others.
+    def due(status: int) -> int:
+        return count(status, task.c.due_at.is_not(None), order=("kind", "priority", "due_at"))
+
+    def undue(status: int) -> int:
+        return count(status, task.c.due_at.is_(None), order=("kind", "id"))
 
     alive = worker.c.left_at.is_(None) & (worker.c.lease_until >= now)
     workers = connection.execute(select(func.count()).select_from(worker).where(alive)).scalar_one()
     found = connection.execute(select(shard.c.moving)).one().moving
     journal = None if found is None else msgspec.json.decode(found, type=Moving).journal
     moving = 0 if journal is None else len(journal.ids)
-    return Load(count(0, 4, 5), count(1), count(2, 3, 6), moving, workers)
+    return Load(
+        waiting=min(due(0) + undue(4) + due(5), most + 1),
+        # Runs of flows, which wait for their nodes, have no time at which they are due.
+        running=min(due(1) + undue(1), most + 1),
+        ended=min(undue(2) + undue(3) + undue(6), most + 1),
+        moving=moving,
+        workers=workers,
+    )
 
 
 def _locked(connection: Connection) -> ShardRow:

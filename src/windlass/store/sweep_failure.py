@@ -106,15 +106,21 @@ def count(connection: Connection, sweep: str) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def ask_retry(connection: Connection, sweep: str, *, now: int) -> int:
-    """Have all items that are set aside run again; how many that are."""
-    connection.execute(
+def ask_retry(
+    connection: Connection, sweep: str, *, now: int, keys: Sequence[str] | None = None
+) -> int:
+    """Have items that are set aside run again, all or those with these keys; how many that are."""
+    query = (
         update(sweep_failure)
         .where(sweep_failure.c.sweep == sweep, sweep_failure.c.batch.is_(None))
         .where(or_(sweep_failure.c.retry_at.is_(None), sweep_failure.c.retry_at > now))
         .values(retry_at=now)
     )
-    return count(connection, sweep)
+    if keys is None:
+        connection.execute(query)
+        return count(connection, sweep)
+    hashes = [hash_of(key) for key in keys]
+    return connection.execute(query.where(sweep_failure.c.key_hash.in_(hashes))).rowcount
 
 
 def is_asked(connection: Connection, sweep: str, *, now: int) -> bool:

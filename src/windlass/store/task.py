@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, delete, func, select, update
 from sqlalchemy.sql.expression import text
 
-from windlass.model.status import Status
+from windlass.model.status import FINAL, Status
 from windlass.model.task import NewTask, TaskView
 from windlass.store.dialect.base import Dialect, Executor
 from windlass.store.schema import external, task
@@ -18,6 +18,9 @@ CHUNK_ROWS = 2_000
 COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
 COUNTED_EXACTLY = 10_000
+DUE = (task.c.priority, task.c.due_at)
+UNENDED = tuple(status for status in Status if status not in FINAL)
+RETRIED = (Status.FAILED, Status.CANCELLED)
 
 VIEW = (
     task.c.id,
@@ -145,7 +148,7 @@ def take_back(connection: Connection, ids: Sequence[int]) -> int:
 def get(connection: Connection, number: int) -> TaskView | None:
     """One row, as people see it."""
     row = connection.execute(select(*VIEW).where(task.c.id == number)).first()
-    return None if row is None else _view(row)
+    return None if row is None else view_of(row)
 
 
 def run_of(connection: Connection, number: int) -> int | None:
@@ -153,12 +156,18 @@ def run_of(connection: Connection, number: int) -> int | None:
     return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
 
 
+def node_of(connection: Connection, number: int) -> tuple[int, str] | None:
+    """The run of a flow that a row belongs to, and its name there; that of a run is empty."""
+    row = connection.execute(select(task.c.flow_id, task.c.node).where(task.c.id == number)).first()
+    return None if row is None or row.flow_id is None else (row.flow_id, row.node or "")
+
+
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     """The row of `kind` that holds `key`."""
     row = connection.execute(
         select(*VIEW).where(task.c.kind == kind, task.c.task_key == key)
     ).first()
-    return None if row is None else _view(row)
+    return None if row is None else view_of(row)
 
 
 def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
@@ -166,17 +175,28 @@ def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[T
     rows = connection.execute(
         select(*VIEW).where(_where(wanted)).order_by(task.c.id.desc()).limit(limit)
     )
-    return [_view(row) for row in rows]
+    return [view_of(row) for row in rows]
 
 
 def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> bool:
     """End a row that has not ended. A run that is under way finds it changed and is refused."""
-    result = connection.execute(
+    result = connection.execute(_cancel(reason, now, keep).where(task.c.id == number))
+    return bool(result.rowcount)
+
+
+def cancel_many(
+    connection: Connection, numbers: Sequence[int], *, reason: str, now: int, keep: int
+) -> list[int]:
+    """End those of the rows that have not ended and belong to no flow; which that were."""
+    few = _locked(connection, numbers, UNENDED)
+    connection.execute(_cancel(reason, now, keep).where(task.c.id.in_(few)))
+    return few
+
+
+def _cancel(reason: str, now: int, keep: int) -> Update:
+    return (
         update(task)
-        .where(
-            task.c.id == number,
-            task.c.status.in_((Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)),
-        )
+        .where(task.c.status.in_(UNENDED))
         .values(
             status=Status.CANCELLED,
             due_at=None,
@@ -186,14 +206,24 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
             remark=reason,
         )
     )
-    return bool(result.rowcount)
 
 
 def retry(connection: Connection, number: int, *, now: int) -> bool:
     """Let a failed or cancelled row run again, with all its tries before it."""
-    result = connection.execute(
+    return bool(connection.execute(_retry(now).where(task.c.id == number)).rowcount)
+
+
+def retry_many(connection: Connection, numbers: Sequence[int], *, now: int) -> list[int]:
+    """Let those of the rows run again that failed or were cancelled, and belong to no flow."""
+    few = _locked(connection, numbers, RETRIED)
+    connection.execute(_retry(now).where(task.c.id.in_(few)))
+    return few
+
+
+def _retry(now: int) -> Update:
+    return (
         update(task)
-        .where(task.c.id == number, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
+        .where(task.c.status.in_(RETRIED))
         .values(
             status=Status.WAITING,
             due_at=now,
@@ -205,7 +235,15 @@ def retry(connection: Connection, number: int, *, now: int) -> bool:
             remark=None,
         )
     )
-    return bool(result.rowcount)
+
+
+def _locked(
+    connection: Connection, numbers: Sequence[int], statuses: Collection[Status]
+) -> list[int]:
+    few = task.c.id.in_(numbers), task.c.flow_id.is_(None), task.c.status.in_(statuses)
+    return list(
+        connection.scalars(select(task.c.id).where(*few).order_by(task.c.id).with_for_update())
+    )
 
 
 def prune(connection: Connection, *, now: int, limit: int) -> int:
@@ -233,8 +271,10 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
     Exact up to COUNTED_EXACTLY.
     """
 
-    def count(*where: ColumnElement[bool]) -> Any:
-        few = select(task.c.id).where(task.c.kind == kind, *where).limit(COUNTED_EXACTLY + 1)
+    def count(*where: ColumnElement[bool], order: Sequence[ColumnElement[Any]] = DUE) -> Any:
+        # In the order of the index, or a planner may walk the table for the first of them.
+        few = select(task.c.status).where(task.c.kind == kind, *where)
+        few = few.order_by(*order).limit(COUNTED_EXACTLY + 1)
         return select(func.count()).select_from(few.subquery()).scalar_subquery()
 
     waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
@@ -242,7 +282,7 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
         select(
             count(waiting),
             count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
-            count(task.c.status == Status.FAILED, task.c.prune_at.is_not(None)),
+            count(task.c.status == Status.FAILED, task.c.due_at.is_(None), order=()),
         )
     ).one()
     # Priority by priority, or the index that has them in due order is of no use.
@@ -272,7 +312,8 @@ def _where(wanted: TaskFilter) -> ColumnElement[bool]:
     return and_(True, *clauses)
 
 
-def _view(row: Sequence[Any]) -> TaskView:
+def view_of(row: Sequence[Any]) -> TaskView:
+    """A row of the columns of VIEW."""
     values = list(row)
     values[3] = Status(values[3])
     values[14] = None if values[14] is None else Status(values[14])

@@ -45,6 +45,17 @@ def save(connection: Connection, name: str, spec: str, *, now: int) -> TemplateR
     return row
 
 
+def versions(
+    connection: Connection, name: str, *, before: int | None, limit: int
+) -> list[TemplateRow]:
+    """The versions of a template, newest first."""
+    query = select(*COLUMNS).where(flow_template.c.name == name)
+    if before is not None:
+        query = query.where(flow_template.c.version < before)
+    rows = connection.execute(query.order_by(flow_template.c.version.desc()).limit(limit))
+    return [TemplateRow(*row) for row in rows]
+
+
 def listing(connection: Connection) -> list[TemplateRow]:
     """The last version of every template."""
     last = (

@@ -1,1 +1,33 @@
-"""What other machines reach over HTTP."""
+"""What is reached over HTTP: the console with its API, and callbacks of external systems.
+
+    console = windlass.web.create(app, secret="...")
+
+Serve the console alone, or mount it under any path of another application.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from windlass.web.site import create
+
+__all__ = ["create"]
+
+
+def __getattr__(name: str) -> object:
+    """`create`, when somebody asks for it: callbacks do without what the console needs."""
+    if name != "create":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from windlass.web.site import create
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("fastapi", "starlette", "pydantic"):
+            raise
+        raise WindlassError(
+            f"the console needs {problem.name}, which is not installed; "
+            "run: pip install 'windlass[console]'"
+        ) from None
+    return create

@@ -191,6 +191,8 @@ class Dialect(ABC):
     name: str
     # Held by each transaction that writes: for a database that lets one of them in at a time.
     turn: AbstractContextManager[object] = nullcontext()
+    # Lets a transaction that was begun by others write before it reads, there.
+    keep_others_out: TextClause | None = None
     commits_alone = False
     wakes = False
     idle_milliseconds = 4_000
@@ -206,6 +208,8 @@ class Dialect(ABC):
     has_shard: str
     # How a payload that comes as text is written into its column.
     payload = ":payload"
+    # Which rows are in the index of keys; where that can be told, only those that have one.
+    in_key_index = "t.task_key is not null"
 
     @abstractmethod
     def engine_options(self, url: URL) -> dict[str, Any]: ...

@@ -165,6 +165,7 @@ class MySQL(PickAndStamp):
     """MySQL and its sister. Rows are locked and changed by primary key."""
 
     name = "mysql"
+    in_key_index = "true"
     hint = HINT
     lock = "for update skip locked"
     greatest = "greatest"
@@ -186,6 +187,9 @@ class MySQL(PickAndStamp):
             "pool_size": 8,
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
+            # A connection that is given back has ended its transaction: to end it once more would
+            # be one more round trip for each.
+            "pool_reset_on_return": None,
             "connect_args": {
                 "charset": "utf8mb4",
                 "connect_timeout": 5,

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.pool import QueuePool
 
 from windlass.errors import BadDatabase
+from windlass.fork import watch_forks
 from windlass.model.outcome import Change
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
@@ -31,6 +32,7 @@ from windlass.store.dialect.base import (
 
 BUSY_SECONDS = 30.0
 OLDEST = (3, 38, 0)
+DUPLICATES = {f"SQLITE_CONSTRAINT_{of}" for of in ("PRIMARYKEY", "UNIQUE", "ROWID")}
 SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA", "OFF")
 
 TAKE_NUMBERS = text(
@@ -103,6 +105,11 @@ class Turn:
     """One transaction that writes at a time. One inside another would wait for itself for ever."""
 
     def __init__(self) -> None:
+        self.after_fork()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Whoever had the turn in the parent is not in this process."""
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -126,6 +133,8 @@ class SQLite(PickAndStamp):
     numbers_join = True
     has_shard = "select 1 from sqlite_master where name = 'windlass_shard'"
     is_embedded = True
+    # It changes nothing, and locks the database as every statement does that might.
+    keep_others_out = text("update windlass_shard set id = id where 0 = 1")
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +201,7 @@ class SQLite(PickAndStamp):
         return False
 
     def is_duplicate(self, problem: Exception) -> bool:
-        return isinstance(original(problem), sqlite3.IntegrityError)
+        return getattr(original(problem), "sqlite_errorname", None) in DUPLICATES
 
     def measure(self, connection: Connection) -> int:
         # The database is a file on this machine: its clock is this machine's.

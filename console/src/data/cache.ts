@@ -1,0 +1,125 @@
+/**
+ * What was read last, by path. A page shows that at once and reads it anew behind the scene; when a
+ * topic changes, what is on the screen and depends on it is read again.
+ */
+import { get, Problem } from "../api/client";
+
+export type Topic =
+  | "tasks"
+  | "failures"
+  | "alerts"
+  | "switches"
+  | "workers"
+  | "sweeps"
+  | "control"
+  | "audit"
+  | "flows"
+  | "ledger";
+
+export interface Snapshot {
+  readonly data?: unknown;
+  readonly problem?: Problem;
+  readonly at: number;
+  readonly isBusy: boolean;
+}
+
+const NOTHING: Snapshot = { at: 0, isBusy: false };
+const MOST_KEPT = 200;
+// However fast things change, nobody reads faster than this.
+const SHORTEST_PAUSE = 900;
+
+interface Entry {
+  snapshot: Snapshot;
+  readonly topics: Set<Topic>;
+  readonly listeners: Set<() => void>;
+  timer: ReturnType<typeof setTimeout> | undefined;
+  /** Counts what was asked for: an answer that is not the last one asked for is dropped. */
+  asked: number;
+}
+
+export class Cache {
+  private readonly entries = new Map<string, Entry>();
+
+  constructor(private readonly read: (path: string) => Promise<unknown> = get) {}
+
+  snapshot(path: string): Snapshot {
+    return this.entries.get(path)?.snapshot ?? NOTHING;
+  }
+
+  subscribe(path: string, topics: readonly Topic[], listen: () => void): () => void {
+    const entry = this.entry(path);
+    topics.forEach((topic) => entry.topics.add(topic));
+    entry.listeners.add(listen);
+    if (!entry.snapshot.isBusy) void this.load(path);
+    return () => {
+      entry.listeners.delete(listen);
+      this.prune();
+    };
+  }
+
+  /** Read a path now. */
+  async load(path: string): Promise<void> {
+    const entry = this.entry(path);
+    clearTimeout(entry.timer);
+    entry.timer = undefined;
+    const mine = ++entry.asked;
+    this.put(entry, { ...entry.snapshot, isBusy: true });
+    try {
+      const data = await this.read(path);
+      if (mine === entry.asked) this.put(entry, { data, at: Date.now(), isBusy: false });
+    } catch (cause) {
+      if (mine !== entry.asked) return;
+      const problem =
+        cause instanceof Problem ? cause : new Problem(0, "Unreachable", String(cause));
+      this.put(entry, { ...entry.snapshot, problem, at: Date.now(), isBusy: false });
+    }
+  }
+
+  /** Read what is on the screen again if it depends on one of the topics, or all of it. */
+  changed(topics?: Iterable<string>): void {
+    const names = topics === undefined ? null : new Set(topics);
+    for (const [path, entry] of this.entries) {
+      const isMeant = names === null || [...entry.topics].some((topic) => names.has(topic));
+      if (entry.listeners.size > 0 && isMeant) this.loadSoon(path, entry);
+    }
+  }
+
+  clear(): void {
+    this.entries.forEach((entry) => clearTimeout(entry.timer));
+    this.entries.clear();
+  }
+
+  private loadSoon(path: string, entry: Entry): void {
+    if (entry.timer !== undefined) return;
+    const pause = Math.max(0, entry.snapshot.at + SHORTEST_PAUSE - Date.now());
+    entry.timer = setTimeout(() => void this.load(path), pause);
+  }
+
+  private entry(path: string): Entry {
+    const known = this.entries.get(path);
+    if (known) return known;
+    const made: Entry = {
+      snapshot: NOTHING,
+      topics: new Set(),
+      listeners: new Set(),
+      timer: undefined,
+      asked: 0,
+    };
+    this.entries.set(path, made);
+    return made;
+  }
+
+  private put(entry: Entry, snapshot: Snapshot): void {
+    entry.snapshot = snapshot;
+    entry.listeners.forEach((listen) => listen());
+  }
+
+  private prune(): void {
+    for (const [path, entry] of this.entries) {
+      if (this.entries.size <= MOST_KEPT) return;
+      if (entry.listeners.size === 0) this.entries.delete(path);
+    }
+  }
+}
+
+export const cache = new Cache();

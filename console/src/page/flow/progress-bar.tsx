@@ -1,0 +1,24 @@
+/** How far a run is, as a bar. */
+import type { FlowRunOut } from "../../api/model";
+import { Bar } from "../../part/basic";
+import { toneOf } from "../../part/status";
+import { useText } from "../../text";
+import { MOST_COUNTED, progressOf } from "./progress";
+
+/** How many nodes of a run have ended, as far as they were counted. */
+export function Progress({ run }: { run: FlowRunOut }) {
+  const { t, f } = useText();
+  const { ended, percent } = progressOf(run);
+  const isCounted = run.nodes <= MOST_COUNTED;
+  const words = isCounted
+    ? `${f.number(ended)} / ${f.number(run.nodes)}`
+    : run.left > 0
+      ? t.flow.left(f.number(run.left))
+      : `${f.number(MOST_COUNTED)}+`;
+  return (
+    <span className="with-bar">
+      {words}
+      {percent !== null && <Bar percent={percent} tone={toneOf(run.status)} />}
+    </span>
+  );
+}

@@ -1,0 +1,125 @@
+/** Parts that choose: tabs, segments, selects and search fields. What is chosen goes into the URL. */
+import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useText } from "../text";
+import { Button } from "./basic";
+import { Icon } from "./icon";
+
+export interface Choice<T extends string> {
+  readonly value: T;
+  readonly label: ReactNode;
+}
+
+interface ChooseProps<T extends string> {
+  label: string;
+  value: T;
+  choices: readonly Choice<T>[];
+  onChoose: (value: T) => void;
+}
+
+export function Segments<T extends string>({ label, value, choices, onChoose }: ChooseProps<T>) {
+  return (
+    <div className="segments" role="group" aria-label={label}>
+      {choices.map((choice) => (
+        <button
+          key={choice.value}
+          type="button"
+          aria-pressed={choice.value === value}
+          onClick={() => onChoose(choice.value)}
+        >
+          {choice.label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+export function Tabs<T extends string>({ label, value, choices, onChoose }: ChooseProps<T>) {
+  return (
+    <div className="tabs" role="tablist" aria-label={label}>
+      {choices.map((choice) => (
+        <button
+          key={choice.value}
+          type="button"
+          role="tab"
+          aria-selected={choice.value === value}
+          onClick={() => onChoose(choice.value)}
+        >
+          {choice.label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+export function Select<T extends string>({ label, value, choices, onChoose }: ChooseProps<T>) {
+  return (
+    <label className="select">
+      <span>{label}</span>
+      <select value={value} onChange={(event) => onChoose(event.target.value as T)}>
+        {choices.map((choice) => (
+          <option key={choice.value} value={choice.value}>
+            {choice.label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+interface SearchProps {
+  label: string;
+  value: string;
+  onSearch: (text: string) => void;
+}
+
+const PAUSE_MILLISECONDS = 300;
+
+/** A field that searches when one stops typing; `/` leads to it. */
+export function Search({ label, value, onSearch }: SearchProps) {
+  const [text, setText] = useState(value);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const change = (now: string) => {
+    setText(now);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => onSearch(now.trim()), PAUSE_MILLISECONDS);
+  };
+  return (
+    <label className="search">
+      <Icon name="search" />
+      <input
+        type="search"
+        data-search
+        aria-label={label}
+        placeholder={label}
+        value={text}
+        maxLength={255}
+        onChange={(event) => change(event.target.value)}
+      />
+      <kbd>/</kbd>
+    </label>
+  );
+}
+
+interface PagerProps {
+  next: string | null;
+  isFirst: boolean;
+  onFirst: () => void;
+  onNext: (cursor: string) => void;
+}
+
+export function Pager({ next, isFirst, onFirst, onNext }: PagerProps) {
+  const { t } = useText();
+  if (isFirst && next === null) return null;
+  return (
+    <nav className="pager" aria-label={t.common.pages}>
+      <Button icon="first" onClick={onFirst} disabled={isFirst}>
+        {t.common.firstPage}
+      </Button>
+      <Button onClick={() => next !== null && onNext(next)} disabled={next === null}>
+        {t.common.nextPage}
+      </Button>
+    </nav>
+  );
+}

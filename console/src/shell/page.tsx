@@ -1,0 +1,143 @@
+/** The pages: their places in the menu, their letters, and what their addresses show. */
+import type { ReactNode } from "react";
+import type { IconName } from "../part/icon";
+import { AboutPage } from "../page/about";
+import { AlertPage } from "../page/alert";
+import { AuditPage } from "../page/audit";
+import { ControlPage } from "../page/control";
+import { ControlDetailPage } from "../page/control-detail";
+import { flowDetail, flowList } from "../page/flow";
+import { OverviewPage } from "../page/overview";
+import { RingPage } from "../page/ring";
+import { RollingPage } from "../page/rolling";
+import { RollingDetailPage } from "../page/rolling-detail";
+import { SweepPage } from "../page/sweep";
+import { SweepDetailPage } from "../page/sweep-detail";
+import { SwitchPage } from "../page/switch";
+import { SwitchDetailPage } from "../page/switch-detail";
+import { TaskPage } from "../page/task";
+import { TaskDetailPage } from "../page/task-detail";
+import type { Dictionary } from "../text/en";
+
+export type PageName = keyof Dictionary["menu"];
+
+interface Entry {
+  readonly name: PageName;
+  /** The first part of its path; none is the first page. */
+  readonly path: string;
+  /** `g` and then this letter leads to it. */
+  readonly letter: string;
+  readonly icon: IconName;
+  readonly group: "watch" | "work" | "rule";
+  readonly list: () => ReactNode;
+  readonly detail?: (parts: readonly string[]) => ReactNode;
+}
+
+export const PAGES: readonly Entry[] = [
+  {
+    name: "overview",
+    path: "",
+    letter: "o",
+    icon: "overview",
+    group: "watch",
+    list: () => <OverviewPage />,
+  },
+  {
+    name: "alerts",
+    path: "alerts",
+    letter: "e",
+    icon: "alert",
+    group: "watch",
+    list: () => <AlertPage />,
+  },
+  {
+    name: "tasks",
+    path: "tasks",
+    letter: "t",
+    icon: "task",
+    group: "work",
+    list: () => <TaskPage />,
+    detail: ([id = ""]) => <TaskDetailPage key={id} id={id} />,
+  },
+  {
+    name: "rolling",
+    path: "rolling",
+    letter: "l",
+    icon: "rolling",
+    group: "work",
+    list: () => <RollingPage />,
+    detail: ([kind = ""]) => <RollingDetailPage key={kind} kind={kind} />,
+  },
+  {
+    name: "sweeps",
+    path: "sweeps",
+    letter: "s",
+    icon: "sweep",
+    group: "work",
+    list: () => <SweepPage />,
+    detail: ([kind = ""]) => <SweepDetailPage key={kind} kind={kind} />,
+  },
+  {
+    name: "flows",
+    path: "flows",
+    letter: "f",
+    icon: "flow",
+    group: "work",
+    list: () => flowList(),
+    detail: flowDetail,
+  },
+  {
+    name: "control",
+    path: "control",
+    letter: "c",
+    icon: "control",
+    group: "work",
+    list: () => <ControlPage />,
+    detail: ([name = ""]) => <ControlDetailPage key={name} name={name} />,
+  },
+  {
+    name: "switches",
+    path: "switches",
+    letter: "w",
+    icon: "switch",
+    group: "rule",
+    list: () => <SwitchPage />,
+    detail: ([kind = ""]) => <SwitchDetailPage key={kind} kind={kind} />,
+  },
+  {
+    name: "ring",
+    path: "ring",
+    letter: "r",
+    icon: "ring",
+    group: "rule",
+    list: () => <RingPage />,
+  },
+  {
+    name: "audit",
+    path: "audit",
+    letter: "a",
+    icon: "audit",
+    group: "rule",
+    list: () => <AuditPage />,
+  },
+  {
+    name: "about",
+    path: "about",
+    letter: "i",
+    icon: "settings",
+    group: "rule",
+    list: () => <AboutPage />,
+  },
+];
+
+export function entryOf(parts: readonly string[]): Entry | undefined {
+  return PAGES.find((entry) => entry.path === (parts[0] ?? ""));
+}
+
+/** What an address shows; undefined if there is no such page. */
+export function contentOf(parts: readonly string[]): ReactNode | undefined {
+  const entry = entryOf(parts);
+  if (!entry) return undefined;
+  if (parts.length < 2) return entry.list();
+  return entry.detail?.(parts.slice(1));
+}

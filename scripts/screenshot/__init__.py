@@ -1,0 +1,1 @@
+"""Pictures of every page of the console, made of a shop that lives."""

@@ -1,0 +1,94 @@
+"""`windlass console`: the console of an app, and its API."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated, Any
+
+import typer
+
+from windlass.app import App
+from windlass.cli.load import AppArgument, load_app
+from windlass.cli.log import set_up_logs
+from windlass.cli.output import complain, say
+
+HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
+PortOption = Annotated[
+    int, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any that is free.")
+]
+# In a list of processes anyone can read what was typed, so the environment is the better place.
+SecretOption = Annotated[
+    str | None,
+    typer.Option(
+        "--secret",
+        envvar="WINDLASS_CONSOLE_SECRET",
+        show_envvar=True,
+        help="What people log in with; needed to listen on other addresses than this machine's.",
+    ),
+]
+ViewerSecretOption = Annotated[
+    str | None,
+    typer.Option(
+        "--viewer-secret",
+        envvar="WINDLASS_CONSOLE_VIEWER_SECRET",
+        show_envvar=True,
+        help="Who logs in with this one may look, and not act.",
+    ),
+]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Let nobody act.")]
+
+SHORT = 12
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command."""
+    cli.command()(console)
+
+
+def console(
+    app: AppArgument,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8484,
+    secret: SecretOption = None,
+    viewer_secret: ViewerSecretOption = None,
+    read_only: ReadOnlyOption = False,
+) -> None:
+    """Serve the console of an app: see everything, act on anything."""
+    loaded = load_app(app)
+    site, bound = make_console(
+        loaded,
+        host=host,
+        port=port,
+        secret=secret,
+        viewer_secret=viewer_secret,
+        read_only=read_only,
+    )
+    from windlass.web.serve import serve, url_of
+
+    set_up_logs(as_json=False, console=None)
+    loaded.prepare()
+    lock = "whoever is on this machine may act" if secret is None else "log in with the secret"
+    say(f"The console is at {url_of(bound)}; {'read-only' if read_only else lock}.")
+    serve(site, bound)
+    loaded.close()
+
+
+def make_console(
+    app: App,
+    *,
+    host: str,
+    port: int,
+    secret: str | None,
+    viewer_secret: str | None = None,
+    read_only: bool = False,
+) -> tuple[Any, socket.socket]:
+    """The console of an app, and the socket that it is to be served on."""
+    from windlass.web import create
+    from windlass.web.serve import bind, check_host, is_loopback
+
+    secret, viewer_secret = secret or None, viewer_secret or None
+    check_host(host, has_secret=secret is not None)
+    if secret is not None and len(secret) < SHORT and not is_loopback(host):
+        complain(f"a secret of less than {SHORT} letters may be guessed; take a longer one")
+    site = create(app, secret=secret, viewer_secret=viewer_secret, read_only=read_only)
+    return site, bind(host, port)

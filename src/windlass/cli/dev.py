@@ -1,0 +1,87 @@
+"""`windlass dev`: a worker and the console in one, started again whenever the code changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
+import typer
+
+from windlass.app import App
+from windlass.cli.console import HostOption, PortOption, SecretOption, make_console
+from windlass.cli.load import AppArgument, load_app
+from windlass.cli.log import set_up_logs
+from windlass.cli.output import complain, say
+from windlass.cli.supervise import CHILD, Supervisor
+from windlass.cli.worker import (
+    ConcurrencyOption,
+    KindOption,
+    LogOption,
+    leave,
+    run_worker,
+    show,
+    terminal,
+)
+from windlass.errors import WindlassError
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command."""
+    cli.command()(dev)
+
+
+def dev(
+    app: AppArgument,
+    concurrency: ConcurrencyOption = None,
+    kind: KindOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8484,
+    secret: SecretOption = None,
+    as_json: LogOption = False,
+) -> None:
+    """Run one worker and the console, and start them again whenever the code changes."""
+    if CHILD in os.environ:
+        loaded = load_app(app)
+        loaded.prepare()
+        made = loaded.worker(kinds=kind, concurrency=concurrency)
+        with _beside(loaded, host=host, port=port, secret=secret):
+            code = run_worker(made, loaded, as_json=as_json)
+        leave(code)
+    console = terminal(as_json=as_json)
+    set_up_logs(as_json=as_json, console=console)
+    # Settled once, for all processes that follow each other.
+    free = _free_port(host, port, has_secret=bool(secret))
+    supervisor = Supervisor([*sys.argv[1:], "--port", str(free)], processes=1, reload=True)
+    sys.exit(show(supervisor, None, console))
+
+
+def _free_port(host: str, port: int, *, has_secret: bool) -> int:
+    """The port if it is free, or else another one; says where the console is."""
+    try:
+        from windlass.web.serve import bind, check_host, url_of
+    except WindlassError as problem:
+        complain(str(problem))
+        return port
+    check_host(host, has_secret=has_secret)
+    try:
+        bound = bind(host, port)
+    except WindlassError:
+        # Somebody else has it, maybe another `windlass dev`.
+        bound = bind(host, 0)
+    with bound:
+        say(f"The console is at {url_of(bound)}.")
+        return int(bound.getsockname()[1])
+
+
+def _beside(
+    app: App, *, host: str, port: int, secret: str | None
+) -> AbstractContextManager[object]:
+    """The console beside the worker; without its extra, nothing."""
+    try:
+        from windlass.web.serve import Beside
+
+        return Beside(*make_console(app, host=host, port=port, secret=secret))
+    except WindlassError as problem:
+        complain(str(problem))
+        return nullcontext()

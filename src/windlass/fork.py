@@ -1,0 +1,31 @@
+"""What a child by fork must not share with its parent: connections, threads, half-done work."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Forker(Protocol):
+    """Holds something that only the process that made it may use."""
+
+    def after_fork(self) -> None:
+        """Begin anew, in the child."""
+
+
+_ALL: WeakSet[Forker] = WeakSet()
+
+
+def watch_forks(owner: Forker) -> None:
+    """Have `owner` begin anew in every child that this process forks."""
+    _ALL.add(owner)
+
+
+def _after_fork() -> None:
+    for owner in list(_ALL):
+        owner.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

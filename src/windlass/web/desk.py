@@ -1,0 +1,137 @@
+"""What every route works with: the app, who asks, and the log of what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import Depends, HTTPException, Path, Request
+
+from windlass.app import App
+from windlass.declare.kind import Kind
+from windlass.errors import BadInput
+from windlass.operate import audit
+from windlass.operate.audit import Entry, Hand
+from windlass.operate.ledger import Ledgers
+from windlass.web.gate import Actor
+from windlass.web.problem import Unknown
+from windlass.web.session import Guesses, Sessions
+from windlass.web.watch import Watch
+
+LONGEST_PART = 1_000
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the console serves, and by which rules."""
+
+    app: App
+    sessions: Sessions
+    guesses: Guesses
+    read_only: bool
+    watch: Watch
+    ledgers: Ledgers
+
+    def rolling(self, name: str) -> Kind:
+        """The rolling kind of that name."""
+        kind = self.app.registry.get(name)
+        if kind.period is None:
+            raise Unknown(f"kind {name!r} is not rolling")
+        return kind
+
+    def sweep(self, name: str) -> Kind:
+        """The sweep of that name."""
+        kind = self.app.registry.get(name)
+        if kind.sweep is None:
+            raise Unknown(f"kind {name!r} is not a sweep")
+        return kind
+
+
+class Log:
+    """Writes down what the one who asks does."""
+
+    def __init__(self, app: App, actor: Actor) -> None:
+        self._app = app
+        self._hand = Hand(actor.name, "console" if actor.session else "api", actor.address)
+
+    @property
+    def who(self) -> str:
+        return self._hand.who
+
+    @contextmanager
+    def deed(self, action: str, about: str | None = None, /, **detail: Any) -> Iterator[Entry]:
+        """Write down what is done in the block, and what came of it."""
+        told = detail or None
+        with audit.recorded(self._app.fleet, self._hand, action, about=about, detail=told) as entry:
+            yield entry
+
+
+def decoded(raw: str) -> str:
+    """A part of the path as it was meant; it may have any character in it, also a slash."""
+    try:
+        text = unquote(raw, errors="strict")
+    except UnicodeDecodeError:
+        raise BadInput(f"{raw!r} in the path is not UTF-8") from None
+    if "\x00" in text:
+        raise BadInput(f"{text!r} in the path has a character that databases cannot store")
+    return text
+
+
+def _desk(request: Request) -> Desk:
+    desk = request.app.state.desk
+    assert isinstance(desk, Desk)
+    return desk
+
+
+def _known(request: Request, desk: Annotated[Desk, Depends(_desk)]) -> Desk:
+    # The gate has seen to that. Should a request ever find a way around it, it ends here.
+    if getattr(request.state, "actor", None) is None:
+        raise HTTPException(401, "nobody is logged in")
+    return desk
+
+
+def _ready(desk: Annotated[Desk, Depends(_known)]) -> Desk:
+    desk.app.prepare()
+    return desk
+
+
+def _actor(request: Request) -> Actor:
+    actor = request.state.actor
+    assert isinstance(actor, Actor)
+    return actor
+
+
+def _log(desk: Annotated[Desk, Depends(_desk)], actor: Annotated[Actor, Depends(_actor)]) -> Log:
+    return Log(desk.app, actor)
+
+
+def _kind(kind: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
+    return decoded(kind)
+
+
+def _deduction(
+    raw: Annotated[str, Path(alias="id", min_length=1, max_length=LONGEST_PART)],
+) -> str:
+    return decoded(raw)
+
+
+def _sku(sku: Annotated[str, Path(min_length=1, max_length=LONGEST_PART)]) -> str:
+    return decoded(sku)
+
+
+def _name(name: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
+    return decoded(name)
+
+
+# The desk, for whoever is known, with the tables of its app there or maybe not; and for anyone.
+DeskOf = Annotated[Desk, Depends(_ready)]
+KnownDesk = Annotated[Desk, Depends(_known)]
+BareDesk = Annotated[Desk, Depends(_desk)]
+LogOf = Annotated[Log, Depends(_log)]
+KindName = Annotated[str, Depends(_kind)]
+RunName = Annotated[str, Depends(_name)]
+DeductionId = Annotated[str, Depends(_deduction)]
+Sku = Annotated[str, Depends(_sku)]

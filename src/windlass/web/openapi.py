@@ -1,0 +1,18 @@
+"""`python -m windlass.web.openapi` prints the OpenAPI document of the console's API."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from windlass.app import App
+from windlass.web.site import create
+
+
+def document() -> str:
+    """The document; no database is needed for it."""
+    return json.dumps(create(App("sqlite://")).openapi(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,174 @@
+"""Errors as problem+json: what is wrong, with the facts as fields, and the right status."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+
+from windlass.errors import (
+    AlreadyRunning,
+    BadInput,
+    DatabaseUnavailable,
+    DuplicateKey,
+    HeldBack,
+    IdConflict,
+    InvalidQuantity,
+    ItemNotFound,
+    ResultTimeout,
+    RunLost,
+    SchemaMismatch,
+    TaskNotFound,
+    UnknownDeduction,
+    UnknownFlow,
+    UnknownHandle,
+    UnknownKind,
+    UnknownNode,
+    UnknownSku,
+    WindlassError,
+)
+from windlass.errors import Refused as LedgerRefused
+
+PROBLEM = "application/problem+json"
+LONGEST = 2_000
+
+log = logging.getLogger("windlass.web")
+
+WORDS = {
+    400: "The body cannot be read.",
+    401: "Nobody is logged in.",
+    403: "It is not allowed: read-only, or not from this console's own page.",
+    404: "It is unknown.",
+    409: "It cannot be done as things are.",
+    413: "The body is too large.",
+    422: "It is malformed.",
+    429: "Too many wrong secrets; try again later.",
+    503: "The database does not answer.",
+}
+
+STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownKind, 404),
+    (TaskNotFound, 404),
+    (ItemNotFound, 404),
+    (UnknownDeduction, 404),
+    (UnknownSku, 404),
+    (LedgerRefused, 422),
+    (IdConflict, 409),
+    (UnknownFlow, 404),
+    (UnknownNode, 404),
+    (UnknownHandle, 404),
+    (DuplicateKey, 409),
+    (BadInput, 422),
+    (HeldBack, 409),
+    (AlreadyRunning, 409),
+    (RunLost, 409),
+    (ResultTimeout, 409),
+    (DatabaseUnavailable, 503),
+    (SchemaMismatch, 503),
+)
+
+
+class Problem(BaseModel):
+    """What went wrong; facts may be fields beside these."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class Refused(WindlassError):
+    """The state of things does not allow it."""
+
+
+class Unknown(WindlassError):
+    """There is no such thing."""
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """The part of the OpenAPI document that tells of these answers."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {
+        code: {"description": WORDS[code], "model": Problem, "content": {PROBLEM: schema}}
+        for code in codes
+    }
+
+
+def handle_problems(api: FastAPI) -> None:
+    """Have errors answered as problems."""
+    api.add_exception_handler(WindlassError, _on_error)
+    api.add_exception_handler(RequestValidationError, _on_malformed)
+    api.add_exception_handler(HTTPException, _on_http)
+    api.add_exception_handler(Exception, _on_surprise)
+
+
+def problem(
+    status: int,
+    title: str,
+    detail: str,
+    *,
+    headers: dict[str, str] | None = None,
+    facts: dict[str, Any] | None = None,
+) -> JSONResponse:
+    """An answer that tells what went wrong."""
+    about = {"type": "about:blank", "title": title, "status": status, "detail": detail[:LONGEST]}
+    return JSONResponse({**(facts or {}), **about}, status, headers=headers, media_type=PROBLEM)
+
+
+def status_of(error: Exception) -> int:
+    """The status that an error is answered with."""
+    if isinstance(error, Refused):
+        return 409
+    if isinstance(error, Unknown):
+        return 404
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
+async def _on_error(_request: Request, error: Exception) -> JSONResponse:
+    status = status_of(error)
+    if status == 500:
+        log.error("the console could not answer", exc_info=error)
+    return problem(status, type(error).__name__, str(error), facts=_facts(error))
+
+
+def _facts(error: Exception) -> dict[str, Any]:
+    match error:
+        case DatabaseUnavailable():
+            return {"missing": list(error.missing)}
+        case LedgerRefused():
+            return error.facts
+        case IdConflict():
+            return {"id": error.id, "difference": error.difference}
+        case InvalidQuantity():
+            return {"sku": error.sku, "quantity": error.quantity}
+    return {}
+
+
+async def _on_malformed(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    # Never what was given: it may be a secret.
+    found = [
+        {"where": ".".join(map(str, each["loc"])), "what": str(each["msg"])}
+        for each in error.errors()
+    ]
+    said = "; ".join(f"{each['where']}: {each['what']}" for each in found[:3])
+    status = 400 if any(each["type"] == "json_invalid" for each in error.errors()) else 422
+    return problem(status, "Malformed", said, facts={"errors": found[:20]})
+
+
+async def _on_http(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    return problem(error.status_code, "HttpError", str(error.detail), headers=headers)
+
+
+async def _on_surprise(_request: Request, error: Exception) -> JSONResponse:
+    log.error("the console could not answer", exc_info=error)
+    return problem(500, "Surprise", "the console made a mistake; its log says which")

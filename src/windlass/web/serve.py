@@ -1,0 +1,117 @@
+"""Serving the console: only where it is safe to, and until it is told to stop."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import socket
+import threading
+from types import TracebackType
+from typing import Any
+
+from windlass.errors import BadInput, WindlassError
+
+try:
+    import uvicorn
+except ModuleNotFoundError:
+    raise WindlassError(
+        "the console needs uvicorn, which is not installed; run: pip install 'windlass[console]'"
+    ) from None
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8484
+# Whoever listens to events is not waited for.
+STOP_SECONDS = 1
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(host: str, *, has_secret: bool) -> None:
+    """Refuse to let anyone in from elsewhere without a secret."""
+    if not has_secret and not is_loopback(host):
+        raise BadInput(
+            f"--host {host}: without a secret the console is served to this machine only; "
+            "set one with --secret or $WINDLASS_CONSOLE_SECRET, or leave --host out"
+        )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 is any that is free."""
+    name = host.strip("[]")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((name, port))
+    except OSError as problem:
+        bound.close()
+        why = problem.strerror or problem
+        raise WindlassError(f"cannot serve on {host}:{port}: {why}; give another --port") from None
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """Where a browser finds what is served there."""
+    host, port = bound.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(site: Any, bound: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    # The server ends at a signal and then raises it again: that it ended is enough.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
+    _server(site).run(sockets=[bound])
+
+
+class Beside:
+    """Serves on a thread while the block lasts."""
+
+    def __init__(self, site: Any, bound: socket.socket) -> None:
+        self._server = _server(site)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([bound],), name="windlass-console", daemon=True
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Beside:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _problem: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join(STOP_SECONDS + 1)
+
+
+def _server(site: Any) -> uvicorn.Server:
+    # Requests are not logged: what was done is in the audit log, and addresses may say too much.
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        site,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        lifespan="off",
+    )
+    return uvicorn.Server(config)

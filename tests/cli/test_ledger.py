@@ -1,0 +1,96 @@
+"""`windlass ledger stock|show|entries|audit`."""
+
+import re
+
+import pytest
+from sqlalchemy import text
+
+from windlass.ledger import Ledger, OutOfStock
+
+
+@pytest.fixture
+def ledger(shop):
+    ledger = Ledger(shop.app.database)
+    ledger.restock("delivery-1", {"bolt": 1_000, "nut": 10})
+    ledger.deduct("order-7", {"bolt": 5, "nut": 2}, hold="15m")
+    ledger.give_back("order-7", "return-1", {"bolt": 2})
+    return ledger
+
+
+def test_stock_tells_how_much_there_is(windlass, ledger):
+    answer = windlass("ledger", "stock")
+
+    assert answer.code == 0
+    assert re.search(r"bolt +997 +1,000 +5 +2\n", answer.out)
+    assert windlass("ledger", "stock", "nut", "--json").json == [
+        {"sku": "nut", "available": 8, "received": 10, "deducted": 2, "returned": 0}
+    ]
+
+
+def test_an_unknown_sku_is_an_error(windlass, ledger):
+    answer = windlass("ledger", "stock", "none")
+
+    assert (answer.code, answer.err) == (1, "error: sku 'none' is unknown\n")
+    assert windlass("ledger", "entries", "none").code == 1
+
+
+def test_an_empty_ledger_says_so(windlass, shop):
+    assert "no stock" in windlass("ledger", "stock").out
+    assert windlass("ledger", "stock", "--json").json == []
+
+
+def test_show_tells_the_story_of_a_deduction(windlass, ledger):
+    answer = windlass("ledger", "show", "order-7")
+    found = windlass("ledger", "show", "order-7", "--json").json
+
+    assert answer.code == 0
+    assert re.search(r"status +held", answer.out)
+    assert re.search(r"bolt +5 +2\n", answer.out)
+    assert re.search(r"return-1 .*bolt 2\n", answer.out)
+    assert found["status"] == "held"
+    assert found["lines"][0] == {"sku": "bolt", "quantity": 5, "returned": 2}
+    assert found["returns"][0]["lines"] == [{"sku": "bolt", "quantity": 2}]
+
+
+def test_show_tells_why_a_deduction_was_refused(windlass, ledger):
+    with pytest.raises(OutOfStock):
+        ledger.deduct("order-8", {"nut": 50})
+
+    answer = windlass("ledger", "show", "order-8")
+
+    assert "OutOfStock: sku nut, wanted 50, available 8" in answer.out
+    assert windlass("ledger", "show", "order-9").code == 1
+
+
+def test_entries_tell_every_change(windlass, ledger):
+    answer = windlass("ledger", "entries", "bolt")
+    found = windlass("ledger", "entries", "bolt", "--json").json
+
+    assert re.search(r"restock +\+1,000 +delivery-1 +- *\n", answer.out)
+    assert re.search(r"return +\+2 +order-7 +return-1 *\n", answer.out)
+    assert [entry["quantity"] for entry in found] == [1_000, -5, 2]
+    first = found[0]["id"]
+    page = windlass("ledger", "entries", "bolt", "--after", str(first), "--limit", "1", "--json")
+    assert page.json == found[1:2]
+
+
+def test_an_audit_says_whether_the_books_balance(windlass, ledger):
+    assert "the books balance" in windlass("ledger", "audit").out
+    ledger.database.write(
+        lambda connection: connection.execute(
+            text("update windlass_stock set available = available - 1, received = received - 1")
+        )
+    )
+
+    answer = windlass("ledger", "audit")
+    found = windlass("ledger", "audit", "--json")
+
+    assert answer.code == 1
+    assert "stock 'nut': 7 available, but its entries add up to 8" in answer.err
+    assert (found.code, found.json["ok"]) == (1, False)
+    assert len(found.json["problems"]) == 4
+
+
+def test_the_ledger_may_be_in_another_shard(windlass, ledger):
+    assert windlass("ledger", "audit", "--shard", "1").code == 0
+    assert windlass("ledger", "audit", "--shard", "2").code == 1

@@ -1,0 +1,1 @@
+"""The ledger: what it answers, what it keeps, and what it survives."""

@@ -1,0 +1,256 @@
+"""The ledger over HTTP: the same answers, with the right status, and never a 500."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from windlass.ledger import Ledger
+from windlass.ledger.http import create
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+PROBLEM = "application/problem+json"
+# What HTTP makes of an answer is the same for all databases.
+pytestmark = pytest.mark.mostly("sqlite")
+
+
+@pytest.fixture
+def web(ledger: Ledger) -> Iterator[TestClient]:
+    ledger.restock("delivery-1", {"bolt": 10, "nut": 10})
+    with TestClient(create(ledger)) as client:
+        yield client
+
+
+def body(id_: str, **lines: int) -> dict:
+    return {"id": id_, "lines": [{"sku": sku, "quantity": n} for sku, n in lines.items()]}
+
+
+def test_a_first_answer_is_201_and_the_same_again_200(web):
+    first = web.post("/deductions", json=body("order-7", bolt=4))
+    again = web.post("/deductions", json=body("order-7", bolt=4))
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert first.json()["lines"] == [{"sku": "bolt", "quantity": 4, "returned": 0}]
+    assert first.json()["status"] == "deducted"
+
+
+def test_the_whole_story_is_told_over_http(web):
+    assert web.post("/restocks", json=body("delivery-2", screw=5)).status_code == 201
+    held = web.post("/deductions", json=body("order-7", bolt=4, screw=1) | {"hold": "15m"})
+    confirmed = web.post("/deductions/order-7/confirm")
+    back = web.post("/deductions/order-7/returns", json=body("return-1", bolt=1))
+    voided = web.post("/deductions/order-7/void")
+    adjusted = web.post("/adjustments", json=body("count-1", nut=-2) | {"reason": "counted"})
+
+    assert (held.status_code, held.json()["status"]) == (201, "held")
+    assert confirmed.status_code == 201
+    assert web.post("/deductions/order-7/confirm").status_code == 200
+    assert (back.status_code, back.json()["lines"]) == (201, [{"sku": "bolt", "quantity": 1}])
+    assert [line["quantity"] for line in voided.json()["lines"]] == [3, 1]
+    assert web.post("/deductions/order-7/void").status_code == 200
+    assert adjusted.status_code == 201
+    assert web.get("/deductions/order-7").json()["status"] == "voided"
+    assert [made["id"] for made in web.get("/deductions/order-7/returns").json()] == [
+        "return-1",
+        "windlass:void",
+    ]
+    assert web.get("/stocks/nut").json()["available"] == 8
+    assert [stock["sku"] for stock in web.get("/stocks").json()] == ["bolt", "nut", "screw"]
+    assert [entry["quantity"] for entry in web.get("/stocks/screw/entries").json()] == [5, -1, 1]
+    assert web.get("/audit").json() == {"ok": True, "problems": []}
+
+
+def test_what_is_refused_is_422_with_its_facts(web):
+    short = web.post("/deductions", json=body("order-7", bolt=11))
+    web.post("/deductions", json=body("order-8", bolt=1))
+    over = web.post("/deductions/order-8/returns", json=body("return-1", bolt=2))
+
+    assert (short.status_code, short.headers["content-type"]) == (422, PROBLEM)
+    assert short.json() | {"detail": ""} == {
+        "type": "about:blank",
+        "title": "OutOfStock",
+        "status": 422,
+        "detail": "",
+        "sku": "bolt",
+        "wanted": 11,
+        "available": 10,
+    }
+    assert over.status_code == 422
+    assert (over.json()["wanted"], over.json()["returnable"]) == (2, 1)
+
+
+def test_what_is_over_cannot_be_confirmed(web):
+    web.post("/deductions", json=body("order-7", bolt=1) | {"hold": "15m"})
+    web.post("/deductions/order-7/void")
+
+    answer = web.post("/deductions/order-7/confirm")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
+    assert (answer.json()["status"], answer.json()["id"]) == (422, "order-7")
+    assert "is voided and cannot be confirmed" in answer.json()["detail"]
+
+
+def test_a_conflict_is_409_and_says_what_differs(web):
+    web.post("/deductions", json=body("order-7", bolt=4))
+
+    conflict = web.post("/deductions", json=body("order-7", bolt=5))
+
+    assert (conflict.status_code, conflict.headers["content-type"]) == (409, PROBLEM)
+    assert conflict.json()["difference"] == "sku 'bolt' is 5, it was 4"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("GET", "/deductions/none", None),
+        ("POST", "/deductions/none/returns", body("return-1", bolt=1)),
+        ("POST", "/deductions/none/confirm", None),
+        ("POST", "/deductions", body("order-9", none=1)),
+        ("GET", "/stocks/none", None),
+        ("GET", "/nowhere", None),
+    ],
+)
+def test_what_is_unknown_is_404(web, method, path, asked):
+    answer = web.request(method, path, json=asked)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (404, PROBLEM)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        body("order-7"),
+        body("order-7", bolt=0),
+        body("order-7", bolt=-1),
+        body("order-7", bolt=1.5),
+        body("order-7", bolt=10**12 + 1),
+        body("", bolt=1),
+        body("x" * 256, bolt=1),
+        body("nul\x00", bolt=1),
+        body("windlass:mine", bolt=1),
+        body("order-7", bolt=1) | {"hold": "soon"},
+        body("order-7", bolt=1) | {"other": 1},
+    ],
+)
+def test_what_is_malformed_is_422_and_uses_no_id(web, asked):
+    answer = web.post("/deductions", json=asked)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
+    assert web.get("/deductions/order-7").status_code == 404
+
+
+@pytest.mark.parametrize("id_", ["a/b", "x/returns", "%2F", "ü ☃ 🔩", "?q=1#f", "'; drop--", "."])
+def test_any_id_can_be_a_part_of_the_path(web, id_):
+    web.post("/deductions", json=body(id_, bolt=1))
+    place = "/deductions/" + quote(id_, safe="").replace(".", "%2E")
+
+    assert web.get(place).json()["id"] == id_
+    assert web.post(f"{place}/returns", json=body("return-1", bolt=1)).status_code == 201
+    assert web.get(f"{place}/returns").json()[0]["deduction"] == id_
+
+
+def test_it_can_be_mounted_in_another_application(ledger):
+    ledger.restock("delivery-1", {"bolt": 10})
+    with TestClient(Starlette(routes=[Mount("/ledger", create(ledger))])) as client:
+        assert client.post("/ledger/deductions", json=body("a/b", bolt=1)).status_code == 201
+        assert client.get("/ledger/deductions/a%2Fb").json()["id"] == "a/b"
+        assert "/deductions" in client.get("/ledger/openapi.json").json()["paths"]
+
+
+@pytest.mark.slow
+def test_a_database_that_does_not_answer_is_503():
+    ledger = Ledger("postgresql://nobody@127.0.0.1:1/none")
+    with TestClient(create(ledger), raise_server_exceptions=False) as client:
+        answer = client.get("/stocks")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (503, PROBLEM)
+
+
+def test_every_path_says_what_it_may_answer(web):
+    paths = web.get("/openapi.json").json()["paths"]
+
+    assert set(paths) == {
+        "/restocks",
+        "/adjustments",
+        "/deductions",
+        "/deductions/{id}",
+        "/deductions/{id}/returns",
+        "/deductions/{id}/void",
+        "/deductions/{id}/confirm",
+        "/stocks",
+        "/stocks/{sku}",
+        "/stocks/{sku}/entries",
+        "/audit",
+    }
+    for path, methods in paths.items():
+        for method, operation in methods.items():
+            answers = operation["responses"]
+            assert {"422", "503"} <= answers.keys(), (method, path)
+            assert {"200", "201"} <= answers.keys() or method == "get"
+            for status, answer in answers.items():
+                kind = "application/json" if status < "300" else PROBLEM
+                assert kind in answer["content"], (method, path, status)
+
+
+def try_all(ledger: Ledger, *, examples: int) -> int:
+    """Ask for much that the schema allows, and for much that it forbids; how often that was."""
+    ledger.restock("delivery-1", {"0": 10, "a": 10})
+    ledger.deduct("0", {"0": 5})
+    schema = schemathesis.openapi.from_asgi("/openapi.json", create(ledger))
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        for mode in GenerationMode:
+
+            @settings(
+                max_examples=examples,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case: schemathesis.Case) -> None:
+                nonlocal tried
+                tried += 1
+                case.call_and_validate(checks=CHECKS)
+
+            # Some take nothing that could be wrong.
+            with suppress(*([Unsatisfiable] if mode is GenerationMode.NEGATIVE else [])):
+                ask()
+    return tried
+
+
+def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_url):
+    ledger = Ledger(sqlite_url)
+
+    assert try_all(ledger, examples=3) > 40
+    assert ledger.audit().ok
+    ledger.close()
+
+
+@pytest.mark.slow
+def test_nothing_at_all_makes_a_500(ledger):
+    assert try_all(ledger, examples=60) > 1_000
+    assert ledger.audit().ok

@@ -1,0 +1,128 @@
+"""Events: whoever listens hears what changed, and asks again."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+
+import httpx
+
+from tests.wait import eventually
+from windlass import web
+from windlass.web.serve import Beside, bind, url_of
+from windlass.web.watch import Watch
+
+TOPICS = {
+    *("tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows", "control", "audit"),
+    "ledger",
+}
+
+
+def test_a_mark_changes_with_what_is_behind_it(console, shop):
+    def changed(act) -> set[str]:
+        before = console.get("changes")["topics"]
+        act()
+        after = console.get("changes")["topics"]
+        assert set(after) == TOPICS
+        return {topic for topic in TOPICS if before[topic] != after[topic]}
+
+    assert changed(lambda: None) == set()
+    assert changed(lambda: shop.send_mail.enqueue("nobody")) == {"tasks"}
+    assert changed(lambda: shop.app.pause("send_mail")) == {"switches"}
+    assert changed(lambda: shop.app.resume("send_mail")) == {"switches"}
+    assert changed(shop.offer.start) == {"sweeps"}
+    assert changed(lambda: shop.app.control.start("load")) == {"control"}
+    assert changed(lambda: shop.app.control.step("load", 1)) == {"control"}
+    assert {"tasks", "failures", "workers", "sweeps"} <= changed(shop.app.drain)
+    assert changed(lambda: console.do("switches/stock/pause")) == {"switches", "audit"}
+
+
+@contextmanager
+def served(app, **options):
+    """The console on a real server; its address."""
+    bound = bind("127.0.0.1", 0)
+    with (
+        Beside(web.create(app, **options), bound),
+        httpx.Client(base_url=url_of(bound), trust_env=False, timeout=20) as client,
+    ):
+        eventually(lambda: is_up(client), 20, what="the server")
+        yield client
+
+
+def is_up(client: httpx.Client) -> bool:
+    try:
+        return client.get("/api/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_whoever_listens_hears_what_changed(sqlite_shop):
+    with served(sqlite_shop.app) as client, client.stream("GET", "/api/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert stream.headers["cache-control"] == "no-store"
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 2000"
+        stop = threading.Event()
+
+        def pause_and_resume() -> None:
+            while not stop.wait(0.2):
+                sqlite_shop.app.pause("send_mail")
+                sqlite_shop.app.resume("send_mail")
+                sqlite_shop.send_mail.enqueue("a@b.c")
+
+        thread = threading.Thread(target=pause_and_resume)
+        thread.start()
+        try:
+            assert "event: change" in lines
+            heard = json.loads(next(lines).removeprefix("data: "))
+        finally:
+            stop.set()
+            thread.join()
+
+    assert "tasks" in heard
+
+
+async def test_one_who_is_slow_hears_everything_at_once(sqlite_shop):
+    watch = Watch(sqlite_shop.app, seconds=0.01)
+
+    async with watch.listening() as heard:
+        watch._tell({"tasks"})
+        watch._tell({"alerts"})
+
+        assert await heard.get() == {"tasks", "alerts"}
+        assert heard.empty()
+
+
+async def test_nobody_looks_at_the_database_when_nobody_listens(sqlite_shop):
+    sqlite_shop.app.prepare()
+    watch = Watch(sqlite_shop.app, seconds=0.01)
+    async with watch.listening():
+        looking = watch._looking
+        assert not looking.done()
+
+    await asyncio.wait_for(looking, 10)
+
+    assert looking.done()
+
+
+async def test_only_so_many_may_listen(sqlite_shop, monkeypatch):
+    monkeypatch.setattr("windlass.web.watch.MOST_LISTENERS", 1)
+    watch = Watch(sqlite_shop.app, seconds=0.01)
+
+    async with watch.listening():
+        assert watch.is_full
+
+    assert not watch.is_full
+
+
+def test_listeners_do_not_keep_a_server_from_stopping(sqlite_shop):
+    bound = bind("127.0.0.1", 0)
+    address = url_of(bound)
+    beside = Beside(web.create(sqlite_shop.app), bound)
+    with httpx.Client(base_url=address, trust_env=False, timeout=20) as client:
+        with beside:
+            eventually(lambda: is_up(client), 20, what="the server")
+            listening = client.send(client.build_request("GET", "/api/events"), stream=True)
+            assert listening.status_code == 200
+
+        eventually(lambda: not beside.is_running, 20, what="the end of the server")

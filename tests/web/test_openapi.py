@@ -1,0 +1,102 @@
+"""The OpenAPI document is whole, and nothing that it allows or forbids makes a 500."""
+
+import json
+from collections.abc import Collection
+from contextlib import suppress
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.web.conftest import SECRET, Shop
+from windlass import web
+from windlass.web import openapi
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+PROBLEM = "application/problem+json"
+# One never ends, the other locks out those who guess.
+LEFT_OUT = {"/api/events", "/api/session"}
+
+
+def test_every_path_says_what_it_may_answer(browse):
+    document = browse().client.get("/api/openapi.json").json()
+
+    assert len(document["paths"]) > 40
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            answers = operation["responses"]
+            assert {"401", "403", "422", "503"} <= answers.keys(), (method, path)
+            assert operation["summary"], (method, path)
+            assert operation["description"], (method, path)
+            assert len(operation["tags"]) == 1, (method, path)
+            for status, answer in answers.items():
+                is_event = path == "/api/events" and status == "200"
+                kind = "text/event-stream" if is_event else "application/json"
+                expected = kind if status < "300" else PROBLEM
+                assert expected in answer["content"], (method, path, status)
+                assert answer["content"][expected]["schema"], (method, path, status)
+
+
+def test_the_document_is_printed_without_a_database(browse):
+    document = browse().client.get("/api/openapi.json").json()
+
+    assert json.loads(openapi.document()) == document
+
+
+def try_all(shop: Shop, *, examples: int, only: Collection[str] = ()) -> int:
+    """Ask for much that the schema allows, and for much that it forbids; how often that was."""
+    shop.send_mail.enqueue("nobody")
+    shop.stock.add(["0", "1"])
+    shop.app.control.start("0")
+    shop.app.drain()
+    site = web.create(shop.app, secret=SECRET)
+    schema = schemathesis.openapi.from_asgi("/api/openapi.json", site)
+    bearer = {"Authorization": f"Bearer {SECRET}"}
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path in LEFT_OUT or (only and operation.path not in only):
+            continue
+        for mode in GenerationMode:
+
+            @settings(
+                max_examples=examples,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case: schemathesis.Case) -> None:
+                nonlocal tried
+                tried += 1
+                case.call_and_validate(checks=CHECKS, headers=bearer)
+
+            # Some take nothing that could be wrong.
+            with suppress(*([Unsatisfiable] if mode is GenerationMode.NEGATIVE else [])):
+                ask()
+    return tried
+
+
+def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_shop):
+    some = {"/api/tasks", "/api/tasks/cancel", "/api/audit", "/api/rolling/{kind}/items"}
+
+    assert try_all(sqlite_shop, examples=5, only=some) > 25
+
+
+@pytest.mark.slow
+def test_nothing_at_all_makes_a_500(shop):
+    assert try_all(shop, examples=10) > 500
