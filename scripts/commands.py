@@ -48,7 +48,7 @@ def commands_of(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str
 
 def section(name: str, command: Any) -> str:
     """One command: what it does, how it is typed, and what its options mean."""
-    lines = [f"## {name}", "", said(command.help), "", f"`{synopsis(name, command)}`", ""]
+    lines = [f"## {name}", "", f"`{synopsis(name, command)}`: {said(command.help)}", ""]
     rows = [row(each) for each in command.params if each.name not in SHARED]
     if rows:
         lines += ["| | default | |", "|---|---|---|", *rows, ""]

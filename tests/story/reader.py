@@ -16,6 +16,7 @@ import re
 import runpy
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import traceback
@@ -30,6 +31,7 @@ from sqlalchemy import create_engine, text
 
 from tests.story.page import Block
 from tests.tidy.source import ROOT
+from tests.wait import eventually
 from windlass import App, cli
 
 PATIENCE_SECONDS = 60.0
@@ -43,6 +45,7 @@ SHOWN = {"text", "dockerfile", "http", "make"}
 MAKE_TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 # What a worker, or a server, says when it is ready.
 THERE = re.compile(r"worker joined|http://")
+ADDRESS = re.compile(r"http://[\d.]+:(\d+)")
 EXTRA = re.compile(r"^windlass(\[[a-z,]+\])?$")
 
 
@@ -200,6 +203,9 @@ def quietly(run) -> str:
 
 def run_for_a_moment(words: list[str]) -> None:
     """Start what lasts, wait until all of it is there, and ask it to stop: it leaves with 0."""
+    if words[1] == "console":
+        # The usual port may be taken on this machine.
+        words = [*words, "--port", "0"]
     processes = int(words[words.index("--processes") + 1]) if "--processes" in words else 1
     process = subprocess.Popen(
         [sys.executable, "-m", *words],
@@ -212,9 +218,17 @@ def run_for_a_moment(words: list[str]) -> None:
         said = ""
         while len(THERE.findall(said)) < processes and (line := process.stdout.readline()):
             said += line
+        for port in ADDRESS.findall(said):
+            eventually(lambda port=port: answers(int(port)), what="the server to listen")
         process.send_signal(signal.SIGTERM)
         said += process.stdout.read()
     assert process.wait(PATIENCE_SECONDS) == 0, said
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens there."""
+    with closing(socket.socket()) as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def run_elsewhere(command: str) -> str:
