@@ -45,7 +45,7 @@ SHOWN = {"text", "dockerfile", "http", "make"}
 MAKE_TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 # What a worker, or a server, says when it is ready.
 THERE = re.compile(r"worker joined|http://")
-ADDRESS = re.compile(r"http://[\d.]+:(\d+)")
+ADDRESS = re.compile(r"http://[\w.-]+:(\d+)")
 EXTRA = re.compile(r"^windlass(\[[a-z,]+\])?$")
 
 
