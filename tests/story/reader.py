@@ -214,15 +214,20 @@ def run_for_a_moment(words: list[str]) -> None:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), "."])},
     )
-    with closing(process.stdout):
-        said = ""
+    said = ""
+    try:
         while len(THERE.findall(said)) < processes and (line := process.stdout.readline()):
             said += line
         for port in ADDRESS.findall(said):
-            eventually(lambda port=port: answers(int(port)), what="the server to listen")
+            eventually(
+                lambda port=port: answers(int(port)), PATIENCE_SECONDS, what="the server to listen"
+            )
         process.send_signal(signal.SIGTERM)
         said += process.stdout.read()
-    assert process.wait(PATIENCE_SECONDS) == 0, said
+        assert process.wait(PATIENCE_SECONDS) == 0, said
+    finally:
+        process.kill()
+        process.stdout.close()
 
 
 def answers(port: int) -> bool:
