@@ -45,6 +45,7 @@ def test_every_option_of_a_command_is_told(docs):
         option
         for _, command in commands_of(root_command())
         for parameter in command.params
+        if not getattr(parameter, "hidden", False)
         for option in parameter.opts
         if option.startswith("--") and option not in SPEECHLESS
     }
