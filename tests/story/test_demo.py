@@ -57,9 +57,14 @@ def demo(folder, *arguments: str) -> Iterator[Demo]:
     temporary = folder / "tmp"
     temporary.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "windlass", "demo", "--port", "0", "--pace", "2", *arguments],
+        [sys.executable, "-m", "windlass", "demo", "--port", "0", *arguments],
         cwd=folder,
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            "TMPDIR": str(temporary),
+            "PYTHONUNBUFFERED": "1",
+            "WINDLASS_DEMO_PACE": "2",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

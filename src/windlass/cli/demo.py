@@ -33,7 +33,6 @@ def demo(
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=1, help="End by itself after so long.")
     ] = None,
-    pace: Annotated[float, typer.Option("--pace", min=0.1, max=10, hidden=True)] = 1.0,
 ) -> None:
     """Watch a small shop live: stock, orders, a catalogue, and much that goes wrong and heals.
 
@@ -41,5 +40,6 @@ def demo(
     it, and no process and no file is left.
     """
     from windlass.demo.play import Wish, play
+    from windlass.demo.setting import pace
 
-    play(Wish(database, port, seconds, pace), console)
+    play(Wish(database, port, seconds, pace()), console)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from windlass.demo import shop
-from windlass.demo.crew import Crew
 from windlass.demo.custom import Custom
 from windlass.demo.goods import ARTICLES, PRODUCTS
 from windlass.demo.routine import Routine
@@ -45,8 +44,8 @@ class Read:
 class Glance:
     """Reads every second or so, and says it in words."""
 
-    def __init__(self, crew: Crew, custom: Custom, trouble: Trouble) -> None:
-        self._crew, self._custom, self._trouble = crew, custom, trouble
+    def __init__(self, custom: Custom, trouble: Trouble) -> None:
+        self._custom, self._trouble = custom, trouble
         self._read: Read | None = None
         self.routine = Routine("glance", self._look, first=0.5, every=(1.0, 1.0))
 

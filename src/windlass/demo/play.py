@@ -7,6 +7,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ from windlass.demo.diary import Diary
 from windlass.demo.service import Service
 from windlass.demo.setting import Setting
 from windlass.errors import BadDatabase, WindlassError
+from windlass.operate import gather
 from windlass.store.database import Database
 
 STOP_SECONDS = 3.0
+JOIN_SECONDS = 30.0
 # Ctrl-C, a polite request, and the end of the terminal.
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -73,12 +76,14 @@ def _live(
         web, where = _console(shop.app, wish.port)
         stack.enter_context(web)
         crew = stack.enter_context(Crew(folder))
-        custom = Custom(diary, pace=wish.pace)
-        trouble = Trouble(crew, service, diary, pace=wish.pace)
-        glance = Glance(crew, custom, trouble)
         if not console.is_terminal:
             console.print(f"The shop is open. Console: {where}", soft_wrap=True)
-        stack.enter_context(Screen(console, diary, glance.rows, where=where))
+        screen = stack.enter_context(Screen(console, diary, where=where))
+        _wait_for_workers(shop.app, stop)
+        custom = Custom(diary, pace=wish.pace)
+        trouble = Trouble(crew, service, diary, pace=wish.pace)
+        glance = Glance(custom, trouble)
+        screen.rows = glance.rows
         routines = [*custom.routines, *trouble.routines, glance.routine]
         for routine in routines:
             routine.start()
@@ -87,6 +92,14 @@ def _live(
             routine.stop()
         for routine in routines:
             routine.join(STOP_SECONDS)
+
+
+def _wait_for_workers(app: Any, stop: threading.Event) -> None:
+    """Customers and trouble come when both workers are there; not for ever, though."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while time.monotonic() < deadline and not stop.wait(0.2):
+        if sum(len(ring.members) for ring in gather.rings(app.fleet)) >= 2:
+            return
 
 
 def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:

@@ -23,10 +23,9 @@ PLAIN_EVERY = 10.0
 class Screen:
     """Shows how the shop is doing while the block lasts."""
 
-    def __init__(
-        self, console: Console, diary: Diary, rows: Callable[[], list[Row]], *, where: str
-    ) -> None:
-        self._console, self._diary, self._rows, self._where = console, diary, rows, where
+    def __init__(self, console: Console, diary: Diary, *, where: str) -> None:
+        self._console, self._diary, self._where = console, diary, where
+        self.rows: Callable[[], list[Row]] = list
         self._began = time.monotonic()
         self._live: Live | None = None
         self._lines: Routine | None = None
@@ -54,6 +53,7 @@ class Screen:
             self._live.stop()
         if self._lines is not None:
             self._lines.stop()
+        self._console.print("Closing the shop ...")
 
     def _draw(self) -> RenderableType:
         head = Text("⚓ ", style="cyan") + Text("A ship chandler's shop, alive", style="bold")
@@ -61,7 +61,7 @@ class Screen:
         link = Text("Console  ", style="bright_black")
         link += Text(self._where, style="bold cyan underline" if "://" in self._where else "yellow")
         link += Text("   Ctrl-C ends it and leaves nothing behind", style="bright_black")
-        rows = self._rows()
+        rows = self.rows()
         body = _table(rows) if rows else Text("the workers are coming up ...", style="bright_black")
         notes = [_note(note) for note in self._diary.last()]
         return Padding(Group(head, link, Text(), body, Text(), *notes), (1, 2, 0, 2))
@@ -70,7 +70,7 @@ class Screen:
         self._print(f"{MARK[note.mood]} {note.text}", note.at)
 
     def _say(self) -> None:
-        for row in self._rows():
+        for row in self.rows():
             self._print(f"  {row.page:8}  {row.now}")
 
     def _print(self, text: str, at: float | None = None) -> None:

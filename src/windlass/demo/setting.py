@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 DATABASE = "WINDLASS_DEMO_DATABASE"
 SERVICE = "WINDLASS_DEMO_SERVICE"
+PACE = "WINDLASS_DEMO_PACE"
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,8 @@ def read() -> Setting:
         os.environ.get(DATABASE, "sqlite:///windlass-demo.db"),
         os.environ.get(SERVICE, "http://127.0.0.1:1"),
     )
+
+
+def pace() -> float:
+    """How much sooner than usual trouble is to begin; tests have little time."""
+    return float(os.environ.get(PACE) or 1)

@@ -36,9 +36,7 @@ class Trouble:
 
     def __init__(self, crew: Crew, service: Service, diary: Diary, *, pace: float) -> None:
         self._crew, self._service, self._diary, self._pace = crew, service, diary, pace
-        self.death = _in(14 / pace)
-        self.outage = _in(10 / pace)
-        self.closing = _in(20 / pace)
+        self.death, self.outage, self.closing = _in(14 / pace), _in(10 / pace), _in(20 / pace)
         self._alerts_seen = 0
         self._killing = Routine("death", self._kill, first=14 / pace, every=(22, 22))
         self._breaking = Routine("outage", self._fail, first=10 / pace, every=(48, 48))
