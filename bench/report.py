@@ -31,7 +31,23 @@ def show(records: Sequence[Record], figures: Sequence[Figures], console: Console
     if records:
         _show_systems(records, console)
     for figure in figures:
-        console.print("  ".join(f"{name} {value}" for name, value in figure.items()), markup=False)
+        plain = {name: value for name, value in figure.items() if not isinstance(value, dict)}
+        console.print("  ".join(f"{name} {value}" for name, value in plain.items()), markup=False)
+        for name, rows in figure.items():
+            if isinstance(rows, dict):
+                _show_rows(f"{figure['scenario']}: {name}", rows, console)
+
+
+def _show_rows(title: str, rows: dict[str, dict[str, float]], console: Console) -> None:
+    """Figures that come by name, the largest of the last but one first."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("", overflow="fold")
+    heads = list(next(iter(rows.values())))
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, row in sorted(rows.items(), key=lambda pair: -pair[1][heads[-2]]):
+        table.add_row(name, *(f"{row[head]:,}" for head in heads))
+    console.print(table)
 
 
 def _show_systems(records: Sequence[Record], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,11 @@ def test_the_console_is_served_until_it_is_told_to_stop(folder, sqlite_shop):
     assert {"send_mail", "quick", "refuse", "nightly"} <= kinds
     assert "whoever is on this machine may act" in console.said
     assert code == 0
+
+
+def test_answers_are_sent_without_delay():
+    with bind("127.0.0.1", 0) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 def test_the_secret_comes_from_the_environment_and_is_not_said(folder, sqlite_shop):

@@ -48,7 +48,9 @@ def bind(host: str, port: int) -> socket.socket:
     """A socket that listens there; port 0 is any that is free."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Named, for asyncio sends without delay only on what says that it is TCP: else a client that
+    # keeps its connection waits 40 ms for the second part of every answer.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((name, port))
