@@ -72,4 +72,25 @@ def test_every_face_shows_all_shards(console, wide):
     assert len(console.get("overview")["shards"]) == 2
     assert len(console.get("about")["databases"]) == 2
     assert [deed["action"] for deed in console.get("audit")["items"]] == ["switch.pause"]
-    assert len(set(console.get("changes")["topics"])) == 8
+    assert len(set(console.get("changes")["topics"])) == 9
+
+
+def test_runs_of_all_shards_are_listed_once_and_found_where_they_are(console, wide):
+    @wide.app.flow
+    def order(flow, number: int):
+        flow.add(wide.send_mail, "a", name="mail")
+
+    started = [order.using(key=f"order-{number}").start(number).id for number in range(9)]
+    found: list[int] = []
+    after: dict[str, str] = {}
+    while True:
+        page = console.get("flows", flow="order", status="running", limit=4, **after)
+        found += [run["id"] for run in page["items"]]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+
+    assert sorted(found) == sorted(started)
+    assert {console.get(f"flows/{run}")["total"] for run in started} == {1}
+    console.do("templates/lunch", nodes=[{"name": "mail", "kind": "send_mail", "args": ["a"]}])
+    assert [row["version"] for row in console.get("templates/lunch/versions")] == [1]
