@@ -179,10 +179,8 @@ def returns(
 
     def read(place: ReturnPlace | None, count: int) -> list[ReturnRow]:
         query: Query = select(*columns).limit(count)
-        if of is None:
-            query = _hinted(query, stock_return)
-        else:
-            query = query.where(at.deduction_id == of)
+        same = at.deduction_id == of
+        query = _hinted(query, stock_return) if of is None else query.where(same)
         query = _newest_first(query, (at.created_at, at.deduction_id, at.return_id), place)
         return [_return(row) for row in connection.execute(query)]
 
