@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
 
 from windlass.model.flow import Rule
 from windlass.model.status import Status
@@ -80,11 +81,13 @@ def _runs_of(
     rows = undue_of(status, kind, task.c.flow_id)
     if below is not None:
         rows = rows.where(task.c.id < below)
-    window = rows.limit(LOOKED_AT).subquery("looked_at")
-    of_runs = select(window.c.id).where(window.c.id == window.c.flow_id)
-    found = list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
-    if len(found) == limit:
-        return found, found[-1]
+    # Mostly all of them are runs, and the first few are enough.
+    for most in (2 * limit, LOOKED_AT):
+        window = rows.limit(most).subquery("looked_at")
+        of_runs = select(window.c.id).where(window.c.id == window.c.flow_id)
+        found = list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
+        if len(found) == limit:
+            return found, found[-1]
     looked_at, lowest = connection.execute(select(func.count(), func.min(window.c.id))).one()
     return found, int(lowest) if looked_at == LOOKED_AT else None
 
@@ -94,13 +97,22 @@ def sizes(connection: Connection, runs: Sequence[int], *, most: int) -> dict[int
     if not runs:
         return {}
 
-    def count(run: int) -> Any:
-        few = select(task.c.node).where(task.c.flow_id == run).order_by(task.c.node).limit(most + 2)
-        return select(func.count()).select_from(few.subquery()).scalar_subquery()
-
-    row = connection.execute(select(*(count(run).label(f"n{run}") for run in runs))).one()
+    given = {f"run_{index}": run for index, run in enumerate(runs)}
+    row = connection.execute(_counts(len(runs), most), given).one()
     # The row of the run is one of them.
     return {run: int(found) - 1 for run, found in zip(runs, row, strict=True)}
+
+
+@lru_cache(64)
+def _counts(runs: int, most: int) -> Select[Any]:
+    """Counts the nodes of so many runs. It takes longer to make this than to run it."""
+
+    def count(name: str) -> Any:
+        of_run = select(task.c.node).where(task.c.flow_id == bindparam(name, type_=BigInteger))
+        few = of_run.order_by(task.c.node).limit(most + 2)
+        return select(func.count()).select_from(few.subquery()).scalar_subquery()
+
+    return select(*(count(f"run_{index}").label(f"nodes_{index}") for index in range(runs)))
 
 
 def nodes(
