@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, se
 
 from windlass.model.flow import Rule
 from windlass.model.status import Status
-from windlass.store.flow import ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
+from windlass.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
 from windlass.store.rolling import LAST
 from windlass.store.schema import external, slot, task
 from windlass.store.task_page import kinds_undue, undue_of
@@ -57,7 +57,7 @@ def runs(
 ) -> RunPage:
     """Runs that match and whose id is less than `below`; `other` are kinds that have none."""
     if kind is None and status is None:
-        found = list(islice(newest(connection, below=below), limit))
+        found = _newest(connection, below, limit)
         return RunPage(found, found[-1].id if len(found) == limit else None)
     ids: list[int] = []
     floors: list[int] = []
@@ -72,6 +72,18 @@ def runs(
     chosen = sorted((each for each in ids if floor is None or each >= floor), reverse=True)[:limit]
     found = runs_of(connection, chosen)
     return RunPage(found, chosen[-1] if len(chosen) == limit else floor)
+
+
+def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRow]:
+    """The newest runs: those of the last few thousand nodes by one look, others one by one."""
+    nodes_of = select(task.c.flow_id).where(task.c.flow_id < (LARGEST if below is None else below))
+    window = nodes_of.order_by(task.c.flow_id.desc(), task.c.node.desc()).limit(LOOKED_AT)
+    several = select(window.subquery().c.flow_id).distinct()
+    ids = sorted(connection.scalars(several), reverse=True)[:limit]
+    found = runs_of(connection, ids)
+    if found and len(found) < limit:
+        found += islice(newest(connection, below=ids[-1]), limit - len(found))
+    return found
 
 
 def _runs_of(
