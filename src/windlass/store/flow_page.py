@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
+from sqlalchemy import BigInteger, Connection, Select, Subquery, bindparam, case, func, select
 
 from windlass.model.flow import Rule
 from windlass.model.status import Status
@@ -93,13 +93,18 @@ def _runs_of(
     rows = undue_of(status, kind, task.c.flow_id)
     if below is not None:
         rows = rows.where(task.c.id < below)
-    # Mostly all of them are runs, and the first few are enough.
-    for most in (2 * limit, LOOKED_AT):
+
+    def look(most: int) -> tuple[Subquery, list[int]]:
         window = rows.limit(most).subquery("looked_at")
         of_runs = select(window.c.id).where(window.c.id == window.c.flow_id)
-        found = list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
-        if len(found) == limit:
-            return found, found[-1]
+        return window, list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
+
+    # Mostly all of them are runs, and the first few are enough.
+    window, found = look(2 * limit)
+    if len(found) < limit:
+        window, found = look(LOOKED_AT)
+    if len(found) == limit:
+        return found, found[-1]
     looked_at, lowest = connection.execute(select(func.count(), func.min(window.c.id))).one()
     return found, int(lowest) if looked_at == LOOKED_AT else None
 
