@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import BigInteger, Connection, Select, Subquery, bindparam, case, func, select
 
 from windlass.model.flow import Rule
 from windlass.model.status import Status
-from windlass.store.flow import ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
+from windlass.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
 from windlass.store.rolling import LAST
 from windlass.store.schema import external, slot, task
 from windlass.store.task_page import kinds_undue, undue_of
@@ -56,7 +57,7 @@ def runs(
 ) -> RunPage:
     """Runs that match and whose id is less than `below`; `other` are kinds that have none."""
     if kind is None and status is None:
-        found = list(islice(newest(connection, below=below), limit))
+        found = _newest(connection, below, limit)
         return RunPage(found, found[-1].id if len(found) == limit else None)
     ids: list[int] = []
     floors: list[int] = []
@@ -73,6 +74,18 @@ def runs(
     return RunPage(found, chosen[-1] if len(chosen) == limit else floor)
 
 
+def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRow]:
+    """The newest runs: those of the last few thousand nodes by one look, others one by one."""
+    nodes_of = select(task.c.flow_id).where(task.c.flow_id < (LARGEST if below is None else below))
+    window = nodes_of.order_by(task.c.flow_id.desc(), task.c.node.desc()).limit(LOOKED_AT)
+    several = select(window.subquery().c.flow_id).distinct()
+    ids = sorted(connection.scalars(several), reverse=True)[:limit]
+    found = runs_of(connection, ids)
+    if found and len(found) < limit:
+        found += islice(newest(connection, below=ids[-1]), limit - len(found))
+    return found
+
+
 def _runs_of(
     connection: Connection, status: Status, kind: str, *, below: int | None, limit: int
 ) -> tuple[list[int], int | None]:
@@ -80,9 +93,16 @@ def _runs_of(
     rows = undue_of(status, kind, task.c.flow_id)
     if below is not None:
         rows = rows.where(task.c.id < below)
-    window = rows.limit(LOOKED_AT).subquery("looked_at")
-    of_runs = select(window.c.id).where(window.c.id == window.c.flow_id)
-    found = list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
+
+    def look(most: int) -> tuple[Subquery, list[int]]:
+        window = rows.limit(most).subquery("looked_at")
+        of_runs = select(window.c.id).where(window.c.id == window.c.flow_id)
+        return window, list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
+
+    # Mostly all of them are runs, and the first few are enough.
+    window, found = look(2 * limit)
+    if len(found) < limit:
+        window, found = look(LOOKED_AT)
     if len(found) == limit:
         return found, found[-1]
     looked_at, lowest = connection.execute(select(func.count(), func.min(window.c.id))).one()
@@ -94,13 +114,22 @@ def sizes(connection: Connection, runs: Sequence[int], *, most: int) -> dict[int
     if not runs:
         return {}
 
-    def count(run: int) -> Any:
-        few = select(task.c.node).where(task.c.flow_id == run).order_by(task.c.node).limit(most + 2)
-        return select(func.count()).select_from(few.subquery()).scalar_subquery()
-
-    row = connection.execute(select(*(count(run).label(f"n{run}") for run in runs))).one()
+    given = {f"run_{index}": run for index, run in enumerate(runs)}
+    row = connection.execute(_counts(len(runs), most), given).one()
     # The row of the run is one of them.
     return {run: int(found) - 1 for run, found in zip(runs, row, strict=True)}
+
+
+@lru_cache(64)
+def _counts(runs: int, most: int) -> Select[Any]:
+    """Counts the nodes of so many runs. It takes longer to make this than to run it."""
+
+    def count(name: str) -> Any:
+        of_run = select(task.c.node).where(task.c.flow_id == bindparam(name, type_=BigInteger))
+        few = of_run.order_by(task.c.node).limit(most + 2)
+        return select(func.count()).select_from(few.subquery()).scalar_subquery()
+
+    return select(*(count(f"run_{index}").label(f"nodes_{index}") for index in range(runs)))
 
 
 def nodes(
