@@ -29,7 +29,7 @@ SUPPLIERS = ("northwind", "harbour-co", "sailmakers", "brassworks")
 WEIGHTS = tuple(1 / (place + 2) for place in range(len(SOLD)))
 CANCELLED = 0.15
 FIRST_STOCK = (25, 70)
-DELIVERED = (15, 40)
+DELIVERED = (5, 16)
 
 
 class Custom:

@@ -66,12 +66,11 @@ class Glance:
         if read is None:
             return []
         fresh, swept = read.freshness, read.progress
-        visited = max(0, fresh.total - fresh.never_visited)
         done = swept.percent or 0.0
         return [
             Row(
                 "Rolling",
-                f"{visited:,} of {PRODUCTS:,} products visited, {fresh.actual_rate:.0f}/s",
+                f"{PRODUCTS:,} products, {fresh.actual_rate:.0f} visited a second",
                 trouble.outage.text("the inventory fails", "the breaker of stock_level opens"),
             ),
             Row(

@@ -5,16 +5,27 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from itertools import islice
 
-from sqlalchemy import BigInteger, Column, Connection, Inspector, MetaData, String, Table, inspect
-from sqlalchemy.schema import DropTable
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Insert,
+    Inspector,
+    MetaData,
+    String,
+    Table,
+    inspect,
+    select,
+)
 
 from windlass.errors import BadDatabase
 from windlass.store.database import Database
 
 PRODUCTS = 20_000
 ARTICLES = 100_000
-AT_ONCE = 5_000
+AT_ONCE = 1_000
 HOUR = 3_600
 
 THINGS = (
@@ -92,9 +103,14 @@ def fill(database: Database) -> None:
 
     def make(connection: Connection) -> None:
         metadata.create_all(connection)
-        for table, rows in ((product, _products()), (article, _articles(now))):
-            for part in _parts(rows):
-                connection.execute(table.insert(), part)
+        rows = ({"code": code} for code in codes())
+        while part := list(islice(rows, AT_ONCE)):
+            connection.execute(product.insert().values(part))
+        connection.execute(article.insert().values(list(islice(_articles(now), AT_ONCE))))
+        count = AT_ONCE
+        while count < ARTICLES:
+            connection.execute(_copied(count))
+            count = min(2 * count, ARTICLES)
 
     database.write(make)
 
@@ -105,12 +121,15 @@ def remove(database: Database) -> None:
     def drop(connection: Connection) -> None:
         found = inspect(connection)
         quote = connection.dialect.identifier_preparer.quote
-        for view in _ours(found.get_view_names()):
-            connection.exec_driver_sql(f"drop view {quote(view)}")
-        left = MetaData()
-        left.reflect(connection, only=lambda name, _: bool(_ours([name])))
-        for table in reversed(left.sorted_tables):
-            connection.execute(DropTable(table))
+        views, tables = _ours(found.get_view_names()), _ours(found.get_table_names())
+        for sort, names in (("view", views), ("table", tables)):
+            if names:
+                listed = ", ".join(map(quote, names))
+                connection.exec_driver_sql(f"drop {sort} {listed}")
+        if connection.dialect.supports_sequences:
+            # Those that belong to a table went with it.
+            for name in _ours(inspect(connection).get_sequence_names()):
+                connection.exec_driver_sql(f"drop sequence {quote(name)}")
 
     database.write(drop)
 
@@ -122,30 +141,20 @@ def codes() -> Iterator[str]:
             yield f"{thing}-{number:03d}"
 
 
-def _products() -> Iterator[dict[str, object]]:
-    return ({"code": code} for code in codes())
-
-
 def _articles(now: int) -> Iterator[dict[str, object]]:
     """Most offers stand for hours yet; some have ended, and some end while one looks."""
     rolled = random.Random(7)
-    for number in range(1, ARTICLES + 1):
-        yield {
-            "id": number,
-            "code": f"{THINGS[number % len(THINGS)]}-{number % VARIANTS + 1:03d}",
-            "offer_ends_at": now + rolled.randint(-HOUR // 10, 6 * HOUR),
-        }
+    for number, code in enumerate(codes(), start=1):
+        ends = now + rolled.randint(-HOUR // 10, 6 * HOUR)
+        yield {"id": number, "code": code, "offer_ends_at": ends}
 
 
-def _parts(rows: Iterator[dict[str, object]]) -> Iterator[list[dict[str, object]]]:
-    part: list[dict[str, object]] = []
-    for row in rows:
-        part.append(row)
-        if len(part) == AT_ONCE:
-            yield part
-            part = []
-    if part:
-        yield part
+def _copied(count: int) -> Insert:
+    """As many articles again as there are, or as are missing: quicker than to send them all."""
+    rows = select(article.c.id + count, article.c.code, article.c.offer_ends_at + 7)
+    return article.insert().from_select(
+        ["id", "code", "offer_ends_at"], rows.where(article.c.id <= ARTICLES - count)
+    )
 
 
 def _names(connection: Connection) -> set[str]:

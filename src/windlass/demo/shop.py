@@ -15,7 +15,7 @@ from windlass.declare.flow import Drawing
 from windlass.demo import goods, setting
 from windlass.demo.client import Client
 from windlass.engine.context import context
-from windlass.errors import AlreadyRunning, Retry
+from windlass.errors import AlreadyRunning, Snooze
 from windlass.ledger import Ledger
 from windlass.model.external import Answer, Done, Running
 from windlass.model.keys import Keys
@@ -126,10 +126,10 @@ async def end_offer(article: int) -> None:
     context().on_finish(write)
 
 
-@app.sweep(Keys(1, 900), ranges=6, redo="10s", concurrency=4, rate="30/s", batch=50)
+@app.sweep(Keys(1, 900), ranges=4, redo="10s", concurrency=2, batch=50)
 async def shelf(_number: int) -> None:
     """Look whether the label of each shelf can be read."""
-    await asyncio.sleep(random.uniform(0.01, 0.04))
+    await asyncio.sleep(random.uniform(0.05, 0.15))
 
 
 # A flow: an order that is cancelled is undone side by side, and the customer hears of it last.
@@ -242,7 +242,7 @@ async def archive(_issue: str) -> None:
 # A named run: once at a time, and what is done is not done again.
 
 
-@app.task(retries=10, backoff="2s", timeout="1m", keep="10m")
+@app.task(retries=10, backoff="2s", timeout="1m", max_lost=10, keep="10m")
 def import_prices(supplier: str) -> str:
     """Import the prices of a supplier; the next try goes on at the step that failed."""
     try:
@@ -258,7 +258,7 @@ def import_prices(supplier: str) -> str:
             return f"{lines} prices of {supplier}"
     except AlreadyRunning:
         # Its worker was killed; the run is free when it has expired.
-        raise Retry(after="5s") from None
+        raise Snooze("5s") from None
 
 
 def _download() -> int:

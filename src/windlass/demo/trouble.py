@@ -80,7 +80,8 @@ class Trouble:
         for alert in reversed(shop.app.alerts(limit=20)):
             if alert.id > self._alerts_seen:
                 self._alerts_seen = alert.id
-                self._diary.write(alert.text, MOODS.get(alert.what, "plain"))
+                if alert.what in MOODS:
+                    self._diary.write(alert.text, MOODS[alert.what])
         if self.death.at is not None:
             for hand in self._crew.hands:
                 self._look_after(hand)
