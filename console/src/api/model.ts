@@ -133,9 +133,9 @@ export interface DeductionPage {
 
 /** A deduction. */
 export interface DeductionView {
-  id: string; status: string; lines: readonly DeductionLineView[]; created_at: string;
-  hold_until: string | null; confirmed_at: string | null;
-  refusal: Readonly<Record<string, unknown>> | null;
+  id: string; status: "held" | "deducted" | "refused" | "voided" | "lapsed";
+  lines: readonly DeductionLineView[]; created_at: string; hold_until: string | null;
+  confirmed_at: string | null; refusal: OutOfStockView | UnknownSkuView | null;
 }
 
 /** What somebody did; `detail` is JSON. `ok` is null if it never came to an end. */
@@ -163,7 +163,7 @@ export interface EntryPage {
 
 /** One change of what is available. */
 export interface EntryView {
-  id: number; sku: string; quantity: number; movement: string; reference: string;
+  id: number; sku: string; quantity: number; movement: Movement; reference: string;
   return_id: string | null; created_at: string;
 }
 
@@ -359,6 +359,9 @@ export interface MoveOut {
   before: number | null;
 }
 
+/** Why an entry is in the ledger. */
+export type Movement = "restock" | "adjust" | "deduct" | "return" | "void" | "lapse";
+
 /** Lines under an id of the caller's. */
 export interface MovementBody {
   id: string; lines: readonly LineBody[];
@@ -378,6 +381,11 @@ export interface NodeRef {
 export interface NodeSpec {
   name: string; kind: string; args: readonly unknown[]; kwargs: Readonly<Record<string, unknown>>;
   trigger: string; when: string | null;
+}
+
+/** A deduction was refused: less was available than wanted. */
+export interface OutOfStockView {
+  error: "OutOfStock"; sku: string; wanted: number; available: number;
 }
 
 /** How everything is doing. Counts are exact up to 10,000; more is shown as 10,001. */
@@ -430,7 +438,7 @@ export interface RangeOut {
 
 /** A restock or an adjustment. */
 export interface ReceiptView {
-  id: string; movement: string; lines: readonly LineView[]; created_at: string;
+  id: string; movement: "restock" | "adjust"; lines: readonly LineView[]; created_at: string;
 }
 
 /** Which items to run again; all of them without keys. */
@@ -623,6 +631,11 @@ export interface TemplateOut {
 /** Nodes and edges. */
 export interface TemplateSpec {
   nodes: readonly TemplateNode[]; edges?: readonly (readonly [string, string])[];
+}
+
+/** A deduction was refused: none of it ever came in. */
+export interface UnknownSkuView {
+  error: "UnknownSku"; sku: string;
 }
 
 /** A version of a template, and the arguments that a start of it is to be given. */
