@@ -82,8 +82,8 @@ export function Lines({ lines, hasMore }: LinesProps) {
 }
 
 /** Why something was refused, as text. */
-export function refusalText(refusal: Readonly<Record<string, unknown>>): string {
-  const { error, ...facts } = refusal;
+export function refusalText(refusal: object): string {
+  const { error, ...facts } = refusal as Readonly<Record<string, unknown>>;
   const told = Object.entries(facts).map(([name, value]) => `${name} ${String(value)}`);
   return [String(error), ...told].join(" · ");
 }
