@@ -28,6 +28,8 @@ def given(house):
         control.step("last", fail)
     app.pause(f"sweep {NASTY}", reason=f"reason {NASTY}", who=f"who {NASTY}")
     shop.ledger.restock(f"delivery {NASTY}", {f"sku {NASTY}": 7})
+    shop.ledger.deduct(f"order {NASTY}", {f"sku {NASTY}": 2})
+    shop.ledger.give_back(f"order {NASTY}", f"return {NASTY}", {f"sku {NASTY}": 1})
     done.result(timeout=60)
     run.wait(timeout=60)
     yield {"done": done.id, "failed": failed.id, "run": run.id}
@@ -63,6 +65,12 @@ def test_scripts_in_what_users_give_are_shown_as_text(glass, house, given):
         "flows/template/" + quote(f"template {NASTY}", safe=""): [f"drawn {NASTY}"],
         "control": [f"run {NASTY}", f"part {NASTY}", f"control error {NASTY}"],
         f"control/{control}": [f"step {NASTY}", f"step result {NASTY}"],
+        "ledger": [f"sku {NASTY}"],
+        "ledger/deductions": [f"order {NASTY}"],
+        "ledger/returns": [f"return {NASTY}"],
+        "ledger/entries": [f"delivery {NASTY}"],
+        "ledger/stock/" + quote(f"sku {NASTY}", safe=""): [f"sku {NASTY}"],
+        "ledger/deductions/" + quote(f"order {NASTY}", safe=""): [f"order {NASTY}"],
         "audit": [],
         "alerts": [],
     }

@@ -14,7 +14,9 @@ PLACES = (
     *("sweeps", "sweeps/offer", "sweeps/shelf?tab=failures", "sweeps/shelf?tab=rounds"),
     *("flows", "flows?tab=templates", "flows/template", "control", "switches"),
     *("switches/send_mail", "ring", "audit", "about", "nowhere"),
+    *("ledger", "ledger/deductions", "ledger/returns", "ledger/entries", "ledger/audit"),
 )
+LEDGER = ("ledger/stock/rail", "ledger/deductions/order%20of%20rails")
 
 
 @pytest.fixture
@@ -24,10 +26,13 @@ def filled(sqlite_house):
     shop.charge_card.enqueue(500)
     shop.stock_level.add(["NUT-1", "NUT-2"])
     run = shop.nightly.start(order=501)
+    shop.ledger.restock("delivery of rails", {"rail": 5})
+    shop.ledger.deduct("order of rails", {"rail": 2})
+    shop.ledger.give_back("order of rails", "return of rails", {"rail": 1})
     with shop.app.control("tidy") as control:
         control.step("sweep the floor", lambda: "clean")
     run.wait(timeout=60)
-    return [*PLACES, f"flows/{run.id}", f"flows/{run.id}?node=charge", "control/tidy"]
+    return [*PLACES, f"flows/{run.id}", f"flows/{run.id}?node=charge", "control/tidy", *LEDGER]
 
 
 def test_every_control_has_a_name_and_every_text_can_be_read(sqlite_glass, filled):
