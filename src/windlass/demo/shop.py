@@ -83,7 +83,9 @@ def report() -> str:
 # Rolling: the inventory can be asked for one product at a time, and some are asked for more often.
 
 
-@app.rolling(every="15m", rate="60/s", concurrency=12, breaker="8 in a row, 6s", timeout="20s")
+@app.rolling(
+    every="15m", batch=50, rate="30/s", concurrency=8, breaker="8 in a row, 6s", timeout="20s"
+)
 def stock_level(code: str) -> str:
     """Ask the inventory how many of a product are on hand."""
     return f"{service.get('stock', code)['on_hand']} on hand"
