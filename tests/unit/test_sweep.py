@@ -166,6 +166,14 @@ def test_a_straggler_needs_much_longer_than_the_others():
     assert stragglers([*quick, slow._replace(saved_at=NOW - 60 * SECOND)], NOW) == set()
 
 
+def test_ranges_that_share_a_rate_unevenly_are_no_stragglers():
+    favoured = [running(rows=4_000, done=300, per_second=48.0) for _ in range(2)]
+    others = [running(rows=4_000, done=20, per_second=3.8) for _ in range(2)]
+    waiting = [running(rows=4_000, done=20, per_second=2.9) for _ in range(20)]
+
+    assert stragglers([*favoured, *others, *waiting], NOW) == set()
+
+
 def test_a_range_that_was_not_heard_of_lately_has_no_speed():
     assert running(per_second=5.0).speed(NOW) == 5.0
     assert running(per_second=5.0, saved_at=NOW - 11 * SECOND).speed(NOW) == 0.0

@@ -26,6 +26,7 @@ MOST_RANGES = 4_096
 SPEED_GOOD_FOR = 10 * SECOND
 # A range is a straggler if it needs so many times as long as the others, and longer than that.
 STRAGGLES_BY = 2.0
+LATER_THAN_ALL = 1.5
 STRAGGLES_SECONDS = 10.0
 # A worker begins no round earlier than that after the one before, and after one without a row.
 SHORTEST_ROUND = 1 * SECOND
@@ -386,19 +387,18 @@ def next_to_merge(
 
 def stragglers(ranges: Iterable[Range], now: int) -> set[int]:
     """Running ranges that will end long after the others; with nobody to compare, none."""
-    needs = {
-        each.id: each.left / each.speed(now)
+    speeds = {
+        each: speed
         for each in ranges
-        if each.status is Status.RUNNING and each.speed(now) > 0
+        if each.status is Status.RUNNING and (speed := each.speed(now)) > 0
     }
-    if len(needs) < 2:
+    if len(speeds) < 2:
         return set()
-    usual = median_low(needs.values())
-    return {
-        number
-        for number, seconds in needs.items()
-        if seconds > STRAGGLES_SECONDS and seconds > STRAGGLES_BY * usual
-    }
+    needs = {each.id: each.left / speed for each, speed in speeds.items()}
+    # Where a rate is shared unevenly some are slow, but not later than all of it will be.
+    whole = sum(each.left for each in speeds) / sum(speeds.values())
+    late = max(LATER_THAN_ALL * whole, STRAGGLES_BY * median_low(needs.values()))
+    return {number for number, seconds in needs.items() if seconds > max(late, STRAGGLES_SECONDS)}
 
 
 class Estimate(NamedTuple):

@@ -78,7 +78,7 @@ def _ages(shard: Shard, kind: Kind, every: int) -> Ages:
     def read(connection: Connection) -> Ages:
         total = rolling.tallied(connection, kind.name)
         # The tally may be a little off: whether they are few is seen when they are looked at.
-        moments = None if total > MANY else rolling.last_visits(connection, kind.name)
+        moments = None if total > MANY else rolling.last_visits(connection, kind.name, most=MANY)
         if moments is not None:
             return _counted(moments, every, now)
         return _estimated(connection, shard.database.dialect, kind, total, now)

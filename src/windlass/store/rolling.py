@@ -258,17 +258,17 @@ def tallied(connection: Connection, kind: str) -> int:
     return int(summed or 0)
 
 
-def last_visits(connection: Connection, kind: str) -> Sequence[int | None] | None:
+def last_visits(connection: Connection, kind: str, *, most: int) -> Sequence[int | None] | None:
     """When each item was visited last; None if there are too many to look at."""
     few = (
         select(task.c.finished_at)
         .where(task.c.kind == kind, task.c.task_key.is_not(None))
         .where(func.coalesce(task.c.prune_at, 0) != GOES)
         .order_by(task.c.task_key)
-        .limit(SAMPLED + 1)
+        .limit(most + 1)
     )
     found = connection.scalars(few).all()
-    return None if len(found) > SAMPLED else found
+    return None if len(found) > most else found
 
 
 def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:

@@ -54,6 +54,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((name, port))
+        bound.listen()
     except OSError as problem:
         bound.close()
         why = problem.strerror or problem
