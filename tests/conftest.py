@@ -1,12 +1,13 @@
 """Fixtures that give every test a clean database of each kind.
 
 `database_url` runs its test once per engine; `pytest --database sqlite,postgresql`
-restricts the engines, and the marker `mostly` leaves some to the slow tests. Servers
-start on first use and end with the run.
+restricts the engines, and the marker `mostly` leaves some to the slow tests, as `often_on`
+does for what is not about SQL. Servers start on first use and end with the run.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,8 @@ from tests.server import Etcd, ServerMissing, ZooKeeper
 from tests.statement import compile_once
 
 POOLS = pytest.StashKey[Pools]()
+# Folders of tests that run on one of the servers at a time.
+BY_TURNS = {"cli", "engine", "fault", "story", "web"}
 
 # How long an example takes is the machine's affair.
 settings.register_profile("windlass", deadline=None)
@@ -44,14 +47,26 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database_engine" not in metafunc.fixturenames:
         return
-    mostly = metafunc.definition.get_closest_marker("mostly")
+    often = often_on(metafunc.definition)
     chosen = [
-        engine
-        if mostly is None or engine in mostly.args
-        else pytest.param(engine, marks=pytest.mark.slow)
+        engine if engine in often else pytest.param(engine, marks=pytest.mark.slow)
         for engine in chosen_engines(metafunc.config)
     ]
     metafunc.parametrize("database_engine", chosen)
+
+
+def often_on(test: pytest.Item) -> Collection[str]:
+    """The databases on which a test is not a slow one.
+
+    What is about the engine and not about its SQL runs on SQLite and on one of the servers, by
+    turns: half of it on each. The slow run has all of it on both.
+    """
+    mostly = test.get_closest_marker("mostly")
+    if mostly is not None:
+        return mostly.args
+    if not BY_TURNS.intersection(test.path.parts):
+        return ENGINES
+    return ("sqlite", ("postgresql", "mariadb")[crc32(test.name.encode()) % 2])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

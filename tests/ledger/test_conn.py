@@ -179,7 +179,7 @@ def test_what_is_no_connection_is_refused(stocked):
 
 async def test_an_async_connection_is_joined_too(stocked, database_engine, database_url):
     url = normalise(database_url).set(drivername=ASYNC_DRIVERS[database_engine])
-    engine = create_async_engine(url)
+    engine = create_async_engine(url.difference_update_query(["ssl_disabled"]))
     async with engine.connect() as conn:
         await stocked.adeduct("order-7", {"bolt": 4}, conn=conn)
         assert (await stocked.astock("bolt", conn=conn)).available == 6

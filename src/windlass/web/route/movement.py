@@ -128,10 +128,15 @@ def deduction(of: DeductionId, desk: DeskOf, shard: Shard = None) -> DeductionVi
     return deduction_view(desk.ledgers.of(shard).deduction(of))
 
 
-@router.get("/deductions/{id}/returns")
+@router.get("/deductions/{id}/returns", responses=problems(404))
 def returns(of: DeductionId, desk: DeskOf, shard: Shard = None) -> list[ReturnView]:
     """What was given back of a deduction, in order."""
-    return [return_view(row) for row in desk.ledgers.of(shard).returns(of)]
+    ledger = desk.ledgers.of(shard)
+    found = ledger.returns(of)
+    if not found:
+        # Unknown is said so, and not shown as empty.
+        ledger.deduction(of)
+    return [return_view(row) for row in found]
 
 
 @router.get("/stocks")
@@ -151,7 +156,7 @@ def stock(sku: Sku, desk: DeskOf, shard: Shard = None) -> StockView:
     return stock_view(desk.ledgers.of(shard).stock(sku))
 
 
-@router.get("/stocks/{sku}/entries")
+@router.get("/stocks/{sku}/entries", responses=problems(404))
 def entries(
     sku: Sku,
     desk: DeskOf,
@@ -160,7 +165,10 @@ def entries(
     limit: Limit = 1_000,
 ) -> list[EntryView]:
     """Every change of a SKU, oldest first, those after the entry `after`."""
-    found = desk.ledgers.of(shard).entries(sku, after=after, limit=limit)
+    ledger = desk.ledgers.of(shard)
+    found = ledger.entries(sku, after=after, limit=limit)
+    if not found:
+        ledger.stock(sku)
     return [entry_view(row) for row in found]
 
 
