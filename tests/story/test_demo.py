@@ -1,80 +1,16 @@
 """`windlass demo`, for real: every face moves, what dies comes back, and nothing is left behind."""
 
-import json
 import os
-import re
 import signal
-import subprocess
-import sys
-import threading
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import create_engine, inspect
 
+from tests.demo import PATIENCE, Demo, demo
 from tests.wait import eventually
 from windlass.store.database import normalise
 
 pytestmark = pytest.mark.mostly("sqlite")
-
-# On a quiet machine each takes a few seconds.
-PATIENCE = 60.0
-
-
-class Demo:
-    """A demo that runs, seen through the API of its console."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return eventually(self._url, PATIENCE, what="the address of the console")
-
-    def get(self, path: str):
-        with urllib.request.urlopen(f"{self.url}/api/{path}", timeout=20) as answer:
-            return json.load(answer)
-
-    def ring(self):
-        return self.get("rings")["rings"][0]
-
-    def _url(self) -> str:
-        assert self.process.poll() is None, self.lines
-        return next(iter(re.findall(r"http://127\.0\.0\.1:\d+", "".join(self.lines))), "")
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-
-
-@contextmanager
-def demo(folder, *arguments: str) -> Iterator[Demo]:
-    temporary = folder / "tmp"
-    temporary.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "windlass", "demo", "--port", "0", *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "TMPDIR": str(temporary),
-            "PYTHONUNBUFFERED": "1",
-            "WINDLASS_DEMO_PACE": "2",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield Demo(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
 
 
 def test_every_face_moves_and_nothing_is_left_behind(tmp_path, database_engine, empty_database_url):
