@@ -54,8 +54,8 @@ def test_a_failed_task_is_found_read_and_retried(glass, house):
 
 
 def test_all_tasks_that_match_are_cancelled_after_a_question(glass, house):
-    house.shop.app.pause("print_label", reason="out of paper")
-    house.shop.print_label.enqueue_many([{"order": number} for number in range(3)])
+    for number in range(3):
+        house.shop.print_label.using(delay="1h").enqueue(number)
 
     glass.open("tasks?status=waiting&kind=print_label")
     expect(glass.row("print_label")).to_have_count(3)
@@ -64,7 +64,6 @@ def test_all_tasks_that_match_are_cancelled_after_a_question(glass, house):
 
     glass.told("3 tasks are cancelled.")
     expect(glass.page.get_by_text("No task matches")).to_be_visible()
-    house.shop.app.resume("print_label")
 
 
 def test_what_holds_for_a_kind_is_set_and_taken_back(glass):

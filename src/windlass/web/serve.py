@@ -45,7 +45,7 @@ def check_host(host: str, *, has_secret: bool) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any that is free."""
+    """A socket that is bound there; port 0 is any that is free."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # Named, for asyncio sends without delay only on what says that it is TCP: else a client that
@@ -54,7 +54,6 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((name, port))
-        bound.listen()
     except OSError as problem:
         bound.close()
         why = problem.strerror or problem
