@@ -146,12 +146,7 @@ function Items({ kind }: { kind: string }) {
           {(page) => <ItemTable kind={kind} items={page.items} />}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!query.after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(after) => change({ after }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </>
   );
 }

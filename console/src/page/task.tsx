@@ -37,12 +37,7 @@ export function TaskPage() {
           )}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!filter.after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(after) => change({ after }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </Page>
   );
 }

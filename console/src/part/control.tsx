@@ -1,5 +1,6 @@
 /** Parts that choose: tabs, segments, selects and search fields. What is chosen goes into the URL. */
 import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useQuery } from "../route/router";
 import { useText } from "../text";
 import { Button } from "./basic";
 import { Icon } from "./icon";
@@ -102,22 +103,19 @@ export function Search({ label, value, onSearch }: SearchProps) {
   );
 }
 
-interface PagerProps {
-  next: string | null;
-  isFirst: boolean;
-  onFirst: () => void;
-  onNext: (cursor: string) => void;
-}
-
-export function Pager({ next, isFirst, onFirst, onNext }: PagerProps) {
+/** Leafs through a list whose place is in the URL, as `after`; each page is one step back. */
+export function Pager({ next }: { next: string | null }) {
   const { t } = useText();
+  const [{ after }, change] = useQuery();
+  const isFirst = !after;
+  const go = (place: string | null) => change({ after: place }, false);
   if (isFirst && next === null) return null;
   return (
     <nav className="pager" aria-label={t.common.pages}>
-      <Button icon="first" onClick={onFirst} disabled={isFirst}>
+      <Button icon="first" onClick={() => go(null)} disabled={isFirst}>
         {t.common.firstPage}
       </Button>
-      <Button onClick={() => next !== null && onNext(next)} disabled={next === null}>
+      <Button onClick={() => go(next)} disabled={next === null}>
         {t.common.nextPage}
       </Button>
     </nav>

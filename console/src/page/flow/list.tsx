@@ -102,12 +102,7 @@ function Runs() {
           )}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </>
   );
 }

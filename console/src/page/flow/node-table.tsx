@@ -100,12 +100,7 @@ export function NodeTable({ run }: { run: number }) {
           />
         )}
       </Faces>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </>
   );
 }

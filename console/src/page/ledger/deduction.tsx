@@ -60,12 +60,7 @@ export function DeductionTab() {
           {(page) => <Deductions deductions={page.items} />}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </LedgerFrame>
   );
 }

@@ -60,12 +60,7 @@ export function EntryTab() {
           {(page) => <Entries entries={page.items} isOfOneSku={Boolean(sku)} />}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </LedgerFrame>
   );
 }

@@ -25,7 +25,7 @@ export function ReturnTab() {
 /** The returns of all deductions, or of one. */
 export function ReturnList({ deduction }: { deduction?: string }) {
   const { t } = useText();
-  const [query, change] = useQuery();
+  const [query] = useQuery();
   const { shard, after } = query;
   const resource = useLive<ReturnPage>(`returns${queryOf({ shard, deduction, after })}`, [
     "ledger",
@@ -46,12 +46,7 @@ export function ReturnList({ deduction }: { deduction?: string }) {
           {(page) => <Returns returns={page.items} isOfOne={deduction !== undefined} />}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </>
   );
 }

@@ -130,12 +130,7 @@ function SkuEntries({ sku }: { sku: string }) {
           {(page) => <Entries entries={page.items} isOfOneSku />}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
     </>
   );
 }

@@ -78,12 +78,7 @@ export function StockTab() {
           {(page) => <Stocks stocks={page.items} />}
         </Faces>
       </Card>
-      <Pager
-        next={resource.data?.next ?? null}
-        isFirst={!after}
-        onFirst={() => change({ after: null }, false)}
-        onNext={(cursor) => change({ after: cursor }, false)}
-      />
+      <Pager next={resource.data?.next ?? null} />
       {move && <MoveDialog move={move} shard={shard} onClose={() => setMove(null)} />}
     </LedgerFrame>
   );
