@@ -1,7 +1,6 @@
 """A shop at work: its database, its worker process and its console's server."""
 
 import re
-import sys
 from pathlib import Path
 
 import httpx
@@ -54,7 +53,7 @@ class House:
         self.shop.close()
 
     def _start(self, *arguments: str) -> Process:
-        command = [sys.executable, "-u", "-m", "windlass", *arguments]
+        command = ["windlass", *arguments]
         name = f"{arguments[0]}-{len(self.processes)}"
         process = Process(command, folder=self.folder, name=name, url=self.url)
         self.processes.append(process)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.spawn import Spawned
 from windlass.cli import main
 
 SHOP = """
@@ -123,16 +123,19 @@ def windlass_process(folder: Path) -> Callable[..., Answer]:
     """Run `windlass` as a process of its own."""
 
     def run(*arguments: str, **environment: str) -> Answer:
-        done = subprocess.run(
-            [sys.executable, "-m", "windlass", *map(str, arguments)],
-            cwd=folder,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        out, err = folder / ".out", folder / ".err"
+        process = Spawned(
+            "windlass",
+            *map(str, arguments),
+            folder=folder,
+            log=out,
+            errors=err,
+            environment={**os.environ, **environment},
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        try:
+            return Answer(process.wait(60), out.read_text(), err.read_text())
+        finally:
+            process.kill()
 
     return run
 

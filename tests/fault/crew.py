@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -16,6 +14,7 @@ from sqlalchemy import select
 
 from tests.fault.jobs import Jobs
 from tests.server.process import children_of
+from tests.spawn import Spawned
 from tests.wait import eventually
 from windlass.model.status import Status
 from windlass.store.schema import task, worker
@@ -58,16 +57,7 @@ class Process:
             "PYTHONFAULTHANDLER": "1",
             "WINDLASS_DATABASE_URL": url,
         }
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._process = Spawned(*command, folder=folder, log=self.log_path, environment=environment)
 
     @property
     def pid(self) -> int:
@@ -161,7 +151,7 @@ class Crew:
                 if usual and other:
                     source = source.replace(usual, other)
             (self.folder / f"{module}.py").write_text(prelude + source)
-        command = [sys.executable, "-m", "windlass", "worker", f"{module}:app", "--json", *options]
+        command = ["windlass", "worker", f"{module}:app", "--json", *options]
         process = Process(command, folder=self.folder, name=f"worker-{number}", url=url or self.url)
         self.processes.append(process)
         if joined:

@@ -186,7 +186,7 @@ def wait_for_ever() -> None:
 
 def start(what: str, *, url: str, log: Log) -> Process:
     """A process of its own that does that."""
-    command = [sys.executable, "-m", "tests.fault.runs", what, url, str(log.path)]
+    command = ["tests.fault.runs", what, url, str(log.path)]
     return Process(command, folder=log.path.parent, name=what, url=url)
 
 

@@ -1,7 +1,6 @@
 """Callbacks come late, twice, forged or never, while workers and the other system are killed."""
 
 import json
-import sys
 import urllib.error
 import urllib.request
 
@@ -45,7 +44,7 @@ class Site:
 
     def start(self, *arguments):
         name = f"{arguments[0]}-{len(self.processes)}"
-        command = [sys.executable, "-m", "windlass", *arguments]
+        command = ["windlass", *arguments]
         process = Process(command, folder=self.folder, name=name, url=self.url)
         self.processes.append(process)
         return process

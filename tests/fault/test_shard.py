@@ -1,7 +1,6 @@
 """Shards whose servers die, and movers that are killed between any two of their steps."""
 
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -86,12 +85,12 @@ class Fleet:
 
     def run(self, *command: str) -> Process:
         name = f"process-{len(self.processes) + 1}"
-        made = Process([sys.executable, *command], folder=self.folder, name=name, url=self.urls[0])
+        made = Process(list(command), folder=self.folder, name=name, url=self.urls[0])
         self.processes.append(made)
         return made
 
     def worker(self) -> Process:
-        process = self.run("-m", "windlass", "worker", "served:app", "--json")
+        process = self.run("windlass", "worker", "served:app", "--json")
         eventually(lambda: process.has_joined(len(self.urls)), 20.0, what="a worker of all shards")
         return process
 
@@ -145,9 +144,9 @@ def test_a_mover_that_is_killed_before_any_step_loses_and_doubles_nothing(fleet,
     shard = fleet.app.fleet.shards[0]
     fleet.app.fleet.change(lambda roster: roster.drained(shard.ring))
 
-    killed = fleet.run("killed.py", *STEPS)
+    killed = fleet.run("killed", *STEPS)
     assert killed.wait(60) == 0, killed.log
-    moved = fleet.run("-m", "windlass", "shard", "move", "1", "--app", "served:app", "--json")
+    moved = fleet.run("windlass", "shard", "move", "1", "--app", "served:app", "--json")
 
     assert killed.log.splitlines() == [f"{step} -9" for step in STEPS]
     assert moved.wait(60) == 0, moved.log
@@ -181,11 +180,11 @@ def test_rows_move_under_load_while_movers_are_killed_at_random(fleet, tmp_path)
                 roster.drained(shard.ring) if drains else roster.opened(shard.ring)
             )
         )
-        mover = fleet.run("-m", "windlass", "shard", "move", "1", "--app", "served:app")
+        mover = fleet.run("windlass", "shard", "move", "1", "--app", "served:app")
         time.sleep(chance.uniform(0.4, 0.9))
         mover.kill()
     fleet.app.fleet.change(lambda roster: roster.drained(shard.ring))
-    last = fleet.run("-m", "windlass", "shard", "move", "1", "--app", "served:app", "--json")
+    last = fleet.run("windlass", "shard", "move", "1", "--app", "served:app", "--json")
 
     assert last.wait(60) == 0, last.log
     eventually(
@@ -237,7 +236,7 @@ def test_a_server_that_is_killed_takes_nothing_of_the_others_with_it(site_of, tm
 
 @pytest.mark.slow
 def test_a_supervised_worker_serves_all_shards_and_leaves_cleanly(fleet):
-    process = fleet.run("-m", "windlass", "worker", "served:app", "--processes", "2", "--json")
+    process = fleet.run("windlass", "worker", "served:app", "--processes", "2", "--json")
     refs = [fleet.work.enqueue(number) for number in range(40)]
     eventually(lambda: all(ref.status() is Status.SUCCEEDED for ref in refs), 30.0, what="tasks")
     eventually(lambda: process.has_joined(4), 30.0, what="two workers of two shards")

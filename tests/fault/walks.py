@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -68,7 +67,7 @@ class Walkers:
         (folder / "walked.py").write_text(text)
 
     def start(self, *options: str, joined: bool = True) -> Process:
-        command = [sys.executable, "-m", "windlass", "worker", "walked:app", "--json", *options]
+        command = ["windlass", "worker", "walked:app", "--json", *options]
         name = f"worker-{next(self._numbers)}"
         process = Process(command, folder=self.folder, name=name, url=self.url)
         self.processes.append(process)
