@@ -12,7 +12,7 @@ from tests.simulation.explore import Explored, explore, shrink
 from tests.simulation.mutation import LATER, SOON, Mutation
 from tests.simulation.stage import Stage
 
-STEPS = 20_000
+STEPS = 10_000
 SECONDS = 120.0
 PARTS = 20
 STEPS_OF_A_PART = 50_000
