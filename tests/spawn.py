@@ -13,6 +13,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -107,5 +108,11 @@ def run(
     sys.path.insert(0, str(folder))
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except KeyboardInterrupt:
+        # As the interpreter does: whoever waits for the process learns what ended it.
+        traceback.print_exc()
+        atexit._run_exitfuncs()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     finally:
         atexit._run_exitfuncs()
