@@ -111,7 +111,7 @@ $(MODULES): console/package-lock.json
 	@test -n "$(NODE)" || \
 		{ echo "the console needs Node 20.19 or newer with npm; install it" >&2; exit 1; }
 	@echo "installing what the console is built of"
-	@cd console && npm ci --loglevel error --no-audit --no-fund >/dev/null
+	@cd console && npm ci --loglevel error --no-audit --no-fund --no-update-notifier >/dev/null
 	@touch $@
 
 # Whoever only wants to see it need not have Node: the build then brings its own.
@@ -124,7 +124,7 @@ $(BUILT): $(DEMO) $(CONSOLE)
 else
 $(BUILT): $(MODULES) $(CONSOLE)
 	@echo "building the console"
-	@npm --prefix console run --silent build -- --logLevel warn
+	@npm --prefix console run --silent build -- --logLevel error
 	@touch $@
 endif
 
