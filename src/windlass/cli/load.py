@@ -45,7 +45,10 @@ def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
         if problem.name is not None and f"{module_name}.".startswith(f"{problem.name}."):
-            _refuse(f"module {module_name!r} was not found from {here}")
+            _refuse(
+                f"module {module_name!r} was not found from {here}; run it in the folder of "
+                f"{module_name.partition('.')[0]}.py, or install the package that has it"
+            )
         _refuse(_where_it_broke(module_name))
     except WindlassError as problem:
         _refuse(f"{module_name}: {problem}")

@@ -84,7 +84,7 @@ def report() -> str:
 
 
 @app.rolling(
-    every="15m", batch=50, rate="30/s", concurrency=8, breaker="8 in a row, 6s", timeout="20s"
+    every="30m", batch=50, rate="20/s", concurrency=8, breaker="8 in a row, 6s", timeout="20s"
 )
 def stock_level(code: str) -> str:
     """Ask the inventory how many of a product are on hand."""

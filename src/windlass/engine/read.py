@@ -36,6 +36,8 @@ RESCUE_AT_MOST = 500
 LOOK_AGAIN_AFTER = 0.25
 PROBE_AGAIN_AFTER = 1.0
 HELP_AGAIN_AFTER = 0.25
+# While short tasks run their rows still look due: what is asked about those is asked now and then.
+ALONE_AGAIN_AFTER = 0.25
 # So many runs of a kind a second.
 FAST = 1_000
 # A row may commit late with an early time: everything is read from its beginning that often.
@@ -96,6 +98,7 @@ class OwnersRead:
         self._is_rung = False
         self._share = ring.share
         self._helped_at = 0.0
+        self._asked_for_alone_at = 0.0
         self._helping = Helping()
         self._offers_seen = 0
 
@@ -239,11 +242,18 @@ class OwnersRead:
             is_settling=bool(sought)
             and not (ring.is_settled and ring.are_others_alive)
             and time.monotonic() < self._known_at,
-            some_wait_to_run_alone=bool(due)
-            and store.some_wait_to_run_alone(
-                self._database, due, self._lives, buckets=self._share.runs, now=now
-            ),
+            some_wait_to_run_alone=bool(due) and self._some_wait_to_run_alone(due, now),
             held_for=held_for,
+        )
+
+    def _some_wait_to_run_alone(self, due: list[Lane], now: int) -> bool:
+        asked_at = time.monotonic()
+        is_drain = self._once_since is not None
+        if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
+            return False
+        self._asked_for_alone_at = asked_at
+        return store.some_wait_to_run_alone(
+            self._database, due, self._lives, buckets=self._share.runs, now=now
         )
 
     def _is_due(self, lane: Lane, now: int) -> bool:

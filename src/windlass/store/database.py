@@ -165,7 +165,8 @@ class Database:
                     pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
                     if failures >= tries or elapsed > LONGEST_WAIT:
                         raise DatabaseUnavailable(
-                            f"{self.name}: {first_line(problem)} (after {failures} tries)"
+                            f"{self.name}: {first_line(problem)} (after {failures} tries); look "
+                            "whether the database is up and the URL is right"
                         ) from problem
                     telemetry.emit("database.failed", database=self.name, error=first_line(problem))
             time.sleep(pause * random.uniform(0.5, 1.0))
