@@ -28,28 +28,39 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 	'const [a, b] = process.versions.node.split("."); process.exit(+!(a > 20 || a == 20 && b >= 19))' \
 	2>/dev/null && echo yes)
 
-.PHONY: help demo test test-all check format docs commands bench lock servers screenshots \
-	console-types clean
+# Packages of Python and of Node are fetched side by side, and checked so.
+TOGETHER := $(MAKE) --jobs=2 --output-sync=line
+
+.PHONY: help demo test test-all test-console check check-python check-console format docs commands \
+	bench lock servers screenshots console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(DEMO) $(BUILT) ## run the shop: every face of Windlass alive, with its console
-	@$(<D)/bin/windlass demo
+demo: ## run the shop: every face of Windlass alive, with its console
+	@$(TOGETHER) $(DEMO) $(BUILT)
+	@$(patsubst %/.installed,%,$(DEMO))/bin/windlass demo
 
-test: check servers $(BUILT) ## set up, check, and run every test but the slow ones
-	@npm --prefix console run --silent test
+test: ## set up, check, and run every test but the slow ones
+	@$(TOGETHER) check servers test-console
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
-test-all: check servers docs $(BUILT) ## set up, check, build the manual, and run every test
-	@npm --prefix console run --silent test
+test-all: ## set up, check, build the manual, and run every test
+	@$(TOGETHER) check servers docs test-console
 	@$(PY) -m pytest
 
-check: $(INSTALLED) $(MODULES) ## lint, formatting, types and layers
+test-console: $(BUILT) $(MODULES)
+	@npm --prefix console run --silent test
+
+check: check-python check-console ## lint, formatting, types and layers
+
+check-python: $(INSTALLED)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
+
+check-console: $(MODULES)
 	@npm --prefix console run --silent check
 
 format: $(INSTALLED) $(MODULES) ## put the code in shape
