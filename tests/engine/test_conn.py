@@ -222,7 +222,7 @@ async def test_an_async_connection_needs_the_async_twin(app, note, database_url)
     engine = async_engine(database_url)
 
     async with engine.connect() as conn:
-        with pytest.raises(BadConnection, match="aenqueue"):
+        with pytest.raises(BadConnection, match="a-twin"):
             note.using(conn=conn).enqueue("x")
     await engine.dispose()
 
@@ -233,6 +233,20 @@ async def test_an_async_connection_needs_the_async_twin(app, note, database_url)
 def test_what_is_no_connection_is_refused(app, note, conn):
     with pytest.raises(BadConnection, match="is not a connection; give a SQLAlchemy Connection"):
         note.using(conn=conn).enqueue("x")
+
+    assert count(app) == 0
+
+
+@pytest.mark.parametrize("way", ["Connection", "raw"])
+def test_a_connection_to_a_database_without_our_tables_is_refused(
+    app, note, empty_database_url, way
+):
+    elsewhere = create_engine(normalise(empty_database_url))
+    with opened(way, elsewhere, empty_database_url) as conn:
+        with pytest.raises(BadConnection, match="has no Windlass tables"):
+            note.using(conn=conn).enqueue("x")
+        conn.rollback()
+    elsewhere.dispose()
 
     assert count(app) == 0
 

@@ -172,6 +172,18 @@ def commit_alone(raw) -> None:
             raw.autocommit(True)
 
 
+def test_a_connection_to_a_database_without_our_tables_is_refused(stocked, empty_database_url):
+    with opened("raw", None, empty_database_url) as conn:
+        with pytest.raises(BadConnection, match="has no Windlass tables"):
+            stocked.deduct("order-7", {"bolt": 1}, conn=conn)
+        conn.rollback()
+        with pytest.raises(BadConnection, match="has no Windlass tables"):
+            stocked.stock("bolt", conn=conn)
+        conn.rollback()
+
+    assert stocked.audit().ok
+
+
 def test_what_is_no_connection_is_refused(stocked):
     with pytest.raises(BadConnection):
         stocked.deduct("order-7", {"bolt": 1}, conn=object())

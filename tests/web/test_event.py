@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from contextlib import contextmanager
 
 import httpx
@@ -62,32 +61,36 @@ def test_whoever_listens_hears_what_changed(sqlite_shop):
         assert stream.headers["cache-control"] == "no-store"
         lines = stream.iter_lines()
         assert next(lines) == "retry: 2000"
-        stop = threading.Event()
+        sqlite_shop.send_mail.enqueue("a@b.c")
 
-        def pause_and_resume() -> None:
-            while not stop.wait(0.2):
-                sqlite_shop.app.pause("send_mail")
-                sqlite_shop.app.resume("send_mail")
-                sqlite_shop.send_mail.enqueue("a@b.c")
+        assert "event: change" in lines
+        heard = json.loads(next(lines).removeprefix("data: "))
 
-        thread = threading.Thread(target=pause_and_resume)
-        thread.start()
-        try:
-            assert "event: change" in lines
-            heard = json.loads(next(lines).removeprefix("data: "))
-        finally:
-            stop.set()
-            thread.join()
+    assert heard == ["tasks"]
 
-    assert "tasks" in heard
+
+async def test_what_changes_while_one_begins_to_listen_is_told(sqlite_shop):
+    sqlite_shop.app.prepare()
+    watch = Watch(sqlite_shop.app, seconds=0.01)
+
+    since = await watch.begin()
+    sqlite_shop.send_mail.enqueue("a@b.c")
+    async with watch.listening(since) as heard:
+        assert await asyncio.wait_for(heard.get(), 20) == {"tasks"}
+
+        since = await watch.begin()
+        sqlite_shop.app.pause("send_mail")
+        await asyncio.wait_for(heard.get(), 20)
+        async with watch.listening(since) as later:
+            assert later.get_nowait() == {"switches"}
 
 
 async def test_one_who_is_slow_hears_everything_at_once(sqlite_shop):
     watch = Watch(sqlite_shop.app, seconds=0.01)
 
-    async with watch.listening() as heard:
-        watch._tell({"tasks"})
-        watch._tell({"alerts"})
+    async with watch.listening(await watch.begin()) as heard:
+        watch._tell({"tasks"}, [heard])
+        watch._tell({"alerts"}, [heard])
 
         assert await heard.get() == {"tasks", "alerts"}
         assert heard.empty()
@@ -96,7 +99,7 @@ async def test_one_who_is_slow_hears_everything_at_once(sqlite_shop):
 async def test_nobody_looks_at_the_database_when_nobody_listens(sqlite_shop):
     sqlite_shop.app.prepare()
     watch = Watch(sqlite_shop.app, seconds=0.01)
-    async with watch.listening():
+    async with watch.listening({}):
         looking = watch._looking
         assert not looking.done()
 
@@ -109,7 +112,7 @@ async def test_only_so_many_may_listen(sqlite_shop, monkeypatch):
     monkeypatch.setattr("windlass.web.watch.MOST_LISTENERS", 1)
     watch = Watch(sqlite_shop.app, seconds=0.01)
 
-    async with watch.listening():
+    async with watch.listening({}):
         assert watch.is_full
 
     assert not watch.is_full

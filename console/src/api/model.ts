@@ -281,6 +281,11 @@ export interface Health {
   status: "ok";
 }
 
+/** Whether that made the difference: a late or repeated callback changes nothing. */
+export interface Heard {
+  changed: boolean;
+}
+
 /** The ages of all items: the time since the last visit, counted up to 20,000 items. */
 export interface HistogramOut {
   bars: readonly BarOut[]; never_visited: number; promise_seconds: number; is_estimate: boolean;
@@ -631,6 +636,11 @@ export interface TemplateOut {
 /** Nodes and edges. */
 export interface TemplateSpec {
   nodes: readonly TemplateNode[]; edges?: readonly (readonly [string, string])[];
+}
+
+/** How the task ended over there; whatever else the system says is not looked at. */
+export interface Told {
+  ok: boolean; result: unknown; reason: string | null;
 }
 
 /** A deduction was refused: none of it ever came in. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +21,7 @@ from windlass.model.status import Status
 from windlass.model.task import NewTask
 from windlass.store import external
 from windlass.store import task as store
-from windlass.store.connection import join
+from windlass.store.connection import joined
 from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import Executor
 from windlass.store.number import Numbers
@@ -89,12 +90,15 @@ class Enqueue:
         if how.conn is None:
             ids = self._submit(order, guard, hasty=hasty, new=new)
         else:
-            executor = join(how.conn, self._database.engine, self._database.dialect)
-            if guard is not None:
-                guard(executor)
-            ids = self._write(executor, order, self._rows(order, executor), is_ours=False)
+            with self._joined(how.conn) as executor:
+                if guard is not None:
+                    guard(executor)
+                ids = self._write(executor, order, self._rows(order, executor), is_ours=False)
         self._bell.ring_here()
         return ids
+
+    def _joined(self, conn: object) -> AbstractContextManager[Executor]:
+        return joined(conn, self._database.engine, self._database.dialect)
 
     def _submit(
         self, order: Order, guard: Guard | None, *, hasty: bool, new: set[int] | None
@@ -144,7 +148,8 @@ class Enqueue:
             return [held[str(call.key)][0] for call in calls]
 
         if how.conn is not None:
-            return work(join(how.conn, self._database.engine, self._database.dialect))
+            with self._joined(how.conn) as executor:
+                return work(executor)
         ids = self._database.write(work)
         self._bell.ring_here()
         return ids

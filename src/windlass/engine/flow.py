@@ -30,7 +30,7 @@ from windlass.model.task import Claimed, NewNode
 from windlass.store import flow as store
 from windlass.store import slot
 from windlass.store import task as task_store
-from windlass.store.connection import join
+from windlass.store.connection import joined
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
 from windlass.store.flow import NewSlot, NodeRow
@@ -91,8 +91,9 @@ class Starts:
         first = self._clock.reserve(len(drafts) + 1)
         plan = Plan(kind, payload, drafts, how, first, due_of(kind, how, first))
         if how.conn is not None:
-            executor = join(how.conn, self._database.engine, self._database.dialect)
-            number = self._write(executor, plan, self._rows(plan, executor), guard, is_ours=False)
+            with joined(how.conn, self._database.engine, self._database.dialect) as executor:
+                written = self._rows(plan, executor)
+                number = self._write(executor, plan, written, guard, is_ours=False)
         else:
             rows = None if self._database.dialect.numbers_join else self._rows(plan, None)
 

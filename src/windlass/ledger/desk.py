@@ -13,7 +13,7 @@ from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
 from windlass.ledger import hold
 from windlass.model.book import Book
 from windlass.model.ledger import DeductionStatus, Outcome, Refusal, Request
-from windlass.store.connection import has_begun, join
+from windlass.store.connection import has_begun
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
 from windlass.store.ledger import LedgerRows, Unmet
@@ -89,10 +89,9 @@ class Desk:
             return None
         return outcomes
 
-    def join(self, conn: object, request: Request) -> Outcome:
-        """The answer to a request that becomes true if the caller commits."""
+    def join(self, executor: Executor, request: Request) -> Outcome:
+        """The answer to a request that becomes true if the caller, whose `executor` is, commits."""
         dialect = self._database.dialect
-        executor = join(conn, self._database.engine, dialect)
         try:
             if dialect.keep_others_out is not None:
                 executor.execute(dialect.keep_others_out, {})

@@ -49,7 +49,7 @@ from windlass.model.ledger import (
     check_id,
 )
 from windlass.store import ledger_audit, ledger_view, migrate
-from windlass.store.connection import has_begun, is_async, join
+from windlass.store.connection import has_begun, is_async, join, joined
 from windlass.store.database import Database
 from windlass.store.dialect.base import Executor
 
@@ -283,7 +283,8 @@ class Ledger:
             self.prepare()
             return _answer(self._batch.submit(request))
         self._prepare_beside(conn)
-        return _answer(self._desk.join(conn, request))
+        with joined(conn, self.database.engine, self.database.dialect) as executor:
+            return _answer(self._desk.join(executor, request))
 
     def _prepare_beside(self, conn: object) -> None:
         """The same, for a caller whose own transaction may keep SQLite from making the tables."""
@@ -313,7 +314,8 @@ class Ledger:
             self.prepare()
             return self.database.read(work)
         self._prepare_beside(conn)
-        return work(join(conn, self.database.engine, self.database.dialect))
+        with joined(conn, self.database.engine, self.database.dialect) as executor:
+            return work(executor)
 
 
 async def _awaited(conn: Any, call: Callable[..., T], *args: object, **options: object) -> T:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, TextClause
@@ -41,7 +42,7 @@ def backend_of(conn: object) -> str | None:
 def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
     """Something that runs our statements in the transaction of `conn`, and never ends it."""
     if is_async(conn):
-        raise BadConnection("conn is an async connection; use await ...aenqueue(...) with it")
+        raise BadConnection("conn is an async connection; await the a-twin of this call")
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.connection()
     if isinstance(conn, Connection):
@@ -55,6 +56,20 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
         )
     _check(backend, dialect)
     return _Raw(conn, engine, dialect)
+
+
+@contextmanager
+def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]:
+    """`join` for a block; a connection to a database without our tables is a BadConnection."""
+    try:
+        yield join(conn, engine, dialect)
+    except Exception as problem:
+        if not dialect.is_elsewhere(problem):
+            raise
+        raise BadConnection(
+            "conn is on a database that has no Windlass tables; give a connection to "
+            f"{engine.url.render_as_string()}, or leave conn out"
+        ) from problem
 
 
 def has_begun(executor: Executor) -> bool:

@@ -12,7 +12,7 @@ from windlass.web import static
 from windlass.web.desk import Desk
 from windlass.web.gate import Gate
 from windlass.web.problem import handle_problems
-from windlass.web.route import routes
+from windlass.web.route import callback, routes
 from windlass.web.session import Guesses, Sessions
 from windlass.web.shell import Shell
 from windlass.web.watch import Watch
@@ -53,7 +53,11 @@ def create(
     )
     site.state.desk = desk
     handle_problems(site)
-    site.router.routes += [*routes().routes, *static.router.routes]
+    site.router.routes += [
+        *routes().routes,
+        *callback.router.routes,
+        *static.router.routes,
+    ]
     site.add_middleware(
         Gate, sessions=desk.sessions, guesses=desk.guesses, read_only=desk.read_only
     )

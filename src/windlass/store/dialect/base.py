@@ -243,6 +243,10 @@ class Dialect(ABC):
         """Whether a row with that key is there already."""
 
     @abstractmethod
+    def is_elsewhere(self, problem: Exception) -> bool:
+        """Whether a table is not there: the statement met another database than ours."""
+
+    @abstractmethod
     def measure(self, connection: Connection) -> int: ...
 
     @abstractmethod

@@ -218,6 +218,9 @@ class MySQL(PickAndStamp):
     def is_duplicate(self, problem: Exception) -> bool:
         return _number_of(problem) == 1062
 
+    def is_elsewhere(self, problem: Exception) -> bool:
+        return _number_of(problem) in (1046, 1146)  # no database chosen, no such table
+
     def measure(self, connection: Connection) -> int:
         now = text("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))")
         return int(connection.execute(now).scalar_one())

@@ -310,6 +310,9 @@ class PostgreSQL(Dialect):
     def is_duplicate(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) == "23505"
 
+    def is_elsewhere(self, problem: Exception) -> bool:
+        return getattr(original(problem), "sqlstate", None) == "42P01"
+
     def measure(self, connection: Connection) -> int:
         now = text("select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)")
         return int(connection.execute(now).scalar_one())

@@ -203,6 +203,9 @@ class SQLite(PickAndStamp):
     def is_duplicate(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlite_errorname", None) in DUPLICATES
 
+    def is_elsewhere(self, problem: Exception) -> bool:
+        return str(original(problem)).startswith("no such table: windlass_")
+
     def measure(self, connection: Connection) -> int:
         # The database is a file on this machine: its clock is this machine's.
         return time.time_ns() // 1_000

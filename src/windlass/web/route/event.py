@@ -48,15 +48,15 @@ async def events(request: Request, desk: DeskOf) -> StreamingResponse:
     if desk.watch.is_full:
         raise Refused("too many listen already; ask for /api/changes now and then")
     return StreamingResponse(
-        _told(request, desk.watch),
+        _told(request, desk.watch, await desk.watch.begin()),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _told(request: Request, watch: Watch) -> AsyncIterator[str]:
+async def _told(request: Request, watch: Watch, since: dict[str, str]) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    async with watch.listening() as heard:
+    async with watch.listening(since) as heard:
         while not await request.is_disconnected():
             try:
                 topics = await asyncio.wait_for(heard.get(), ALIVE_SECONDS)
