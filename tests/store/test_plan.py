@@ -14,8 +14,9 @@ from tests.engine.hand import Hand
 from tests.store.plans import Statement, explain, statements
 from windlass import App
 from windlass.clock import SECOND
-from windlass.model.outcome import Retried, Succeeded
+from windlass.model.outcome import Retried, Succeeded, settle_visits
 from windlass.store import claim, task, worker
+from windlass.store.finish import Batch
 
 MANY = {"sqlite": 1_000_000, "postgresql": 1_000_000, "mariadb": 100_000}
 
@@ -76,6 +77,15 @@ def finish_and_change(hand: Hand) -> object:
 
 
 @act
+def finish_visits(hand: Hand) -> object:
+    visited = [row for row in hand.claim(20) if row.kind == "visited"]
+    terms = hand.app.registry.get("visited").terms
+    visits = settle_visits(visited, terms, now=hand.app.clock.now(), is_hurried=False)
+    assert visits.rows
+    return hand.write(Batch(worker=hand.id, visits=[visits]))
+
+
+@act
 def rescue(hand: Hand) -> object:
     return hand.rescue(), hand.rescue(alone=True)
 
@@ -129,7 +139,10 @@ def explain_all(engine: str, url: str) -> dict[str, list[str]]:
     @app.task
     async def fleeting() -> None: ...
 
-    for kept in ("first", "second", "third"):
+    @app.rolling(every="1d")
+    async def visited(code: str) -> None: ...
+
+    for kept in ("first", "second"):
         app.task(name=kept, keep="1h")(empty)
     fill(app, engine)
     problems: dict[str, list[str]] = {}
@@ -150,7 +163,7 @@ async def empty() -> None: ...
 
 def fill(app: App, engine: str) -> None:
     count = MANY[engine]
-    names = ["fleeting", "first", "second", "third"]
+    names = ["fleeting", "first", "second", "visited"]
     kind = "case i % 4 " + " ".join(f"when {i} then '{n}'" for i, n in enumerate(names)) + " end"
     payload = "cast('{}' as json)" if engine == "postgresql" else "'{}'"
     series = SERIES[engine].format(count=count)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from windlass import telemetry
 from windlass.clock import Clock
+from windlass.declare.kind import Kind
 from windlass.engine.breaker import Breakers, Move
 from windlass.engine.external import refuse_submissions, write_submissions
 from windlass.engine.handover import HandOver
@@ -28,8 +29,11 @@ from windlass.model.outcome import (
     Snoozed,
     Submitted,
     Succeeded,
+    Visits,
     settle,
+    settle_visits,
 )
+from windlass.model.rolling import HURRIED
 from windlass.model.task import Claimed
 from windlass.store import finish as store
 from windlass.store.database import Database
@@ -232,6 +236,10 @@ class Finish(Loop):
         batch.removals = {task.id: task.fence for task in plain}
         if len(plain) < len(runs):
             others = [run for run in runs if run.task.id not in batch.removals]
+            visits = [run for run in others if run.outcome is SUCCESS and run.is_visit]
+            if visits:
+                others = [run for run in others if not (run.outcome is SUCCESS and run.is_visit)]
+                batch.visits = _visits(visits, now)
             self._settle(others, batch, now, inside=inside)
         return batch
 
@@ -270,6 +278,17 @@ class Finish(Loop):
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _visits(runs: Sequence[Run], now: int) -> list[Visits]:
+    """What becomes of items that were visited, those of which the same becomes together."""
+    alike: dict[tuple[Kind, bool], list[Claimed]] = {}
+    for run in runs:
+        alike.setdefault((run.kind, run.task.priority == HURRIED), []).append(run.task)
+    return [
+        settle_visits(rows, kind.terms, now=now, is_hurried=is_hurried)
+        for (kind, is_hurried), rows in alike.items()
+    ]
 
 
 def _note_node(batch: Batch, number: int, run: int, outcome: Outcome) -> None:

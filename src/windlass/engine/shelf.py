@@ -59,6 +59,7 @@ class Run:
         "is_locked",
         "is_poison",
         "is_probe",
+        "is_visit",
         "keeper",
         "kind",
         "leaves_nothing",
@@ -100,6 +101,8 @@ class Run:
         self.keeper: Keeper | None = None
         # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
+        # Whether a plain success makes of its row what it makes of all items of the kind.
+        self.is_visit = load.is_rolling and task.flow_id is None
         # Whether a plain success deletes its row.
         forgets = load.forgets if task.task_key is None else load.forgets_named
         self.leaves_nothing = forgets and not self.turns and task.flow_id is None

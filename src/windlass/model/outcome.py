@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -116,7 +117,7 @@ class Terms:
         return self.keep == 0
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What becomes of a row: these values, written only if the row is still as it was taken."""
 
     id: int
@@ -126,13 +127,42 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     lost: int
     started_at: int
-    finished_at: int | None
-    prune_at: int | None
-    last_status: int | None
-    result: str | None
-    remark: str | None
+    finished_at: int | None = None
+    prune_at: int | None = None
+    last_status: int | None = None
+    result: str | None = None
+    remark: str | None = None
     payload: str | None = None
     priority: int | None = None
+
+
+class Visits(NamedTuple):
+    """Items of one kind that were visited and left nothing to say: the same becomes of all."""
+
+    rows: Sequence[Claimed]
+    due_at: int
+    finished_at: int
+    # What they have again, if they were hurried.
+    priority: int | None
+
+    @property
+    def changes(self) -> list[Change]:
+        """What becomes of each, as `settle` would have it."""
+        return [
+            Change(
+                id=row.id,
+                fence=row.fence,
+                status=Status.WAITING,
+                due_at=self.due_at,
+                attempt=0,
+                lost=0,
+                started_at=row.started_at,
+                finished_at=self.finished_at,
+                last_status=Status.SUCCEEDED,
+                priority=self.priority,
+            )
+            for row in self.rows
+        ]
 
 
 def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
@@ -219,6 +249,13 @@ def settle(
                 return replace(visited, priority=terms.priority) if is_hurried else visited
             return _ended(task, outcome, terms, now=now)
     assert_never(outcome)
+
+
+def settle_visits(rows: Sequence[Claimed], terms: Terms, *, now: int, is_hurried: bool) -> Visits:
+    """What becomes of items of one kind whose handlers returned None: as `settle`, all at once."""
+    assert terms.period is not None
+    due_at = terms.period.next_due(now, failed=False)
+    return Visits(rows, due_at, now, terms.priority if is_hurried else None)
 
 
 def _waiting(

@@ -257,7 +257,8 @@ def some_wait_to_run_alone(
             connection.scalar(
                 select(task.c.id)
                 .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
-                .where(task.c.priority == lane.priority, task.c.due_at <= now)
+                # From its first due row on: what was ended before it may still lie in the index.
+                .where(task.c.priority == lane.priority, task.c.due_at.between(lane.due_at, now))
                 .where(task.c.lost >= lives(lane.kind), or_(false(), *ours))
                 .limit(1)
             )

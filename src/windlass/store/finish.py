@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, insert, select
 
 from windlass.model.flow import How
-from windlass.model.outcome import Change
+from windlass.model.outcome import Change, Visits
 from windlass.model.rolling import GOES
 from windlass.model.status import Status
 from windlass.store import external, slot
@@ -53,6 +53,7 @@ class Batch:
     now: int = 0
     removals: dict[int, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    visits: list[Visits] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     alerts: list[AlertRow] = field(default_factory=list)
     # Of the rows that are nodes and end: their run, and how they end.
@@ -61,6 +62,12 @@ class Batch:
     going: dict[int, int] = field(default_factory=dict)
     # The runs of all rows that are nodes.
     runs: set[int] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        """How many outcomes there are."""
+        visits = sum(len(visits.rows) for visits in self.visits)
+        return len(self.removals) + len(self.changes) + visits
 
 
 def finish(
@@ -97,7 +104,7 @@ def finish(
             return None
         accepted = apply(connection, database.dialect, batch)
         note(connection, accepted)
-        if on_accepted is not None and len(accepted) == len(batch.removals) + len(batch.changes):
+        if on_accepted is not None and len(accepted) == batch.count:
             on_accepted(connection)
         if len(before) < len(batch.runs):
             over = {node for node, run in batch.going.items() if run not in before} & accepted
@@ -150,14 +157,17 @@ def apply(connection: Connection, dialect: Dialect, batch: Batch) -> set[int]:
     accepted: set[int] = set()
     if batch.removals:
         accepted |= dialect.remove(connection, batch.removals, is_read=batch.is_read)
+    changed: dict[int, int | None] = {}
+    for visits in batch.visits:
+        changed |= dialect.visit(connection, visits, worker=batch.worker, is_read=batch.is_read)
     if batch.changes:
-        changed = dialect.change(
+        changed |= dialect.change(
             connection, batch.changes, worker=batch.worker, is_read=batch.is_read
         )
-        gone = [number for number, prune_at in changed.items() if prune_at == GOES]
-        if gone:
-            connection.execute(delete(task).where(task.c.id.in_(gone)))
-        accepted |= changed.keys()
+    gone = [number for number, prune_at in changed.items() if prune_at == GOES]
+    if gone:
+        connection.execute(delete(task).where(task.c.id.in_(gone)))
+    accepted |= changed.keys()
     _remember(connection, batch, accepted)
     return accepted
 

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from windlass.model.bucket import BUCKETS
-from windlass.model.outcome import Change
+from windlass.model.outcome import Change, Visits
 from windlass.model.status import Status
 from windlass.model.task import Claimed, NewTask
 from windlass.store.schema import offer, task
@@ -161,6 +161,11 @@ AS_TAKEN = {
     True: "+t.status = 0 and t.batch is null and +t.due_at =",
     False: "+t.status = 1 and t.batch =",
 }
+
+# What a visit that went well makes of an item, whenever it began.
+VISITED = """status = 0, due_at = :due_at, batch = null, attempt = 0, lost = 0, worker = :worker,
+    finished_at = :finished_at, last_status = 2, result = null, remark = null,
+    priority = coalesce(:priority, priority)"""
 
 STAMP = """
 update windlass_task
@@ -376,6 +381,12 @@ class Dialect(ABC):
         """
 
     @abstractmethod
+    def visit(
+        self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        """As `change`, of items of which the same becomes: for thousands a second."""
+
+    @abstractmethod
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
@@ -457,6 +468,22 @@ def wanted(lane: Lane, most: Most) -> dict[str, Any]:
     """What PICK is to find."""
     place = {"kind": lane.kind, "priority": lane.priority, "due_from": lane.due_at}
     return {**place, **most.parameters}
+
+
+def visited(visits: Visits, worker: int) -> dict[str, Any]:
+    """What VISITED is to write."""
+    return {
+        "due_at": visits.due_at,
+        "finished_at": visits.finished_at,
+        "priority": visits.priority,
+        "worker": worker,
+    }
+
+
+def visited_rows(visits: Visits) -> str:
+    """The items with their fences and when their visits began, as one document."""
+    rows = sorted((row.id, row.fence, row.started_at) for row in visits.rows)
+    return encode(rows).decode()
 
 
 def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:

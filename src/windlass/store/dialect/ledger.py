@@ -8,14 +8,18 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextClause, text
+from sqlalchemy.dialects.mysql import pymysql
+from sqlalchemy.exc import DBAPIError
 
-from windlass.store.dialect.base import Dialect, Executor, encode
+from windlass.store.dialect.base import Dialect, Executor, encode, original
 from windlass.store.dialect.postgresql import often
 
 # So many rows, with the longest names, are a message that every server takes.
 AT_ONCE = 2_000
 # Up to so many updates are quicker one by one than as a list, where JSON is slow.
 FEW = 2
+# What a block of MariaDB says, and as which error it comes, when a row is not as it should be.
+UNMET, SIGNALLED = "45000", 1644
 # Stands between texts that are escaped as one. It is no character, and no escape contains it.
 BETWEEN = "\uffff"
 # How long PostgreSQL waits for rows that somebody else holds, and for the next word of a process
@@ -153,6 +157,13 @@ class ListsOfMySQL(Lists):
         of = self.rows(name, **dict.fromkeys(keys, str), **more)
         return f"update {of} {self._met(table, name, keys)} set {changes} where {where}"
 
+    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
+        if isinstance(executor, Connection) and _knows_blocks(executor):
+            block = _block(executor, parts)
+            if block is not None:
+                return _execute_block(executor, block, parts)
+        return super().execute_all(executor, parts)
+
     def execute(self, executor: Executor, name: str, part: Part) -> int:
         if not isinstance(executor, Connection):
             return super().execute(executor, name, part)
@@ -284,10 +295,70 @@ def _documents(parts: Mapping[str, Part]) -> dict[str, Any]:
     return {name: encode(part.rows).decode() for name, part in parts.items()}
 
 
+def _knows_blocks(connection: Connection) -> bool:
+    is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+    return is_mariadb and connection.dialect.driver == "pymysql"
+
+
+def _block(connection: Connection, parts: Mapping[str, Part]) -> str | None:
+    """All of `parts` as one block of MariaDB, which is one round trip; None if it is none.
+
+    It ends at the first that does not touch its row, and says of which part that is.
+    """
+    said: list[str] = []
+    for name, part in parts.items():
+        if part.plain.startswith("insert"):
+            is_short = len(part.rows) <= AT_ONCE
+            insertion = _insertion(connection, part.plain, part.rows) if is_short else None
+            if insertion is None:
+                return None
+            said.append(insertion)
+        elif len(part.rows) <= FEW:
+            unmet = f"signal sqlstate '{UNMET}' set message_text = '{name}'"
+            for row in part.rows:
+                said += [
+                    _literally(connection, part.plain, row),
+                    f"if row_count() <> 1 then {unmet}; end if",
+                ]
+        else:
+            return None
+    return f"begin not atomic {'; '.join(said)}; end"
+
+
+def _execute_block(connection: Connection, block: str, parts: Mapping[str, Part]) -> dict[str, int]:
+    counts = {name: len(part.rows) for name, part in parts.items()}
+    try:
+        connection.exec_driver_sql(block, execution_options={"no_parameters": True})
+    except DBAPIError as problem:
+        number, *words = original(problem).args
+        if number != SIGNALLED or words[0] not in parts:
+            raise
+        counts[words[0]] = 0
+    return counts
+
+
+def _literally(connection: Connection, statement: str, row: Mapping[str, Any]) -> str:
+    """A statement with the values of a row in it."""
+    driver: Any = connection.connection.driver_connection
+    with driver.cursor() as cursor:
+        return str(cursor.mogrify(_for_driver(statement), row))
+
+
 def _insert_literally(
     connection: Connection, statement: str, rows: Sequence[Mapping[str, Any]]
 ) -> int:
-    """Insert rows by one statement; how many.
+    """Insert rows by one statement; how many."""
+    insertion = _insertion(connection, statement, rows)
+    if insertion is None:
+        return int(connection.execute(_text(statement), list(rows)).rowcount)
+    done = connection.exec_driver_sql(insertion, execution_options={"no_parameters": True})
+    return int(done.rowcount)
+
+
+def _insertion(
+    connection: Connection, statement: str, rows: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """The statement that inserts rows, with their values in it; None if they cannot be.
 
     JSON is slow there, and the driver escapes value by value: all texts are escaped as one instead.
     """
@@ -295,7 +366,7 @@ def _insert_literally(
     texts = [value for value in values if isinstance(value, str)]
     together = BETWEEN.join(texts)
     if together.count(BETWEEN) != len(texts) - 1:
-        return int(connection.execute(_text(statement), list(rows)).rowcount)
+        return None
     driver: Any = connection.connection.driver_connection
     escaped = iter(driver.escape(together)[1:-1].split(BETWEEN))
 
@@ -306,10 +377,13 @@ def _insert_literally(
     width = len(rows[0])
     lists = (",".join(literals[at : at + width]) for at in range(0, len(literals), width))
     into = f"{statement.partition(' (')[0]} ({', '.join(rows[0])})"
-    done = connection.exec_driver_sql(
-        f"{into} values ({'),('.join(lists)})", execution_options={"no_parameters": True}
-    )
-    return int(done.rowcount)
+    return f"{into} values ({'),('.join(lists)})"
+
+
+@cache
+def _for_driver(statement: str) -> str:
+    """The statement as PyMySQL takes it, with the names of its values."""
+    return str(_text(statement).compile(dialect=pymysql.dialect(paramstyle="pyformat")))
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
 
-from windlass.model.outcome import Change
+from windlass.model.outcome import Change, Visits
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
@@ -16,6 +16,7 @@ from windlass.store.dialect.base import (
     AS_TAKEN,
     COLUMNS,
     PICK,
+    VISITED,
     Count,
     Executor,
     Lane,
@@ -25,6 +26,8 @@ from windlass.store.dialect.base import (
     encode,
     original,
     tuples,
+    visited,
+    visited_rows,
     wanted,
 )
 
@@ -144,6 +147,15 @@ set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.atte
     t.payload = coalesce(c.payload, t.payload), t.priority = coalesce(c.priority, t.priority)
 where {{as_taken}} c.fence
 """
+# An item that was removed while it was visited is none of them.
+VISIT = f"""
+update json_table(:rows, '$[*]' columns (
+    id bigint path '$[0]', fence bigint path '$[1]', began bigint path '$[2]')) as c
+straight_join windlass_task as t force index (primary) on t.id = c.id
+set {VISITED}, started_at = c.began
+where {{as_taken}} c.fence and t.prune_at is null
+"""
+VISIT_AS_TAKEN = {way: text(VISIT.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 CHANGE_AS_TAKEN = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 
 COUNT = text("""
@@ -321,6 +333,14 @@ class MySQL(PickAndStamp):
         if ours:
             connection.execute(statement, {"changes": encode(ours).decode(), "worker": worker})
         return held
+
+    def visit(
+        self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        asked = {**visited(visits, worker), "rows": visited_rows(visits)}
+        if _touches(connection, VISIT_AS_TAKEN[is_read], asked, rows=len(visits.rows)):
+            return dict.fromkeys(row.id for row in visits.rows)
+        return self.change(connection, visits.changes, worker=worker, is_read=is_read)
 
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool

@@ -11,7 +11,7 @@ from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
-from windlass.model.outcome import Change
+from windlass.model.outcome import Change, Visits
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import Claimed, NewTask
 from windlass.store.dialect.base import (
@@ -24,6 +24,7 @@ from windlass.store.dialect.base import (
     PICK_IDS,
     RESCUE,
     STAMP,
+    VISITED,
     Count,
     Dialect,
     Executor,
@@ -36,6 +37,7 @@ from windlass.store.dialect.base import (
     original,
     stamped,
     tuples,
+    visited,
     wanted,
 )
 
@@ -185,6 +187,20 @@ where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
 returning t.id, t.prune_at
 """
 
+# By the id alone, as REMOVE: a join of a thousand rows might be planned for one.
+VISIT = f"""
+with visited as (
+    update windlass_task as t
+    set {VISITED}, started_at = cast(cast(:began as jsonb) ->> cast(t.id as text) as bigint)
+    where t.id = {listed("select unnest(cast(:ids as bigint[]))")}
+      and {{as_taken}} cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
+    returning t.id, t.prune_at
+)
+select string_agg(cast(id as text), ','),
+    string_agg(cast(id as text), ',') filter (where prune_at = {GOES})
+from visited
+"""
+
 FREE = text("""
 select id from windlass_task where id = any(cast(:ids as bigint[])) and status in (0, 1)
 order by id for update skip locked
@@ -236,6 +252,7 @@ class PostgreSQL(Dialect):
         self._read = text(PICK.format(hint="", lock=""))
         self._read_ids = text(PICK_IDS.format(hint="", lock=""))
         self._change = {way: often(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        self._visit = {way: often(VISIT.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         self._remove = {way: often(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         by_id = "= " + listed("select unnest(cast(:ids as bigint[]))")
         self._stamp = text(STAMP.format(greatest="greatest", ids=by_id))
@@ -453,12 +470,24 @@ class PostgreSQL(Dialect):
         rows = connection.execute(self._change[is_read], asked)
         return dict(map(tuple, rows.fetchall()))
 
+    def visit(
+        self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        asked = {
+            **visited(visits, worker),
+            "ids": _array(row.id for row in visits.rows),
+            "fences": encode({row.id: row.fence for row in visits.rows}).decode(),
+            "began": encode({row.id: row.started_at for row in visits.rows}).decode(),
+        }
+        ids, going = connection.execute(self._visit[is_read], asked).one()
+        return dict.fromkeys(_numbers(ids)) | dict.fromkeys(_numbers(going), GOES)
+
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
         asked = {"ids": _array(fences), "fences": encode(fences).decode()}
         gone = connection.execute(self._remove[is_read], asked).scalar_one()
-        return set() if gone is None else set(map(int, gone.split(",")))
+        return set(_numbers(gone))
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(COUNT, {"counts": encode(counts).decode()})
@@ -503,6 +532,11 @@ def _told(connection: Connection, raw: Any) -> Iterator[None]:
 def _array(numbers: Iterable[int]) -> str:
     """An array as text, which the driver would make of it too, but number by number."""
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _numbers(listed: str | None) -> Iterator[int]:
+    """The numbers that `string_agg` put into one text."""
+    return map(int, listed.split(",")) if listed else iter(())
 
 
 def _escaped(text: str) -> str:

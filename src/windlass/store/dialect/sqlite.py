@@ -14,13 +14,14 @@ from sqlalchemy.pool import QueuePool
 
 from windlass.errors import BadDatabase
 from windlass.fork import watch_forks
-from windlass.model.outcome import Change
+from windlass.model.outcome import Change, Visits
 from windlass.model.rolling import GOES, PAYLOAD
 from windlass.model.task import NewTask
 from windlass.store.dialect.base import (
     ALIVE,
     AS_TAKEN,
     LANES,
+    VISITED,
     Count,
     Executor,
     Lane,
@@ -28,6 +29,8 @@ from windlass.store.dialect.base import (
     PickAndStamp,
     encode,
     original,
+    visited,
+    visited_rows,
 )
 
 BUSY_SECONDS = 30.0
@@ -77,6 +80,13 @@ set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     priority = coalesce(c.value ->> 'priority', priority)
 from json_each(:changes) as c
 where t.id = (c.value ->> 'id') and {{as_taken}} (c.value ->> 'fence')
+returning id, prune_at
+"""
+
+VISIT = f"""
+update windlass_task as t set {VISITED}, started_at = c.value ->> 2
+from json_each(:rows) as c
+where t.id = (c.value ->> 0) and {{as_taken}} (c.value ->> 1)
 returning id, prune_at
 """
 
@@ -146,6 +156,7 @@ class SQLite(PickAndStamp):
         )
         self._alive = text(ALIVE)
         self._change = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+        self._visit = {way: text(VISIT.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
         self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 
     def engine_options(self, url: URL) -> dict[str, Any]:
@@ -254,6 +265,12 @@ class SQLite(PickAndStamp):
     ) -> dict[int, int | None]:
         asked = {"changes": encode(changes).decode(), "worker": worker}
         return dict(map(tuple, connection.execute(self._change[is_read], asked).fetchall()))
+
+    def visit(
+        self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        asked = {**visited(visits, worker), "rows": visited_rows(visits)}
+        return dict(map(tuple, connection.execute(self._visit[is_read], asked).fetchall()))
 
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
