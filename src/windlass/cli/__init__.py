@@ -28,6 +28,7 @@ from windlass.cli import (
     task,
     worker,
 )
+from windlass.cli.early import StoppedEarly
 from windlass.cli.output import complain
 from windlass.errors import WindlassError
 
@@ -79,6 +80,8 @@ def main() -> None:
     """Run a command; an error is one line on standard error, and exit code 1."""
     try:
         cli()
+    except StoppedEarly:
+        sys.exit(0)
     except WindlassError as problem:
         complain(str(problem))
         sys.exit(1)
