@@ -71,7 +71,7 @@ def test_a_worker_may_be_given_some_kinds(windlass_process, shop):
         (["{module}:app", "--kind", "post"], 1, "kind 'post' is not declared"),
         (["{module}:app", "--processes", "0"], 2, "--processes"),
         (["{module}:app", "--concurrency", "0"], 2, "--concurrency"),
-        (["{module}:app", "--grace", "soon"], 1, "grace: cannot read 'soon'"),
+        (["{module}:app", "--grace", "soon"], 2, "grace: cannot read 'soon'"),
     ],
 )
 def test_a_worker_that_cannot_begin_says_why(windlass, shop, arguments, code, said):
