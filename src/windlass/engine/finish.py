@@ -172,8 +172,9 @@ class Finish(Loop):
         def on_accepted(connection: Connection) -> None:
             run.callback_tries += 1
             try:
-                for callback in callbacks:
-                    callback(connection)
+                with self._database.dialect.lent(connection):
+                    for callback in callbacks:
+                        callback(connection)
             except BaseException as error:
                 if isinstance(error, Exception) and self._database.can_retry(error):
                     raise

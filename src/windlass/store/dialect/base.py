@@ -389,6 +389,11 @@ class Dialect(ABC):
         """
         raise NotImplementedError
 
+    def lent(self, connection: Connection) -> AbstractContextManager[object]:
+        """Have `connection` read values as others expect, while the block lasts."""
+        del connection
+        return nullcontext()
+
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a raw driver connection that gives plain tuples."""
         return raw.cursor()

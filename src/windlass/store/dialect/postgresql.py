@@ -293,6 +293,18 @@ class PostgreSQL(Dialect):
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
 
+    @contextmanager
+    def lent(self, connection: Connection) -> Iterator[None]:
+        from psycopg.types.json import JsonLoader
+        from psycopg.types.string import TextLoader
+
+        raw: Any = connection.connection.driver_connection
+        raw.adapters.register_loader("json", JsonLoader)
+        try:
+            yield
+        finally:
+            raw.adapters.register_loader("json", TextLoader)
+
     def is_conflict(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) in CONFLICTS
 
