@@ -14,6 +14,7 @@ from windlass.cli import (
     control,
     demo,
     dev,
+    early,
     flow,
     init,
     ledger,
@@ -102,3 +103,5 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+    finally:
+        early.forget()
