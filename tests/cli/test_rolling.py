@@ -481,7 +481,7 @@ def test_a_duration_of_a_visit_that_cannot_be_read_is_refused(windlass, depot, o
 
     answer = windlass("rolling", "visit", "stock", "A", option, "soon")
 
-    assert answer.code == 1
+    assert answer.code == 2
     assert f"{option.removeprefix('--')}: cannot read 'soon'" in answer.err
     assert is_one_line(answer)
 

@@ -169,7 +169,7 @@ def test_options_after_the_dashes_are_those_of_the_command(windlass_process, sql
 
 
 def test_a_bad_expiry_starts_nothing(windlass, sqlite_shop):
-    assert windlass("run", "load", "--expires", "soon", "--", "true").code == 1
+    assert windlass("run", "load", "--expires", "soon", "--", "true").code == 2
     assert sqlite_shop.app.control.get("load") is None
 
 

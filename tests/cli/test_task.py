@@ -201,7 +201,7 @@ def test_enqueue_says_the_id_and_may_wait(windlass, shop):
         (["send_mail", "[1]"], 2, "must be an object"),
         (["send_mail", "{}"], 1, "missing a required argument: 'to'"),
         (["send_mail", '{"to": 7}'], 1, "argument 'to' is 7 (int), expected str"),
-        (["quick", "--delay", "soon"], 1, "--delay: cannot read 'soon'"),
+        (["quick", "--delay", "soon"], 2, "--delay: cannot read 'soon'"),
         (["quick", "--key", ""], 1, "the key is empty"),
         (["quick", "--priority", "99999"], 1, "priority=99999 is not a number"),
         (["quick", "--priority", "high"], 2, "--priority"),

@@ -71,7 +71,7 @@ def test_a_worker_may_be_given_some_kinds(windlass_process, shop):
         (["{module}:app", "--kind", "post"], 1, "kind 'post' is not declared"),
         (["{module}:app", "--processes", "0"], 2, "--processes"),
         (["{module}:app", "--concurrency", "0"], 2, "--concurrency"),
-        (["{module}:app", "--grace", "soon"], 1, "grace: cannot read 'soon'"),
+        (["{module}:app", "--grace", "soon"], 2, "grace: cannot read 'soon'"),
     ],
 )
 def test_a_worker_that_cannot_begin_says_why(windlass, shop, arguments, code, said):
@@ -130,6 +130,37 @@ def test_a_worker_of_two_processes_has_two_workers_and_stops_both(folder, shop):
 
     assert code == 0
     assert [row["left_why"] for row in workers(shop.app)] == ["stopped", "stopped"]
+
+
+@pytest.mark.mostly("sqlite")
+@pytest.mark.parametrize(
+    ("command", "who", "number"),
+    [
+        ("worker", "parent", signal.SIGINT),
+        ("worker", "child", signal.SIGTERM),
+        ("console", "parent", signal.SIGTERM),
+    ],
+)
+def test_a_signal_in_the_first_moments_ends_a_command_quietly(
+    folder, write_module, sqlite_url, command, who, number
+):
+    module = write_module(
+        "import os, pathlib, time, windlass\n"
+        f"app = windlass.App({sqlite_url!r})\n"
+        f"if ('WINDLASS_CHILD' in os.environ) == ({who!r} == 'child'):\n"
+        "    pathlib.Path('begun').touch()\n"
+        "    time.sleep(60)\n"
+    )
+    more = ["--processes", "2"] if command == "worker" else ["--port", "0"]
+
+    with started(folder, command, f"{module}:app", *more) as process:
+        eventually((folder / "begun").exists, 30, what="a process that is about to begin")
+        process.send_signal(number)
+        _, told = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert "Traceback" not in told
+    assert who == "child" or told == ""
 
 
 def test_dev_runs_tasks_and_starts_again_when_the_code_changes(folder, shop, database_engine):

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import JSON, Column, MetaData, Table, select, text
 
 from tests.engine.dead import lose
 from tests.table import count, failures, task
@@ -174,6 +174,31 @@ def test_on_finish_may_be_asked_for_more_than_once_and_keeps_the_order(app, effe
     app.drain()
 
     assert order == [1, 2, 3]
+
+
+@pytest.mark.mostly("postgresql")
+def test_on_finish_reads_documents_and_tables_as_everywhere(app):
+    ours = Table("document", MetaData(), Column("body", JSON))
+    app.database.write(ours.metadata.create_all)
+    seen = []
+
+    def look(connection):
+        connection.execute(ours.insert(), [{"body": {"a": [1]}}])
+        seen.append(connection.scalar(select(ours.c.body)))
+        reflected = MetaData()
+        reflected.reflect(connection, only=["document"])
+        seen.extend(reflected.tables)
+
+    @app.task
+    def work() -> dict[str, int]:
+        context().on_finish(look)
+        return {"b": 2}
+
+    ref = work.enqueue()
+    app.drain()
+
+    assert seen == [{"a": [1]}, "document"]
+    assert ref.result() == {"b": 2}
 
 
 def test_a_failed_run_writes_nothing_and_its_retry_writes_once(app, effects, clock):

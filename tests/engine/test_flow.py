@@ -8,6 +8,7 @@ from sqlalchemy import create_engine, func, select
 
 import windlass
 from windlass import BadArgument, BadFlow, DuplicateKey, ResultTimeout, Status, UnknownKind
+from windlass.operate import status
 from windlass.store.schema import slot, task
 
 pytestmark = pytest.mark.mostly("sqlite")
@@ -148,6 +149,28 @@ def test_a_failed_node_fails_what_is_below_it_and_other_branches_go_on(app, kind
 
 
 @pytest.mark.mostly("sqlite", "postgresql", "mariadb")
+def test_runs_are_counted_as_the_work_of_their_flow(app, kinds, clock):
+    @app.flow
+    def pair(flow):
+        flow.add(kinds.silent, after=[flow.add(kinds.note, "a")])
+
+    @app.flow
+    def broken(flow):
+        flow.add(kinds.fragile)
+
+    pair.start()
+    broken.start()
+    clock.forward("3s")
+    pair.start()
+    app.drain()
+
+    found = {kind.kind: kind for kind in status.look(app.database, clock, app.registry).kinds}
+    figures = [found[name] for name in ("pair", "broken", "note")]
+    counts = [(kind.done_last_hour, kind.failed_last_hour) for kind in figures]
+    assert counts == [(2, 0), (0, 1), (2, 0)]
+    assert found["pair"].average_milliseconds == pytest.approx(1_500, abs=50)
+
+
 def test_a_retry_runs_what_failed_and_goes_on(app, kinds, seen):
     @app.flow
     def branches(flow):

@@ -7,6 +7,7 @@ from tests.table import count, failures, task, tasks, workers
 from windlass import Snooze, Status, TaskFailed, context
 from windlass.clock import SECOND
 from windlass.model.outcome import Change
+from windlass.operate import task as operate
 from windlass.store import finish, worker
 from windlass.store.finish import Batch
 from windlass.store.schema import alert, stat
@@ -71,10 +72,53 @@ def test_a_lost_worker_costs_no_retry(app, clock):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.FAILED, 3, 1)
 
 
+def test_only_workers_that_died_in_a_row_make_poison(app, clock):
+    attempts = []
+
+    @app.task(retries=10, backoff="1s", max_lost=2)
+    def fail() -> None:
+        attempts.append(context().attempt)
+        raise ValueError("no")
+
+    ref = fail.enqueue()
+    for _ in range(3):
+        lose(app)
+        app.drain()
+        clock.forward("1h")
+
+    assert attempts == [2, 4, 6]
+    row = task(app, ref)
+    assert (row["status"], row["attempt"], row["lost"]) == (Status.WAITING, 6, 3)
+
+    lose(app)
+    fallen_again(app, ref)
+    app.drain()
+
+    assert attempts == [2, 4, 6]
+    row = task(app, ref)
+    assert (row["status"], row["attempt"], row["lost"]) == (Status.FAILED, 8, 5)
+    assert "died 2 times in a row" in row["remark"]
+
+
+def test_a_task_that_runs_again_by_hand_begins_with_all_its_lives(app, clock):
+    @app.task(retries=10, backoff="1s", max_lost=2, keep_failed="1h")
+    def fail() -> None:
+        raise ValueError("no")
+
+    ref = fail.enqueue()
+    lose(app)
+    app.drain()
+    ref.cancel("enough")
+    operate.retry(app.database, clock, ref.id)
+
+    row = task(app, ref)
+    assert (row["status"], row["lost"], row["lost_in_a_row"]) == (Status.WAITING, 0, 0)
+
+
 def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     ref = work.enqueue(7)
     lose(app)
-    app_two_lost(app, ref)
+    fallen_again(app, ref)
 
     app.drain()
 
@@ -83,7 +127,7 @@ def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.SUCCEEDED, 3, 2)
 
 
-def app_two_lost(app, ref):
+def fallen_again(app, ref):
     """Lose the fallen row of `ref` a second time: a worker takes it over and dies too."""
     from windlass.store import claim
     from windlass.store.dialect.base import Stamp
@@ -93,7 +137,7 @@ def app_two_lost(app, ref):
     stamp = Stamp(second.numbers.take()[0], second.number, now, now + 30 * SECOND)
     max_lost = {name: kind.max_lost for name, kind in app.registry.kinds.items()}
     bury = app.worker().finish.bury
-    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=False, bury=bury)
+    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=True, bury=bury)
     assert [held.id for held in taken.again] == [ref.id]
     assert second.die() == 1
 
@@ -109,7 +153,8 @@ def test_a_task_whose_worker_died_each_time_fails_as_poison(app, max_lost):
     ref = poison.enqueue()
     app.database.write(
         lambda connection: connection.exec_driver_sql(
-            f"update windlass_task set lost = {max_lost - 1}, attempt = {max_lost - 1}"
+            f"update windlass_task set lost = {max_lost - 1}, lost_in_a_row = {max_lost - 1}, "
+            f"attempt = {max_lost - 1}"
         )
     )
     lose(app)

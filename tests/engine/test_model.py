@@ -51,7 +51,10 @@ OUTCOMES = st.sampled_from(
 )
 WAITS = st.sampled_from([SECOND, 3 * SECOND, DEAD_AFTER + SECOND, LEASE + SECOND, 2 * HOUR])
 PICKS = st.integers(0, 19)
-COLUMNS = ("id", "kind", "task_key", "status", "due_at", "batch", "worker", "attempt", "lost")
+COLUMNS = (
+    *("id", "kind", "task_key", "status", "due_at", "batch", "worker"),
+    *("attempt", "lost", "lost_in_a_row"),
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Row:
     worker: int | None = None
     attempt: int = 0
     lost: int = 0
+    lost_in_a_row: int = 0
     prune_at: int | None = None
     accepted: int = 0
 
@@ -309,8 +313,8 @@ class Store(RuleBasedStateMachine):
             return
         again = {got.id for got in rescued.again}
         poison = {got.id for got in rescued.poison}
-        doomed = {row.id for row in fallen if row.lost + 1 >= row.max_lost}
-        free = {row.id for row in fallen if row.lost + 1 < max(1, row.max_lost - 1)}
+        doomed = {row.id for row in fallen if row.lost_in_a_row + 1 >= row.max_lost}
+        free = {row.id for row in fallen if row.lost_in_a_row + 1 < max(1, row.max_lost - 1)}
         last_life = {row.id for row in fallen} - doomed - free
         assert poison <= doomed
         assert again <= free | last_life
@@ -326,7 +330,8 @@ class Store(RuleBasedStateMachine):
             worker.known[got.id] = got
         for got in rescued.poison:
             row = self.rows[got.id]
-            self._ended(replace(row, lost=row.lost + 1, worker=got.worker), Status.FAILED)
+            row = replace(row, lost=row.lost + 1, lost_in_a_row=0, worker=got.worker)
+            self._ended(row, Status.FAILED)
 
     @precondition(lambda self: self.workers)
     @rule(pick=PICKS)
@@ -366,6 +371,7 @@ class Store(RuleBasedStateMachine):
                 batch=None,
                 attempt=0,
                 lost=0,
+                lost_in_a_row=0,
                 accepted=0,
                 prune_at=None,
             )
@@ -435,6 +441,7 @@ class Store(RuleBasedStateMachine):
             due_at=self._column(got.id, "due_at"),
             attempt=row.attempt + 1,
             lost=row.lost + lost,
+            lost_in_a_row=row.lost_in_a_row + lost,
         )
         assert (got.attempt, got.lost) == (row.attempt + 1, row.lost + lost)
         assert got.task_key == row.task_key
@@ -450,7 +457,8 @@ class Store(RuleBasedStateMachine):
         )
 
     def _finished(self, got: Claimed, outcome: Outcome) -> None:
-        row = self.rows[got.id]
+        # It ended by itself, so workers that died before no longer tell anything.
+        row = replace(self.rows[got.id], lost_in_a_row=0)
         accepted = row.accepted + 1
         match outcome:
             case Retried():

@@ -14,6 +14,7 @@ from windlass.cli import (
     control,
     demo,
     dev,
+    early,
     flow,
     init,
     ledger,
@@ -28,8 +29,19 @@ from windlass.cli import (
     task,
     worker,
 )
+from windlass.cli.early import StoppedEarly
 from windlass.cli.output import complain
-from windlass.errors import WindlassError
+from windlass.errors import (
+    BadBreaker,
+    BadDuration,
+    BadRate,
+    BadSchedule,
+    BadWindow,
+    WindlassError,
+)
+
+# Options of which nobody can tell what was meant. Others may be refused for what the rows say.
+UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 
 cli = typer.Typer(
     name="windlass",
@@ -76,12 +88,14 @@ def root(
 
 
 def main() -> None:
-    """Run a command; an error is one line on standard error, and exit code 1."""
+    """Run a command; an error is one line on standard error, and exit code 1 or, of usage, 2."""
     try:
         cli()
+    except StoppedEarly:
+        sys.exit(0)
     except WindlassError as problem:
         complain(str(problem))
-        sys.exit(1)
+        sys.exit(2 if isinstance(problem, UNREADABLE) else 1)
     except SQLAlchemyError as problem:
         complain(
             f"the database refused: {getattr(problem, 'orig', None) or problem}".splitlines()[0]
@@ -89,3 +103,5 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+    finally:
+        early.forget()

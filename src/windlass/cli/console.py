@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.app import App
+from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import set_up_logs
 from windlass.cli.output import complain, say
@@ -54,6 +55,7 @@ def console(
     read_only: ReadOnlyOption = False,
 ) -> None:
     """Serve the console of an app: see everything, act on anything."""
+    end_quietly()
     loaded = load_app(app)
     site, bound = make_console(
         loaded,

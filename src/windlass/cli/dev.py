@@ -10,6 +10,7 @@ import typer
 
 from windlass.app import App
 from windlass.cli.console import HostOption, PortOption, SecretOption, make_console
+from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import set_up_logs
 from windlass.cli.output import complain, say
@@ -41,6 +42,7 @@ def dev(
     as_json: LogOption = False,
 ) -> None:
     """Run one worker and the console, and start them again whenever the code changes."""
+    end_quietly()
     if CHILD in os.environ:
         loaded = load_app(app)
         loaded.prepare()

@@ -173,7 +173,8 @@ class Supervisor:
                     child.signal(signal.SIGTERM)
             time.sleep(LOOK_SECONDS / 4)
         codes = [child.process.returncode for child in left if child.process is not None]
-        return 0 if all(code == 0 for code in codes) else 1
+        # One that dies of the signal had not begun: from then on it leaves by itself.
+        return 0 if all(code in (0, -signal.SIGTERM) for code in codes) else 1
 
     def _on_signal(self, _number: int, _frame: object) -> None:
         self._stop_asked += 1

@@ -88,11 +88,10 @@ def _given(option: str | None) -> str | Unset | None:
 def _number(option: str | Unset | None) -> int | Unset | None:
     if not isinstance(option, str):
         return option
-    try:
+    if option.isdecimal() and int(option) > 0:
         return int(option)
-    except ValueError:
-        complain(f'--concurrency {option!r} is neither a number nor "default"')
-        raise typer.Exit(2) from None
+    complain(f'--concurrency {option!r} is neither a number from 1 on nor "default"')
+    raise typer.Exit(2)
 
 
 def _holding(setting: Setting) -> str:

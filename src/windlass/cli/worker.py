@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from windlass.app import App
+from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import LiveLine, Shown, set_up_logs
 from windlass.cli.output import complain
@@ -60,6 +61,7 @@ def worker(
     as_json: LogOption = False,
 ) -> None:
     """Run tasks until SIGTERM, which lets them finish; a second one stops at once."""
+    end_quietly()
     loaded = load_app(app)
     if grace is not None:
         loaded.set_grace(grace)

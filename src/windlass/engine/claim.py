@@ -8,6 +8,7 @@ that run and finish need.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +33,8 @@ class Taken:
     held_for: float | None = None
     # The rows whose end decides about an open breaker.
     probes: set[int] = field(default_factory=set)
+    # The kinds of which more may have fallen than there was room for.
+    left: set[str] = field(default_factory=set)
 
 
 class Claims(Protocol):
@@ -49,8 +52,11 @@ class Claims(Protocol):
         """Something new was enqueued: look before taking what was known."""
         ...
 
-    def take_fallen(self, *, alone: bool) -> Taken:
-        """Rows that fell when their worker died; with `alone`, one that must run by itself."""
+    def take_fallen(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
+        """Rows that fell when their worker died and fit into `room`.
+
+        With `alone`, one that must run by itself.
+        """
         ...
 
     def help(self) -> None:

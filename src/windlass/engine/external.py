@@ -246,4 +246,7 @@ def write_ends(
     }
     if not ended:
         return After()
-    return slot.after_end(connection, database.dialect, ended, before=before, now=now)
+    worker = next(iter(outcomes)).task.worker
+    return slot.after_end(
+        connection, database.dialect, ended, before=before, worker=worker, now=now
+    )

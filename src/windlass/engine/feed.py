@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from windlass import telemetry
 from windlass.engine.alone import Alone
@@ -50,6 +50,8 @@ class Feed(Loop):
         handed.on_others = self.look_now
         self._pause = SHORTEST_PAUSE
         self._looked_for_fallen = float("-inf")
+        # The kinds of which more may have fallen than there was room for.
+        self._fallen: set[str] = set()
         self._alone = Alone()
         self.idle = threading.Event()
         # Whether there was room the last time, and nothing to fill it.
@@ -98,7 +100,7 @@ class Feed(Loop):
             if was_empty and not rescued:
                 self.idle.set()
             return LONGEST_PAUSE
-        self._hold.is_hungry = False
+        self._hold.is_hungry = bool(self._fallen)
         self._hold.is_claiming = True
         try:
             taken = self._claims.take(room)
@@ -149,11 +151,19 @@ class Feed(Loop):
         return max(pause, 0.001)
 
     def _rescue(self) -> bool:
-        """Take over what fell when other workers died."""
+        """Take over what fell when other workers died, and can begin here soon."""
         now = time.monotonic()
-        if now - self._looked_for_fallen < LOOK_FOR_FALLEN_AFTER:
+        is_time = now - self._looked_for_fallen > LOOK_FOR_FALLEN_AFTER
+        if not (is_time or self._fallen):
             return False
-        taken = self._claims.take_fallen(alone=False)
+        room = self._hold.room_for_fallen()
+        kinds: Collection[str] = self._fallen & room.kinds.keys()
+        if is_time:
+            kinds = self._hold.loads
+        if not kinds:
+            return False
+        taken = self._claims.take_fallen(kinds, room, alone=False)
+        self._fallen = (self._fallen - set(kinds)) | taken.left
         if not (taken.tasks or taken.poison):
             self._looked_for_fallen = now
         if taken.some_wait_to_run_alone:
@@ -171,7 +181,7 @@ class Feed(Loop):
         self._alone.is_running = False
         if not self._alone.may_begin(is_empty=is_empty):
             return None if self._alone.loses_patience() else SHORTEST_PAUSE
-        taken = self._claims.take_fallen(alone=True)
+        taken = self._claims.take_fallen(self._hold.loads, self._hold.room_for_fallen(), alone=True)
         self._add(taken)
         if taken.tasks:
             self._alone.is_running = True

@@ -107,10 +107,11 @@ class Finish(Loop):
         """What to write, by `connection`, of rows that are poison: they fail without being run."""
         runs = []
         for task in tasks:
-            text = (
-                f"poison: its worker died {task.lost} times while it ran, so it is not tried again"
-            )
             run = Run(task, self._hold.loads[task.kind])
+            text = (
+                f"poison: its worker died {run.kind.max_lost} times in a row while it ran, "
+                "so it is not tried again"
+            )
             run.is_poison, run.outcome = True, Failed(text, text)
             runs.append(run)
         return self._batch(runs, self._clock.now(), inside=connection)
@@ -175,8 +176,9 @@ class Finish(Loop):
         def on_accepted(connection: Connection) -> None:
             run.callback_tries += 1
             try:
-                for callback in callbacks:
-                    callback(connection)
+                with self._database.dialect.lent(connection):
+                    for callback in callbacks:
+                        callback(connection)
             except BaseException as error:
                 if isinstance(error, Exception) and self._database.can_retry(error):
                     raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -350,12 +350,42 @@ class Hold:
             items = sum(load.queued for load in self.loads.values() if load.is_sweep)
             queued = self.asyncs.queued + self.syncs.queued - items
             speed = sum(load.per_second for load in self.loads.values())
-            total = self._free() + int(speed * AHEAD_SECONDS) - queued
+            free = self._free() - queued
+            total = free + int(speed * AHEAD_SECONDS)
             total = min(total, MOST_AHEAD - queued)
             if total < 1 or (queued and total < (total + queued) // 4):
                 return NO_ROOM
             room = {
-                name: load.room(total) for name, load in self.loads.items() if not load.is_sweep
+                name: load.room(total, free=free)
+                for name, load in self.loads.items()
+                if not load.is_sweep
+            }
+            return Room(total, {name: count for name, count in room.items() if count > 0})
+
+    def room_for_fallen(self) -> Room:
+        """How many rows of dead workers can begin at once, and some that follow them.
+
+        Its own death would count against what it took over and had not begun.
+        """
+        with self._lock:
+            if self.is_halted:
+                return NO_ROOM
+            waiting = Counter(
+                run.kind.name
+                for shelf in (self.asyncs, self.syncs)
+                for queue in shelf.queues.values()
+                for run in queue
+                if run.task.lost and not run.task.is_read and run.keeper is None
+            )
+            loads = [load for load in self.loads.values() if load.is_open and not load.is_sweep]
+            free = self._free() - sum(load.queued for load in loads)
+            total = max(free, self.concurrency // 4, 1) - waiting.total()
+            if total < 1:
+                return NO_ROOM
+            room = {
+                load.kind.name: max(load.limit - load.running - load.queued, load.limit // 4, 1)
+                - waiting[load.kind.name]
+                for load in loads
             }
             return Room(total, {name: count for name, count in room.items() if count > 0})
 

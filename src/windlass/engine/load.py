@@ -8,6 +8,8 @@ from windlass.declare.kind import Kind
 from windlass.engine.slot import Slots
 
 AHEAD_SECONDS = 0.2
+# What is lost so often is poison, or has to run alone the next time.
+MOST_FRAIL = 2
 
 
 class KindLoad:
@@ -25,6 +27,8 @@ class KindLoad:
         # Whether a breaker is about to open: nothing begins until that is written down.
         self.is_tripped = False
         self.is_rated = kind.rate is not None
+        # Whether the death of a worker costs so much that nothing is taken before it can begin.
+        self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)
         # The budget that it shares with the workers of other shards, and as whom.
         self.slots: Slots | None = None
@@ -42,12 +46,13 @@ class KindLoad:
         self.has_own_limit = own is not None
         self.limit = min(own or concurrency, concurrency)
 
-    def room(self, total: int) -> int:
-        """How many more of this kind could start soon, if `total` could of all kinds."""
+    def room(self, total: int, *, free: int) -> int:
+        """How many more of this kind could start soon, if `total` could, and `free` at once."""
         if not self.is_open:
             return 0
+        total = min(total, free) if self.is_frail else total
         free = self.limit - self.running - self.queued
-        if self.is_rated:
+        if self.is_rated or self.is_frail:
             # What starts later than it was counted would start beside others: no pile of them.
             return 0 if self.queued else min(total, free)
         if not self.has_own_limit:

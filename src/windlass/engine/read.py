@@ -140,10 +140,10 @@ class OwnersRead:
         self._looked_at = float("-inf")
         self._is_rung = True
 
-    def take_fallen(self, *, alone: bool) -> Taken:
-        if not self._kinds:
+    def take_fallen(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
+        if not kinds:
             return Taken([], [])
-        max_lost = {name: kind.max_lost for name, kind in self._kinds.items()}
+        max_lost = {name: self._kinds[name].max_lost for name in kinds}
         rescued = store.rescue(
             self._database,
             max_lost,
@@ -151,6 +151,7 @@ class OwnersRead:
             limit=RESCUE_AT_MOST,
             alone=alone,
             rest=self._rest(),
+            room={None: room.total, **room.kinds},
             bury=self._bury,
         )
         if rescued.put_back:
@@ -163,6 +164,7 @@ class OwnersRead:
             rescued.poison,
             some_wait_to_run_alone=rescued.some_wait_to_run_alone,
             probes=self._probes,
+            left=rescued.left,
         )
 
     def help(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
 
 from sqlalchemy import Connection
@@ -193,7 +193,7 @@ class OneClaim:
     def look_again(self) -> None:
         """Nothing that is enqueued concerns it."""
 
-    def take_fallen(self, *, alone: bool) -> Taken:
+    def take_fallen(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
         return Taken([], [])
 
     def help(self) -> None:

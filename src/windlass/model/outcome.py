@@ -225,7 +225,9 @@ def settle(
             return replace(change, status=Status.RUNNING)
         case Submitted():
             due_at = now + outcome.delay
-            change = _waiting(task, due_at, attempt=task.attempt, lost=0, remark=None, now=now)
+            change = _waiting(
+                task, due_at, attempt=task.attempt, lost=task.lost, remark=None, now=now
+            )
             return replace(change, status=Status.EXTERNAL)
         case Retried():
             due_at = now + outcome.delay

@@ -116,8 +116,11 @@ def _facts(connection: Connection, dialect: Dialect, kind: Kind, period: Period,
     total = rolling.total(connection, kind.name)
     due = sample.due
     if due == sample.looked_at and total > SAMPLED:
-        estimate = rolling.estimate_due(connection, dialect, kind.name, until=until)
-        due = min(max(estimate, due), total)
+        # Where most are due, as after a great many were added, those that are not can be counted.
+        rest = rolling.not_due(connection, dialect, kind.name, until=until)
+        if rest is None:
+            rest = total - rolling.estimate_due(connection, dialect, kind.name, until=until)
+        due = min(max(total - rest, due), total)
     serving = [
         view
         for view in worker.listing(connection)

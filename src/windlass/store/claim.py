@@ -6,9 +6,11 @@ marks it dead has to wait, or has been there already and nothing is taken.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -103,7 +105,7 @@ def claim_foreign(
             .where(task.c.priority == lane.priority)
             .where(task.c.due_at.between(lane.due_at, most.due_until))
             .where(task.c.bucket.in_(buckets), task.c.batch.is_(None))
-            .where(task.c.lost.between(most.lost.start, most.lost.stop - 1))
+            .where(task.c.lost_in_a_row.between(most.lost.start, most.lost.stop - 1))
             .order_by(task.c.due_at)
             .limit(most.limit)
             .with_hint(task, "force index (windlass_task_due)", "mysql")
@@ -138,15 +140,16 @@ def claim_one(
         if not is_rested and _is_read_by_owner(connection, found.kind, found.bucket):
             return []
         row = connection.execute(
-            select(*PICKED, task.c.status)
+            select(*PICKED, task.c.status, task.c.lost_in_a_row)
             .where(task.c.id == number, task.c.batch.is_(None))
             .where(task.c.status.in_((Status.WAITING, Status.RUNNING)))
             .with_for_update()
         ).first()
         if row is None:
             return []
-        taken = stamped(row[:-1], stamp, lost=int(row.status == Status.RUNNING))
-        if taken.lost >= max_lost:
+        lost = int(row.status == Status.RUNNING)
+        taken = stamped(row[:-2], stamp, lost=lost)
+        if row.lost_in_a_row + lost >= max_lost:
             return []
         connection.execute(
             update(task)
@@ -158,6 +161,7 @@ def claim_one(
                 due_at=stamp.lease_end,
                 attempt=taken.attempt,
                 lost=taken.lost,
+                lost_in_a_row=row.lost_in_a_row + lost,
                 started_at=taken.started_at,
             )
         )
@@ -185,6 +189,8 @@ class Rescued:
     poison: list[Claimed] = field(default_factory=list)
     put_back: list[Claimed] = field(default_factory=list)
     some_wait_to_run_alone: bool = False
+    # The kinds of which more may have fallen than there was room for.
+    left: set[str] = field(default_factory=set)
 
 
 def rescue(
@@ -195,35 +201,28 @@ def rescue(
     limit: int,
     alone: bool,
     rest: Mapping[str, int] = NOTHING,
+    room: Mapping[Any, int] | None = None,
     bury: Callable[[list[Claimed], Connection], Batch],
 ) -> Rescued:
     """Take over rows whose worker is marked left; each of them has been lost once more.
 
-    `max_lost` by kind decides what is poison, and `bury` what to write of it: that happens in the
-    same transaction, so that nobody ever holds a poison row. A row with one life left is taken only
-    when the worker says that it is `alone`, and then by itself, so that no innocent row dies beside
-    it. Rows of kinds that `rest` become waiting again, due when it says, for whoever may take them.
+    `max_lost` by kind, in a row, decides what is poison, and `bury` what to write of it: that
+    happens in the same transaction, so that nobody ever holds a poison row. A row with one life
+    left is taken only when the worker says that it is `alone`, and then by itself, so that no
+    innocent row dies beside it. Rows of kinds that `rest` become waiting again, due when it says,
+    for whoever may take them. Of the others so many are taken as there is `room`: of each kind, and
+    under None of all.
     """
 
+    triage = _Triage(max_lost, stamp, alone=alone, rest=rest, room=room)
+
     def work(connection: Connection) -> Rescued:
-        rescued = Rescued()
         if not database.dialect.alive(connection, stamp.worker):
-            return rescued
+            return Rescued()
         fallen = database.dialect.fallen(connection, max_lost, now=stamp.now, limit=limit)
-        for row in fallen:
-            lost, most = row[7] + 1, max_lost[row[1]]
-            if lost >= most:
-                rescued.poison.append(stamped(row, stamp, attempt=0, lost=1))
-            elif row[1] in rest:
-                due = {"due_at": rest[row[1]]}
-                rescued.put_back.append(replace(stamped(row, stamp, lost=1), **due))
-            elif lost < max(1, most - 1):
-                rescued.again.append(stamped(row, stamp, lost=1))
-            elif alone and not rescued.again:
-                rescued.again.append(stamped(row, stamp, lost=1))
-                break
-            else:
-                rescued.some_wait_to_run_alone = True
+        rescued = triage.sort(fallen)
+        if len(fallen) == limit:
+            rescued.left.update(max_lost)
         taken = rescued.again, rescued.put_back
         for rows, attempt in (*((rows, 1) for rows in taken), (rescued.poison, 0)):
             if rows:
@@ -239,6 +238,39 @@ def rescue(
         return rescued
 
     return database.write(work)
+
+
+@dataclass(frozen=True)
+class _Triage:
+    """What becomes of each row that fell."""
+
+    max_lost: Mapping[str, int]
+    stamp: Stamp
+    alone: bool
+    rest: Mapping[str, int]
+    room: Mapping[Any, int] | None
+
+    def sort(self, fallen: Iterable[Sequence[Any]]) -> Rescued:
+        rescued, free = Rescued(), Counter(self.room)
+        for *row, lost_before in fallen:
+            kind, lost, most = row[1], lost_before + 1, self.max_lost[row[1]]
+            if lost >= most:
+                rescued.poison.append(stamped(row, self.stamp, attempt=0, lost=1))
+            elif kind in self.rest:
+                due = {"due_at": self.rest[kind]}
+                rescued.put_back.append(replace(stamped(row, self.stamp, lost=1), **due))
+            elif lost < max(1, most - 1):
+                if self.room is not None and min(free[kind], free[None]) < 1:
+                    rescued.left.add(kind)
+                    continue
+                rescued.again.append(stamped(row, self.stamp, lost=1))
+                free.subtract((kind, None))
+            elif self.alone and not rescued.again:
+                rescued.again.append(stamped(row, self.stamp, lost=1))
+                break
+            else:
+                rescued.some_wait_to_run_alone = True
+        return rescued
 
 
 def some_wait_to_run_alone(
@@ -259,7 +291,7 @@ def some_wait_to_run_alone(
                 .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
                 # From its first due row on: what was ended before it may still lie in the index.
                 .where(task.c.priority == lane.priority, task.c.due_at.between(lane.due_at, now))
-                .where(task.c.lost >= lives(lane.kind), or_(false(), *ours))
+                .where(task.c.lost_in_a_row >= lives(lane.kind), or_(false(), *ours))
                 .limit(1)
             )
             for lane in lanes

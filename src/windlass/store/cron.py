@@ -53,6 +53,7 @@ def restart(connection: Connection, number: int, payload: str, *, due_at: int) -
             due_at=due_at,
             attempt=0,
             lost=0,
+            lost_in_a_row=0,
             prune_at=None,
             remark=None,
             batch=None,
@@ -67,6 +68,6 @@ def reschedule(connection: Connection, number: int, payload: str, *, due_at: int
     result = connection.execute(
         update(task)
         .where(task.c.id == number, task.c.status == Status.WAITING)
-        .values(due_at=due_at, attempt=0, lost=0, payload=payload)
+        .values(due_at=due_at, attempt=0, lost=0, lost_in_a_row=0, payload=payload)
     )
     return bool(result.rowcount)

@@ -134,7 +134,9 @@ def fill(
     ended = {number: batch.nodes[number] for number in accepted if number in batch.nodes}
     if not ended:
         return After()
-    return slot.after_end(connection, dialect, ended, before=before, now=batch.now)
+    return slot.after_end(
+        connection, dialect, ended, before=before, worker=batch.worker, now=batch.now
+    )
 
 
 def held_by_others(database: Database, ids: set[int]) -> set[int]:

@@ -300,7 +300,8 @@ def set_states(connection: Connection, rows: Iterable[NodeRow], again: Collectio
         )
         alike.setdefault(values, []).append(row.id)
     names = ("status", "last_status", "open_slots", "due_at", "finished_at", "remark")
-    afresh = {"attempt": 0, "lost": 0, "started_at": None, "worker": None, "result": None}
+    afresh: dict[str, Any] = {"started_at": None, "worker": None, "result": None}
+    afresh |= dict.fromkeys(("attempt", "lost", "lost_in_a_row"), 0)
     for (*given, is_again), ids in alike.items():
         changed: dict[str, Any] = dict(zip(names, given, strict=True), batch=None)
         for part in _parts(ids):

@@ -124,6 +124,7 @@ def _mark_fallen(connection: Connection, ids: Collection[int], *, now: int) -> N
                 worker=None,
                 due_at=now,
                 lost=task.c.lost + 1,
+                lost_in_a_row=task.c.lost_in_a_row + 1,
             )
         )
 

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, case, delete, func, insert, select, text, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 
 from windlass.clock import to_datetime
 from windlass.model.rolling import GOES, HURRIED, Item
@@ -275,6 +287,28 @@ def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: 
     """About how many items are due by `until`."""
     lanes = dialect.lanes(connection, [kind])
     return sum(dialect.estimate_due(connection, lane, until=until) for lane in lanes)
+
+
+def not_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int | None:
+    """How many items run, or are due after `until`; None if more than SAMPLED are."""
+    later = [
+        and_(task.c.status == Status.WAITING, task.c.priority == lane.priority)
+        for lane in dialect.lanes(connection, [kind])
+    ]
+    count = 0
+    for place, since in (*((lane, until) for lane in later), (task.c.status == Status.RUNNING, 0)):
+        few = (
+            select(task.c.due_at)
+            .where(place, task.c.kind == kind, task.c.due_at > since)
+            .where(func.coalesce(task.c.prune_at, 0) != GOES)
+            .order_by(task.c.priority, task.c.due_at)
+            .limit(SAMPLED + 1 - count)
+            .subquery()
+        )
+        count += connection.execute(select(func.count()).select_from(few)).scalar_one()
+        if count > SAMPLED:
+            return None
+    return count
 
 
 def crowds(connection: Connection, lane: Lane, moments: Sequence[int]) -> list[float]:

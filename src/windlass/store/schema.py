@@ -102,6 +102,8 @@ task = _table(
     Column("worker", BigInteger),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    # Those of them since an attempt last ended by itself: they decide what is poison.
+    Column("lost_in_a_row", SmallInteger, nullable=False, server_default=text("0")),
     Column("last_status", StatusCode),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),

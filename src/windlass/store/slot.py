@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, func, select, update
 
@@ -31,8 +31,9 @@ from windlass.model.flow import (
 from windlass.model.node import head_of
 from windlass.model.outcome import KEEP_FAILED, LONGEST_REMARK
 from windlass.model.status import FINAL, Status
-from windlass.store.dialect.base import Dialect, encode, lock_runs
+from windlass.store.dialect.base import Count, Dialect, encode, lock_runs
 from windlass.store.dialect.flow import STATEMENTS
+from windlass.store.history import MINUTE
 from windlass.store.schema import slot, task
 
 __all__ = ["After", "after_end", "edges_below", "end_runs", "lock_runs", "write"]
@@ -66,11 +67,13 @@ def after_end(
     ended: Mapping[int, tuple[int, How]],
     *,
     before: Mapping[int, int],
+    worker: int,
     now: int,
 ) -> After:
-    """Fill the slots below nodes, id to run and how it ended, whose ends were just written.
+    """Fill the slots below nodes, id to run and how it ended, whose ends `worker` just wrote.
 
-    Call it in a transaction that has locked their runs, in which so many nodes were left `before`.
+    Runs that end with them are counted as its work. Call it in a transaction that has locked their
+    runs, in which so many nodes were left `before`.
     """
     after = After()
     unhappy = [number for number, (_, how) in ended.items() if how is not How.SUCCEEDED]
@@ -85,7 +88,10 @@ def after_end(
         gone += count
         round_ = _end_nested(connection, empty, now=now)
     over = [run for run, count in gone.items() if before.get(run, 0) <= count]
-    after.runs = end_runs(connection, over, now=now) if over else {}
+    if over:
+        runs = _end_runs(connection, over, now=now)
+        after.runs = {run.id: run.status for run in runs}
+        _count(connection, dialect, runs, worker=worker, now=now)
     return after
 
 
@@ -184,22 +190,34 @@ def write(
 
 def end_runs(connection: Connection, runs: Collection[int], *, now: int) -> dict[int, Status]:
     """End those of the runs of which no node is left; how each ended."""
+    return {run.id: run.status for run in _end_runs(connection, runs, now=now)}
+
+
+class _EndedRun(NamedTuple):
+    id: int
+    kind: str
+    status: Status
+    began_at: int
+
+
+def _end_runs(connection: Connection, runs: Collection[int], *, now: int) -> list[_EndedRun]:
     over = connection.execute(
-        select(task.c.id, task.c.payload).where(
+        select(task.c.id, task.c.kind, task.c.created_at, task.c.payload).where(
             task.c.id.in_(runs), task.c.status == Status.RUNNING, task.c.open_slots <= 0
         )
     ).all()
-    ended: dict[int, Status] = {}
-    for number, payload in over:
+    ended: list[_EndedRun] = []
+    for number, kind, began_at, payload in over:
         inside = and_(task.c.flow_id == number, task.c.id != number)
-        ended[number], remark = _verdict(connection, inside)
+        status, remark = _verdict(connection, inside)
+        ended.append(_EndedRun(number, kind, status, began_at))
         head = head_of(payload)
         keep = KEEP_FAILED if head is None else head.keep
         connection.execute(
             update(task)
             .where(task.c.id == number)
             .values(
-                status=ended[number],
+                status=status,
                 finished_at=now,
                 prune_at=now + keep,
                 remark=remark,
@@ -207,6 +225,20 @@ def end_runs(connection: Connection, runs: Collection[int], *, now: int) -> dict
             )
         )
     return ended
+
+
+def _count(
+    connection: Connection, dialect: Dialect, runs: Sequence[_EndedRun], *, worker: int, now: int
+) -> None:
+    """Add runs to the statistics of their flows: how many, and how long they went on."""
+    counts: dict[str, Count] = {}
+    for run in runs:
+        count = counts.setdefault(run.kind, Count(now // MINUTE, run.kind, worker))
+        count.failed += run.status is Status.FAILED
+        count.done += run.status is not Status.FAILED
+        count.milliseconds += max(0, now - run.began_at) // 1_000
+    if counts:
+        dialect.count(connection, [counts[kind] for kind in sorted(counts)])
 
 
 def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> None:

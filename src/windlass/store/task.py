@@ -107,8 +107,9 @@ REPLACE = """
 update windlass_task
 set status = 0, priority = :priority, batch = null, worker = null, attempt = 0,
     due_at = case when due_at = :due_at then :due_at + 1 else :due_at end,
-    lost = 0, created_at = :created_at, started_at = null, finished_at = null, prune_at = null,
-    last_status = null, payload = {payload}, result = null, remark = null
+    lost = 0, lost_in_a_row = 0, created_at = :created_at, started_at = null,
+    finished_at = null, prune_at = null, last_status = null, payload = {payload},
+    result = null, remark = null
 where kind = :kind and task_key = :task_key and status in (0, 2, 3, 6)
 """
 
@@ -230,6 +231,7 @@ def _retry(now: int) -> Update:
             batch=None,
             attempt=0,
             lost=0,
+            lost_in_a_row=0,
             finished_at=None,
             prune_at=None,
             remark=None,

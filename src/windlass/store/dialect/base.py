@@ -60,7 +60,7 @@ class Stamp(NamedTuple):
 
 
 class Most(NamedTuple):
-    """What is taken at most: so many, due by then, lost that often, in these buckets."""
+    """What is taken at most: so many, due by then, lost that often in a row, in these buckets."""
 
     limit: int
     due_until: int
@@ -149,7 +149,7 @@ PICK = f"""
 select {COLUMNS} from windlass_task {{hint}}
 where status = 0 and kind = :kind and priority = :priority
   and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
-  and batch is null and lost between :lost_from and :lost_to
+  and batch is null and lost_in_a_row between :lost_from and :lost_to
 order by due_at limit :limit {{lock}}
 """
 
@@ -163,8 +163,8 @@ AS_TAKEN = {
 }
 
 # What a visit that went well makes of an item, whenever it began.
-VISITED = """status = 0, due_at = :due_at, batch = null, attempt = 0, lost = 0, worker = :worker,
-    finished_at = :finished_at, last_status = 2, result = null, remark = null,
+VISITED = """status = 0, due_at = :due_at, batch = null, attempt = 0, lost = 0, lost_in_a_row = 0,
+    worker = :worker, finished_at = :finished_at, last_status = 2, result = null, remark = null,
     priority = coalesce(:priority, priority)"""
 
 STAMP = """
@@ -175,7 +175,7 @@ where id {ids}
 """
 
 FALLEN = f"""
-select {COLUMNS}
+select {COLUMNS}, lost_in_a_row
 from windlass_task {{hint}}
 where status = 1 and kind {{kinds}} and due_at <= :now
   and worker in (select id from windlass_worker where left_at is not null)
@@ -185,7 +185,8 @@ limit :limit {{lock}}
 RESCUE = """
 update windlass_task
 set batch = :batch, worker = :worker, due_at = :lease_end, attempt = attempt + :attempt,
-    lost = lost + 1, started_at = {greatest}(:now, coalesce(started_at, 0) + 1)
+    lost = lost + 1, lost_in_a_row = lost_in_a_row + 1,
+    started_at = {greatest}(:now, coalesce(started_at, 0) + 1)
 where id {ids}
 """
 
@@ -362,7 +363,7 @@ class Dialect(ABC):
     def fallen(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
     ) -> list[Sequence[Any]]:
-        """Lock rows whose worker is marked left: their columns as in PICK."""
+        """Lock rows whose worker is marked left: their columns as in PICK, and `lost_in_a_row`."""
 
     @abstractmethod
     def rescue(
@@ -402,6 +403,11 @@ class Dialect(ABC):
         `who` is the worker that does, and need not be woken.
         """
         raise NotImplementedError
+
+    def lent(self, connection: Connection) -> AbstractContextManager[object]:
+        """Have `connection` read values as others expect, while the block lasts."""
+        del connection
+        return nullcontext()
 
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a raw driver connection that gives plain tuples."""

@@ -139,7 +139,7 @@ update json_table(:changes, '$[*]' columns (
     priority smallint path '$.priority')) as c
 straight_join windlass_task as t force index (primary) on t.id = c.id
 set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
-    t.lost = c.lost, t.started_at = c.started_at, t.worker = :worker,
+    t.lost = c.lost, t.lost_in_a_row = 0, t.started_at = c.started_at, t.worker = :worker,
     t.finished_at = coalesce(c.finished_at, t.finished_at),
     t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
     t.last_status = coalesce(c.last_status, t.last_status),

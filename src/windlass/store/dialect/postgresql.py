@@ -155,7 +155,7 @@ with alive as materialized (
     from windlass_task
     where status = 0 and kind = :kind and priority = :priority
       and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
-      and batch is null and lost between :lost_from and :lost_to
+      and batch is null and lost_in_a_row between :lost_from and :lost_to
       and exists (select from alive)
     order by due_at limit :limit for update skip locked
 ), stamped as (
@@ -170,7 +170,7 @@ select * from picked
 CHANGE = f"""
 update windlass_task as t
 set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, lost = c.lost,
-    started_at = c.started_at, worker = :worker,
+    lost_in_a_row = 0, started_at = c.started_at, worker = :worker,
     finished_at = coalesce(c.finished_at, t.finished_at),
     prune_at = case when t.prune_at = {GOES} then t.prune_at else c.prune_at end,
     last_status = coalesce(c.last_status, t.last_status),
@@ -309,6 +309,18 @@ class PostgreSQL(Dialect):
             bound = ClientCursor(cursor.connection)
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
+
+    @contextmanager
+    def lent(self, connection: Connection) -> Iterator[None]:
+        from psycopg.types.json import JsonLoader
+        from psycopg.types.string import TextLoader
+
+        raw: Any = connection.connection.driver_connection
+        raw.adapters.register_loader("json", JsonLoader)
+        try:
+            yield
+        finally:
+            raw.adapters.register_loader("json", TextLoader)
 
     def is_conflict(self, problem: Exception) -> bool:
         return getattr(original(problem), "sqlstate", None) in CONFLICTS

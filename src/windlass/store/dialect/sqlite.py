@@ -70,7 +70,7 @@ CHANGE = f"""
 update windlass_task as t
 set status = c.value ->> 'status', due_at = c.value ->> 'due_at', batch = null,
     attempt = c.value ->> 'attempt', lost = c.value ->> 'lost',
-    started_at = c.value ->> 'started_at', worker = :worker,
+    lost_in_a_row = 0, started_at = c.value ->> 'started_at', worker = :worker,
     finished_at = coalesce(c.value ->> 'finished_at', finished_at),
     prune_at = case when prune_at = {GOES} then prune_at else c.value ->> 'prune_at' end,
     last_status = coalesce(c.value ->> 'last_status', last_status),
