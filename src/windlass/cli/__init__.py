@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import (
+    audit,
     console,
     control,
     demo,
@@ -46,6 +47,7 @@ migrate.register(cli)
 status.register(cli)
 ring.register(cli)
 switch.register(cli)
+audit.register(cli)
 run.register(cli)
 demo.register(cli)
 init.register(cli)
