@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.wait import eventually
 from windlass import Status
+from windlass.store import migrate
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -115,4 +116,4 @@ def test_the_overview_and_the_settings_say_what_is_there(glass, house):
     expect(glass.page.locator(".live")).to_have_text("Live")
     glass.go("about")
     expect(glass.page.locator(".facts").first).to_contain_text(re.compile(r"Windlass\s*\d+\.\d+"))
-    expect(glass.page.get_by_role("table", name="Databases")).to_contain_text("0008")
+    expect(glass.page.get_by_role("table", name="Databases")).to_contain_text(migrate.VERSION)

@@ -10,6 +10,7 @@ from windlass.cli import cli
 from windlass.engine.identity import whoami
 from windlass.operate import audit
 from windlass.operate.audit import Action
+from windlass.store.alert import write_alert
 
 # What is written is the same on every database.
 pytestmark = pytest.mark.mostly("sqlite")
@@ -51,7 +52,7 @@ ACTS = {
     *("rolling mirror", "rolling follow", "rolling unfollow"),
     *("sweep split", "sweep start", "sweep retry", "control release", "control reset"),
     *("flow start", "flow retry", "flow skip", "flow cancel", "flow import"),
-    *("shard drain", "shard move"),
+    *("shard drain", "shard move", "acknowledge"),
 }
 
 
@@ -170,6 +171,32 @@ def test_what_a_command_does_to_named_runs_is_written_down(windlass, yard):
 
     windlass("control", "reset", "load", "--yes")
     assert last(yard) == (Action.CONTROL_RESET, "'load'", True, "'load' starts over")
+
+
+def test_an_alert_is_acknowledged_and_recalled(windlass, yard):
+    yard.app.prepare()
+    now = yard.app.clock.now()
+    yard.app.database.write(
+        lambda connection: write_alert(
+            connection, 7, what="poison", kind="tell", text="it kills its workers", now=now
+        )
+    )
+
+    assert "poison of tell is acknowledged" in windlass("acknowledge", "7", "--for", "1h").out
+    assert last(yard)[:3] == (Action.ALERT_ACKNOWLEDGE, "poison of tell", True)
+    assert whoami() in windlass("alerts").out
+    assert "No alert is open" in windlass("alerts", "--open").out
+
+    alert = windlass("acknowledge", "7", "--undo", "--json").json
+    assert (alert["id"], alert["is_open"], alert["seen_by"]) == (7, True, None)
+    assert last(yard) == (
+        Action.ALERT_RECALL,
+        "poison of tell",
+        True,
+        "poison of tell is open again",
+    )
+    assert windlass("acknowledge", "8").err.startswith("error: there is no alert 8")
+    assert windlass("acknowledge", "7", "--for", "1h", "--undo").code == 2
 
 
 def test_a_refusal_is_written_down_with_its_reason(windlass, yard):

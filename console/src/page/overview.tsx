@@ -174,13 +174,14 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
       {alerts.length === 0 && <p className="faint">{t.overview.noAlerts}</p>}
       <ul className="feed">
         {alerts.map((alert) => (
-          <li key={alert.id}>
+          <li key={alert.id} className={alert.is_open ? undefined : "muted"}>
             <Link to={alert.task_id === null ? "alerts" : pathOf("tasks", alert.task_id)}>
               {alert.text}
             </Link>
             <small>
               <Ago at={alert.raised_at} />
               {alert.kind && ` · ${alert.kind}`}
+              {alert.seen_by && ` · ${t.alert.seenBy(alert.seen_by)}`}
             </small>
           </li>
         ))}

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import (
+    alert,
     audit,
     console,
     control,
@@ -47,6 +48,7 @@ migrate.register(cli)
 status.register(cli)
 ring.register(cli)
 switch.register(cli)
+alert.register(cli)
 audit.register(cli)
 run.register(cli)
 demo.register(cli)
