@@ -140,7 +140,7 @@ function SeenBy({ alert }: { alert: AlertOut }) {
   return (
     <small>
       {t.alert.seenBy(alert.seen_by)} · <Ago at={alert.seen_at} />
-      {alert.quiet_until && ` · ${t.alert.quietUntil(f.moment(alert.quiet_until))}`}
+      {alert.quiet_until && ` · ${t.alert.quietUntil(f.near(alert.quiet_until))}`}
     </small>
   );
 }

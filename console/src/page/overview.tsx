@@ -35,7 +35,7 @@ function Full({ data }: { data: Overview }) {
     <>
       <Missing shards={data.missing} />
       <Sums data={data} held={held} />
-      <div className="columns">
+      <div className="columns overview-columns">
         <div className="main-column">
           <Card title={t.overview.lastHour}>
             <MinuteChart minutes={data.minutes} label={t.overview.lastHour} />

@@ -257,7 +257,7 @@ function KeptNote({ kept, onGoOn, onDrop }: KeptNoteProps) {
   return (
     <Note tone="warn">
       <span className="kept">
-        {t.flow.kept(f.moment(new Date(kept.at).toISOString()))}
+        {t.flow.kept(f.near(kept.at))}
         <span className="row-actions">
           <Button look="main" onClick={onGoOn}>
             {t.flow.keptGoOn}
