@@ -58,6 +58,12 @@ describe("moments", () => {
   });
 });
 
+it("a moment that is near needs no day", () => {
+  const noon = new Date(2026, 10, 16, 12, 3).getTime();
+  expect(new Format("en").near(noon, noon + 3_600_000)).toBe("12:03");
+  expect(new Format("en").near(noon, noon + 86_400_000)).toContain("16 Nov 2026");
+});
+
 describe("JSON", () => {
   it("is indented", () => {
     expect(prettyJson('{"a":1}')).toBe('{\n  "a": 1\n}');

@@ -112,6 +112,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="windlass-shop-") as place, _shop(Path(place)) as url:
         _act(url)
         time.sleep(WARM_UP_SECONDS)
+        _acknowledge(url)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, headless=True)
             complaints = _shoot(browser, url, folder, arguments)
@@ -171,16 +172,28 @@ def _wait(url: str) -> None:
 
 def _act(url: str) -> None:
     """Do a few things, so that the audit log has something to tell."""
-    session = urllib.request.urlopen(url + "api/session")
-    cookie = session.headers["set-cookie"].partition(";")[0]
-    token = json.load(session)["token"]
-    for path, body in (
+    _post(
+        url,
         ("switches/send_mail/set", {"rate": "40/s"}),
         ("switches/price_check/pause", {"reason": "prices are <i>frozen</i> for the sale"}),
         ("sweeps/offer/split", {"ranges": 32}),
         ("tasks/999999/retry", None),
         ("ledger/deductions/order-large/returns", {"id": "return-9", "lines": BACK}),
-    ):
+    )
+
+
+def _acknowledge(url: str) -> None:
+    """Have somebody see the oldest alert."""
+    alerts = json.load(urllib.request.urlopen(url + "api/alerts"))["items"]
+    if alerts:
+        _post(url, (f"alerts/{alerts[-1]['id']}/acknowledge", {"quiet": "1h"}))
+
+
+def _post(url: str, *calls: tuple[str, object]) -> None:
+    session = urllib.request.urlopen(url + "api/session")
+    cookie = session.headers["set-cookie"].partition(";")[0]
+    token = json.load(session)["token"]
+    for path, body in calls:
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"cookie": cookie, "x-csrf-token": token, "content-type": "application/json"}
         request = urllib.request.Request(f"{url}api/{path}", data, headers, method="POST")

@@ -39,7 +39,7 @@ from windlass.model.rolling import Freshness, Item, Mirror
 from windlass.model.source import MirrorSource, SweepSource
 from windlass.model.status import Status
 from windlass.model.task import TaskView
-from windlass.operate import gather, rolling, switch, task
+from windlass.operate import alert, gather, rolling, switch, task
 from windlass.operate.external import Externals
 from windlass.operate.flow import Flows
 from windlass.operate.flow_declare import FlowDeclarer
@@ -49,8 +49,8 @@ from windlass.operate.sweep import Sweeps
 from windlass.operate.switch import UNSET, Unset
 from windlass.operate.template import Templates
 from windlass.operate.visit import Visits
+from windlass.store.alert import AlertView
 from windlass.store.connection import is_async
-from windlass.store.history import AlertView
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -582,7 +582,7 @@ class App:
     def alerts(self, limit: int = 100) -> Listing[AlertView]:
         """The last alerts, newest first; `.missing` names shards that could not be asked."""
         self.prepare()
-        return gather.alerts(self.fleet, limit=limit)
+        return alert.listing(self.fleet, limit=limit)
 
     async def aalerts(self, limit: int = 100) -> Listing[AlertView]:
         """`alerts`, awaited."""

@@ -32,6 +32,33 @@ def test_a_flow_is_drawn_saved_started_and_watched_to_its_end(glass):
     expect(glass.row("succeeded")).to_have_count(2)
 
 
+def test_a_drawing_that_is_not_saved_is_asked_about_and_offered_again(glass):
+    page = glass.page
+    page.on("dialog", lambda dialog: dialog.accept())
+    glass.excuse("dialog: ")
+    glass.open("flows/template")
+    page.get_by_label("Name").fill("morning")
+    add_node(glass, "fetch", name="orders")
+
+    page.get_by_role("link", name="Tasks").click()
+    glass.press("Never mind", page.get_by_role("dialog", name="Leave the drawing?"))
+    expect(node(glass, "orders")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("There is an unsaved drawing of")).to_be_visible()
+    expect(node(glass, "orders")).to_have_count(0)
+    glass.press("Go on with it")
+    expect(node(glass, "orders")).to_be_visible()
+    expect(page.get_by_label("Name")).to_have_value("morning")
+
+    page.get_by_role("link", name="Tasks").click()
+    glass.confirm("Leave")
+    glass.heading("Tasks")
+    glass.go("flows/template")
+    glass.press("Throw it away")
+    glass.open("flows/template")
+    expect(page.get_by_text("There is an unsaved drawing of")).to_have_count(0)
+
+
 def test_a_flow_that_failed_is_mended_by_a_retry(glass, house):
     run = house.shop.nightly.using(key="night-7").start(order=7_000)
 

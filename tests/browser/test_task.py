@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.wait import eventually
 from windlass import Status
+from windlass.store import migrate
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -66,6 +67,26 @@ def test_all_tasks_that_match_are_cancelled_after_a_question(glass, house):
     expect(glass.page.get_by_text("No task matches")).to_be_visible()
 
 
+def test_a_list_is_leafed_through_page_by_page_and_back(glass, house):
+    refs = house.shop.fetch.using(delay="1h").enqueue_many([{"source": "x"}] * 60)
+    newest = sorted((ref.id for ref in refs), reverse=True)
+    ids = glass.page.locator("tbody .id")
+
+    glass.open("tasks?kind=fetch&status=waiting")
+    expect(ids).to_have_text([str(number) for number in newest[:50]])
+    glass.press("Next page")
+    expect(ids).to_have_text([str(number) for number in newest[50:]])
+    expect(glass.page.get_by_role("button", name="Next page")).to_be_disabled()
+
+    glass.page.reload()
+    expect(ids).to_have_text([str(number) for number in newest[50:]])
+    glass.page.go_back()
+    expect(ids.first).to_have_text(str(newest[0]))
+    glass.page.go_forward()
+    glass.press("First page")
+    expect(ids).to_have_count(50)
+
+
 def test_what_holds_for_a_kind_is_set_and_taken_back(glass):
     later = (datetime.now(UTC).hour + 3) % 24
     glass.open("switches")
@@ -95,6 +116,9 @@ def test_a_breaker_opens_raises_an_alert_and_is_closed_by_hand(glass, house):
         house.shop.ask_partner.enqueue(number)
 
     expect(glass.row("ask_partner").first).to_contain_text("breaker")
+    expect(glass.page.get_by_role("link", name="Alerts").locator(".count")).to_be_visible()
+    glass.press("Seen", glass.row("ask_partner").first)
+    expect(glass.row("ask_partner").first).to_contain_text("seen by")
     glass.row("ask_partner").first.get_by_role("link", name="ask_partner").click()
     glass.heading("breaker open")
     glass.press("Close the breaker")
@@ -115,4 +139,4 @@ def test_the_overview_and_the_settings_say_what_is_there(glass, house):
     expect(glass.page.locator(".live")).to_have_text("Live")
     glass.go("about")
     expect(glass.page.locator(".facts").first).to_contain_text(re.compile(r"Windlass\s*\d+\.\d+"))
-    expect(glass.page.get_by_role("table", name="Databases")).to_contain_text("0009")
+    expect(glass.page.get_by_role("table", name="Databases")).to_contain_text(migrate.VERSION)

@@ -87,6 +87,8 @@ def test_a_shard_is_drained_and_moved_and_may_be_opened_again(windlass, shop):
     assert (listed[0]["waiting"], listed[1]["waiting"]) == (20, 0)
     assert opened.json["draining"] is False
     assert [ref.status() for ref in refs] == [Status.WAITING] * 20
+    written = [deed["action"] for deed in windlass("audit", "--json").json]
+    assert written == ["shard.drain", "shard.move", "shard.move", "shard.drain"]
 
 
 def test_a_move_that_leaves_rows_says_so(windlass, shop):

@@ -3,12 +3,27 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from tests.engine.hand import Hand
 from windlass import Status
 from windlass.operate import histogram
 from windlass.store import bucket, rolling
+
+
+def test_the_overview_asks_no_more_often_for_more_kinds(browse, sqlite_shop):
+    app, asked = sqlite_shop.app, []
+    console = browse().enter()
+    console.get("overview")
+    event.listen(app.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    console.get("overview")
+    few = len(asked)
+
+    for number in range(20):
+        app.task(name=f"kind-{number}")(lambda: None)
+    console.get("overview")
+
+    assert len(asked) == 2 * few
 
 
 def test_the_overview_shows_kinds_workers_failures_and_the_pace(console, shop):

@@ -10,7 +10,7 @@ from tests.web.conftest import SECRET, VIEWER_SECRET, Console, Shop
 from windlass import App, web
 from windlass.ledger import Ledger
 from windlass.ledger.http import create
-from windlass.store import ledger_page
+from windlass.store import ledger_list
 
 EVIL = "<img src=x onerror=alert(1)>/'\"&ü"
 
@@ -107,8 +107,7 @@ def test_deductions_are_found_by_what_became_of_them(console, ledger):
 
 
 def test_a_page_that_has_looked_at_enough_says_where_to_go_on(console, ledger, monkeypatch):
-    monkeypatch.setattr(ledger_page, "LOOKED_AT", 4)
-    monkeypatch.setattr(ledger_page, "FETCHED_AT_ONCE", 2)
+    monkeypatch.setattr(ledger_list, "LOOKED_AT", 4)
     ledger.restock("delivery-1", {"bolt": 100})
     ledger.deduct("held", {"bolt": 1}, hold="15m")
     for number in range(9):
@@ -118,6 +117,21 @@ def test_a_page_that_has_looked_at_enough_says_where_to_go_on(console, ledger, m
 
     assert (first["items"], first["looked_at"]) == ([], 4)
     assert [row["id"] for row in all_of(console, "deductions", status="held")] == ["held"]
+
+
+def test_rare_entries_are_found_among_others_with_what_there_was_then(console, ledger, monkeypatch):
+    monkeypatch.setattr(ledger_list, "LOOKED_AT", 8)
+    ledger.restock("delivery-1", {"bolt": 100, "nut": 100})
+    for number in range(12):
+        ledger.deduct(f"order-{number}", {"bolt": 1, "nut": 1})
+        if number % 5 == 0:
+            ledger.give_back(f"order-{number}", "return-1", {"bolt": 1})
+
+    of_one = all_of(console, "entries", sku="bolt", movement="return", limit=1)
+    of_all = all_of(console, "entries", movement="return", limit=2)
+
+    assert [row["balance"] for row in of_one] == [92, 96, 100]
+    assert [row["id"] for row in of_all] == [row["id"] for row in of_one]
 
 
 def test_returns_are_listed_of_all_deductions_and_of_one(console, ledger):

@@ -6,6 +6,11 @@ export interface About {
   now: string | null; databases: readonly DatabaseOut[]; findings: readonly FindingOut[];
 }
 
+/** For how long it and all of its sort and kind are quiet; null: until there is a new one. */
+export interface Acknowledge {
+  quiet?: string | null;
+}
+
 /** One SKU and how many more, or less, there are of it. */
 export interface AdjustLineBody {
   sku: string; quantity: number;
@@ -16,10 +21,11 @@ export interface AdjustmentBody {
   id: string; lines: readonly AdjustLineBody[]; reason?: string;
 }
 
-/** An alert. */
+/** An alert. It is open until somebody has seen it, or again after `quiet_until`. */
 export interface AlertOut {
   id: number; what: string; kind: string | null; task_id: number | null; raised_at: string;
-  text: string;
+  text: string; is_open: boolean; seen_by: string | null; seen_at: string | null;
+  quiet_until: string | null;
 }
 
 /** Buckets from `begin` up to and without `end`; there are 256 in all. */
@@ -386,6 +392,11 @@ export interface NodeRef {
 export interface NodeSpec {
   name: string; kind: string; args: readonly unknown[]; kwargs: Readonly<Record<string, unknown>>;
   trigger: string; when: string | null;
+}
+
+/** How many of the newest alerts nobody has seen; it is exact up to 500. */
+export interface OpenAlerts {
+  count: number;
 }
 
 /** A deduction was refused: less was available than wanted. */

@@ -113,6 +113,12 @@ export class Format {
     return this.hour_.format(new Date(moment));
   }
 
+  /** The hour of a moment that is near, and else the whole of it. */
+  near(moment: string | number, now = Date.now()): string {
+    const away = Math.abs(toMilliseconds(moment) - now) / 1_000;
+    return away < 12 * HOUR ? this.hour(moment) : this.moment_.format(new Date(moment));
+  }
+
   private get units() {
     return UNITS[this.language];
   }

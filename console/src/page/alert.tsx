@@ -1,13 +1,16 @@
 /** Alerts: what a person should know. */
-import type { AlertOut, Page_AlertOut_ } from "../api/model";
+import { post } from "../api/client";
+import type { AlertOut, Done, Page_AlertOut_ } from "../api/model";
 import { useLive } from "../data/hook";
-import { Ago, Card, Missing, Page } from "../part/basic";
-import { Select } from "../part/control";
+import { Ago, Button, Card, Missing, Page } from "../part/basic";
+import { Segments, Select } from "../part/control";
 import { Empty, Faces } from "../part/faces";
 import { Badge } from "../part/status";
 import { Table, type Column } from "../part/table";
+import { useAction } from "../part/toast";
 import { pathOf } from "../route/address";
 import { Link, useQuery } from "../route/router";
+import { useSession } from "../shell/session";
 import { useText } from "../text";
 
 export function AlertPage() {
@@ -18,11 +21,22 @@ export function AlertPage() {
     Boolean,
   );
   const kind = query.kind ?? "";
+  const isWanted = (alert: AlertOut) =>
+    (!kind || alert.kind === kind) && (!query.open || alert.is_open);
   return (
     <Page title={t.menu.alerts} lead={t.alert.lead}>
-      {(kinds.length > 1 || kind) && (
-        <div className="filters">
-          <div className="filter-row">
+      <div className="filters">
+        <div className="filter-row">
+          <Segments
+            label={t.alert.state}
+            value={query.open ?? ""}
+            choices={[
+              { value: "", label: t.alert.all },
+              { value: "1", label: t.alert.open },
+            ]}
+            onChoose={(value) => change({ open: value })}
+          />
+          {(kinds.length > 1 || kind) && (
             <Select
               label={t.field.kind}
               value={kind}
@@ -32,19 +46,25 @@ export function AlertPage() {
               ]}
               onChoose={(value) => change({ kind: value })}
             />
-          </div>
+          )}
         </div>
-      )}
+      </div>
       <Card isFlush>
         <Faces
           resource={resource}
-          isEmpty={(page) => page.items.length === 0}
-          empty={<Empty title={t.alert.none}>{t.alert.noneText}</Empty>}
+          isEmpty={(page) => !page.items.some(isWanted)}
+          empty={
+            resource.data?.items.length ? (
+              <Empty title={t.alert.allSeen}>{t.alert.allSeenText}</Empty>
+            ) : (
+              <Empty title={t.alert.none}>{t.alert.noneText}</Empty>
+            )
+          }
         >
           {(page) => (
             <>
               <Missing shards={page.missing} />
-              <Alerts alerts={page.items.filter((alert) => !kind || alert.kind === kind)} />
+              <Alerts alerts={page.items.filter(isWanted)} />
             </>
           )}
         </Faces>
@@ -61,7 +81,7 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
       name: "what",
       label: t.alert.what,
       render: (alert) => (
-        <Badge tone="warn" icon="alert">
+        <Badge tone={alert.is_open ? "warn" : "idle"} icon={alert.is_open ? "alert" : "check"}>
           {alert.what}
         </Badge>
       ),
@@ -70,7 +90,12 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
       name: "text",
       label: t.alert.text,
       isWide: true,
-      render: (alert) => <span className="plain-text">{alert.text}</span>,
+      render: (alert) => (
+        <span className="stack">
+          <span className="plain-text">{alert.text}</span>
+          <SeenBy alert={alert} />
+        </span>
+      ),
     },
     {
       name: "kind",
@@ -95,8 +120,72 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
           </Link>
         ),
     },
+    { name: "act", label: "", render: (alert) => <AlertActions alert={alert} /> },
   ];
   return (
-    <Table label={t.menu.alerts} columns={columns} rows={alerts} rowKey={(alert) => alert.id} />
+    <Table
+      label={t.menu.alerts}
+      columns={columns}
+      rows={alerts}
+      rowKey={(alert) => alert.id}
+      tone={(alert) => (alert.is_open ? undefined : "muted")}
+    />
+  );
+}
+
+/** Who has seen it, and until when it is quiet. */
+function SeenBy({ alert }: { alert: AlertOut }) {
+  const { t, f } = useText();
+  if (alert.seen_by === null) return null;
+  return (
+    <small>
+      {t.alert.seenBy(alert.seen_by)} · <Ago at={alert.seen_at} />
+      {alert.quiet_until && ` · ${t.alert.quietUntil(f.near(alert.quiet_until))}`}
+    </small>
+  );
+}
+
+/** Seen until a new one comes, or quiet for an hour; one click, for it can be undone. */
+function AlertActions({ alert }: { alert: AlertOut }) {
+  const { t } = useText();
+  const { canAct } = useSession();
+  const action = useAction();
+  const isSeen = alert.seen_by !== null;
+  if (!canAct || !(alert.is_open || isSeen)) return null;
+  const trouble = alert.kind === null ? alert.what : t.alert.trouble(alert.what, alert.kind);
+  const send = (verb: string, body: object | undefined, says: string) =>
+    void action.run(
+      () => post<Done>(pathOf("alerts", alert.id, verb), body),
+      () => says,
+    );
+  if (isSeen) {
+    return (
+      <Button
+        look="quiet"
+        isBusy={action.isBusy}
+        onClick={() => send("recall", undefined, t.alert.isOpen(trouble))}
+      >
+        {t.alert.undo}
+      </Button>
+    );
+  }
+  return (
+    <span className="row-actions">
+      <Button
+        title={t.alert.quietText(trouble)}
+        isBusy={action.isBusy}
+        onClick={() => send("acknowledge", { quiet: "1h" }, t.alert.wasQuieted(trouble))}
+      >
+        {t.alert.quiet}
+      </Button>
+      <Button
+        icon="check"
+        title={t.alert.seenText(trouble)}
+        isBusy={action.isBusy}
+        onClick={() => send("acknowledge", {}, t.alert.wasSeen(trouble))}
+      >
+        {t.alert.seen}
+      </Button>
+    </span>
   );
 }

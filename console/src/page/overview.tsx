@@ -35,7 +35,7 @@ function Full({ data }: { data: Overview }) {
     <>
       <Missing shards={data.missing} />
       <Sums data={data} held={held} />
-      <div className="columns">
+      <div className="columns overview-columns">
         <div className="main-column">
           <Card title={t.overview.lastHour}>
             <MinuteChart minutes={data.minutes} label={t.overview.lastHour} />
@@ -174,13 +174,14 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
       {alerts.length === 0 && <p className="faint">{t.overview.noAlerts}</p>}
       <ul className="feed">
         {alerts.map((alert) => (
-          <li key={alert.id}>
+          <li key={alert.id} className={alert.is_open ? undefined : "muted"}>
             <Link to={alert.task_id === null ? "alerts" : pathOf("tasks", alert.task_id)}>
               {alert.text}
             </Link>
             <small>
               <Ago at={alert.raised_at} />
               {alert.kind && ` · ${alert.kind}`}
+              {alert.seen_by && ` · ${t.alert.seenBy(alert.seen_by)}`}
             </small>
           </li>
         ))}

@@ -73,14 +73,14 @@ function Full({ data }: { data: TaskDetailOut }) {
           )}
         </div>
         <div className="side-column">
-          <Card title={t.task.life}>
-            <Facts facts={facts} />
-          </Card>
           {task.remark && (
             <Card title={t.field.remark}>
               <p className="plain-text">{task.remark}</p>
             </Card>
           )}
+          <Card title={t.task.life}>
+            <Facts facts={facts} />
+          </Card>
         </div>
       </div>
     </>

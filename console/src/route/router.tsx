@@ -10,7 +10,21 @@ import { mountPath, parseAddress, queryOf, type Address } from "./address";
 
 const MOVED = "windlass:moved";
 
-export function navigate(to: string, options: { replace?: boolean } = {}): void {
+/** Asked before the console leaves a page; it goes on by calling `leave`, or stays. */
+type Guard = (leave: () => void) => void;
+
+let guard: Guard | null = null;
+
+export function setGuard(now: Guard | null): void {
+  guard = now;
+}
+
+/** Go somewhere; with `isFree` nobody is asked. */
+export function navigate(to: string, options: { replace?: boolean; isFree?: boolean } = {}): void {
+  if (guard !== null && !options.isFree) {
+    guard(() => navigate(to, { ...options, isFree: true }));
+    return;
+  }
   const url = mountPath() + to.replace(/^\//, "");
   if (options.replace) history.replaceState(null, "", url);
   else history.pushState(null, "", url);

@@ -1,6 +1,8 @@
 /** The frame around every page: menu, live state, keys, and the page itself. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import type { OpenAlerts } from "../api/model";
 import { cache } from "../data/cache";
+import { useLive } from "../data/hook";
 import { Live, type LiveState } from "../data/live";
 import { Page } from "../part/basic";
 import { Dialog } from "../part/dialog";
@@ -26,14 +28,17 @@ export function Frame() {
   const help = useCallback(() => setHelp(true), []);
   const main = useRef<HTMLElement>(null);
   const place = parts.join("/");
+  const open = useOpenAlerts();
   useKeys(letters, help);
 
   useEffect(() => {
     const entry = entryOf(place.split("/"));
     const name = entry ? t.menu[entry.name] : t.common.nowhere;
-    document.title = [place.split("/")[1], name, "Windlass"].filter(Boolean).join(" · ");
-    setOpen(false);
-  }, [place, t]);
+    const words = [place.split("/")[1], name, "Windlass"].filter(Boolean).join(" · ");
+    document.title = open ? `(${open}) ${words}` : words;
+  }, [place, t, open]);
+
+  useEffect(() => setOpen(false), [place]);
 
   return (
     <div className={`frame ${isOpen ? "open" : ""}`}>
@@ -60,9 +65,10 @@ export function Frame() {
             onClick={() => setOpen(!isOpen)}
           >
             <Icon name={isOpen ? "close" : "menu"} />
+            {open && !isOpen && <span className="count">{open}</span>}
           </button>
         </div>
-        <Menu current={parts[0] ?? ""} />
+        <Menu current={parts[0] ?? ""} open={open} />
         <SideFoot live={live} onHelp={help} />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
@@ -77,7 +83,7 @@ export function Frame() {
   );
 }
 
-function Menu({ current }: { current: string }) {
+function Menu({ current, open }: { current: string; open: string }) {
   const { t } = useText();
   return (
     <nav className="menu" aria-label={t.common.menu}>
@@ -88,6 +94,11 @@ function Menu({ current }: { current: string }) {
               <Link to={page.path} aria-current={page.path === current ? "page" : undefined}>
                 <Icon name={page.icon} />
                 {t.menu[page.name]}
+                {page.name === "alerts" && open && (
+                  <span className="count" aria-label={t.alert.openCount(open)}>
+                    {open}
+                  </span>
+                )}
               </Link>
             </li>
           ))}
@@ -173,6 +184,13 @@ function Help({ onClose }: { onClose: () => void }) {
       </dl>
     </Dialog>
   );
+}
+
+/** How many alerts nobody has seen, as a short word; none is empty. */
+function useOpenAlerts(): string {
+  const { data } = useLive<OpenAlerts>("alerts/open", ["alerts"]);
+  if (!data?.count) return "";
+  return data.count > 99 ? "99+" : String(data.count);
 }
 
 function useLiveState(): LiveState {

@@ -10,6 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import (
+    alert,
+    audit,
     console,
     control,
     demo,
@@ -58,6 +60,8 @@ migrate.register(cli)
 status.register(cli)
 ring.register(cli)
 switch.register(cli)
+alert.register(cli)
+audit.register(cli)
 run.register(cli)
 demo.register(cli)
 init.register(cli)

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.hand import Refusal, log_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -33,6 +34,7 @@ from windlass.model.duration import format_duration
 from windlass.model.step import StepName, StepState
 from windlass.operate import control as operate
 from windlass.operate import gather
+from windlass.operate.audit import Action
 
 COLOURS = {
     RunStatus.READY: "cyan",
@@ -129,11 +131,13 @@ def release(
     if not yes:
         _ask(f"{_holding(run, place, now)}\nRelease it?", f"control {place} was not released")
     asked = None if yes else run.batch
-    reply = operate.release(loaded.fleet, place, batch=asked)
-    if reply.code != DONE:
-        now_runs = _find(loaded, place)
-        its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
-        _refuse(place, f"it has ended meanwhile; {its_end}")
+    with log_of(loaded).deed(Action.CONTROL_RELEASE, str(place), batch=run.batch) as deed:
+        reply = operate.release(loaded.fleet, place, batch=asked)
+        if reply.code != DONE:
+            now_runs = _find(loaded, place)
+            its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
+            _refuse(place, f"it has ended meanwhile; {its_end}")
+        deed.says(f"{place} is released")
     if as_json:
         print_json(plain(_find(loaded, place)))
     else:
@@ -163,8 +167,10 @@ def reset(
             "and the next try starts over.\nReset it?",
             f"control {place} was not reset",
         )
-    if operate.reset(loaded.fleet, place, batch=run.batch).code != DONE:
-        _refuse(place, "it was started meanwhile")
+    with log_of(loaded).deed(Action.CONTROL_RESET, str(place), batch=run.batch) as deed:
+        if operate.reset(loaded.fleet, place, batch=run.batch).code != DONE:
+            _refuse(place, "it was started meanwhile")
+        deed.says(f"{place} starts over")
     if as_json:
         print_json(plain(_find(loaded, place)))
     else:
@@ -190,8 +196,7 @@ def _find(loaded: App, place: Place) -> RunView:
 
 
 def _refuse(place: Place, why: str) -> NoReturn:
-    complain(f"control {place}: {why}")
-    raise typer.Exit(1)
+    raise Refusal(f"control {place}: {why}")
 
 
 def _ask(question: str, refusal: str) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from windlass.app import App
 from windlass.cli.flow_picture import draw
+from windlass.cli.hand import Refusal, log_of
 from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
 from windlass.cli.output import (
     COLOURS,
@@ -41,6 +42,7 @@ from windlass.model.duration import format_duration
 from windlass.model.node import arguments_of, head_of
 from windlass.model.run import FlowProgress
 from windlass.model.status import Status
+from windlass.operate.audit import LONGEST_TOLD, Action
 from windlass.store.flow import RunRow
 
 REDRAW_SECONDS = 0.5
@@ -132,9 +134,12 @@ def start(
     """Start a flow or a template."""
     loaded = load_app(app)
     args, kwargs = _arguments(arguments)
-    handle: Any = loaded.flow_template.flow(flow)
-    started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
-    _report(as_json, {"id": started.id}, f"run {started.id} of {flow} is started")
+    told = (arguments or "{}")[:LONGEST_TOLD]
+    with log_of(loaded).deed(Action.FLOW_START, flow, arguments=told, key=key) as deed:
+        handle: Any = loaded.flow_template.flow(flow)
+        started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
+        message = deed.says(f"run {started.id} of {flow} is started")
+    _report(as_json, {"id": started.id}, message)
 
 
 @cli.command()
@@ -142,12 +147,17 @@ def retry(
     run: RunArgument, node: NodeOption = None, app: AppOption = None, as_json: JsonOption = False
 ) -> None:
     """Have the failed nodes of a run, or one of them, run again."""
-    count = load_app(app).flows.retry(run, node)
-    if count or as_json:
+    loaded = load_app(app)
+    with log_of(loaded).deed(Action.FLOW_RETRY, str(run), node=node) as deed:
+        count = loaded.flows.retry(run, node)
         begin = "begins" if count == 1 else "begin"
-        _report(as_json, {"nodes": count}, f"{counted(count, 'node')} of run {run} {begin} again")
+        deed.says(f"{counted(count, 'node')} of run {run} {begin} again")
+        if not count:
+            deed.says(f"nothing to retry: no node of run {run} has failed")
+    if count or as_json:
+        _report(as_json, {"nodes": count}, deed.outcome)
     else:
-        say(f"nothing to retry: no node of run {run} has failed")
+        say(deed.outcome)
 
 
 @cli.command()
@@ -158,8 +168,11 @@ def skip(
     as_json: JsonOption = False,
 ) -> None:
     """Count a node as succeeded, and go on."""
-    load_app(app).flows.skip(run, node)
-    _report(as_json, {"node": node}, f"{node} of run {run} counts as succeeded")
+    loaded = load_app(app)
+    with log_of(loaded).deed(Action.FLOW_SKIP, str(run), node=node) as deed:
+        loaded.flows.skip(run, node)
+        message = deed.says(f"{node} of run {run} counts as succeeded")
+    _report(as_json, {"node": node}, message)
 
 
 @cli.command()
@@ -170,11 +183,12 @@ def cancel(
     as_json: JsonOption = False,
 ) -> None:
     """End a run; exit code 1 if it had ended."""
-    changed = load_app(app).flows.cancel(run, reason)
-    if not changed:
-        complain(f"run {run} has ended; there is nothing to cancel")
-        raise typer.Exit(1)
-    _report(as_json, {"cancelled": True}, f"run {run} is cancelled")
+    loaded = load_app(app)
+    with log_of(loaded).deed(Action.FLOW_CANCEL, str(run), reason=reason) as deed:
+        if not loaded.flows.cancel(run, reason):
+            raise Refusal(f"run {run} has ended; there is nothing to cancel")
+        message = deed.says(f"run {run} is cancelled")
+    _report(as_json, {"cancelled": True}, message)
 
 
 @cli.command("import")
@@ -191,9 +205,11 @@ def import_template(
     except OSError as problem:
         complain(f"{file}: {problem.strerror}")
         raise typer.Exit(2) from None
-    loaded.flow_template(name, text)
-    version = loaded.flow_template.row(name).version
-    _report(as_json, {"name": name, "version": version}, f"{name} is saved as version {version}")
+    with log_of(loaded).deed(Action.TEMPLATE_SAVE, name, file=file) as deed:
+        loaded.flow_template(name, text)
+        version = loaded.flow_template.row(name).version
+        message = deed.says(f"{name} is saved as version {version}")
+    _report(as_json, {"name": name, "version": version}, message)
 
 
 @cli.command()

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.hand import MOST_TOLD, Refusal, log_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -33,6 +34,7 @@ from windlass.errors import ItemNotFound
 from windlass.model.duration import format_duration
 from windlass.model.rolling import Freshness, Item
 from windlass.model.status import Status
+from windlass.operate.audit import Action
 from windlass.operate.status import rate_text
 from windlass.store.source import Table
 
@@ -134,9 +136,11 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add items."""
-    _loaded, rolling = _load(app, kind)
-    added = rolling.add(_codes(codes, file), now=now)
-    _report(as_json, {"added": added}, f"added {_items(added)} to {kind}")
+    loaded, rolling = _load(app, kind)
+    with log_of(loaded).deed(Action.ROLLING_ADD, kind, now=now, **_which(codes, file)) as deed:
+        added = rolling.add(_codes(codes, file), now=now)
+        message = deed.says(f"added {_items(added)} to {kind}")
+    _report(as_json, {"added": added}, message)
 
 
 @cli.command()
@@ -148,9 +152,11 @@ def remove(
     as_json: JsonOption = False,
 ) -> None:
     """Remove items; one that is being visited goes when its visit ends."""
-    _loaded, rolling = _load(app, kind)
-    removed = rolling.remove(_codes(codes, file))
-    _report(as_json, {"removed": removed}, f"removed {_items(removed)} from {kind}")
+    loaded, rolling = _load(app, kind)
+    with log_of(loaded).deed(Action.ROLLING_REMOVE, kind, **_which(codes, file)) as deed:
+        removed = rolling.remove(_codes(codes, file))
+        message = deed.says(f"removed {_items(removed)} from {kind}")
+    _report(as_json, {"removed": removed}, message)
 
 
 @cli.command()
@@ -166,7 +172,9 @@ def visit(
 ) -> None:
     """Have one item visited now, and wait for it. Exits with 1 if the visit failed."""
     loaded, rolling = _load(app, kind)
-    item = rolling.visit(code, fresh=fresh, timeout=timeout)
+    with log_of(loaded).deed(Action.ROLLING_VISIT, kind, code=code) as deed:
+        item = rolling.visit(code, fresh=fresh, timeout=timeout)
+        deed.says(f"{code} was visited: {item.status}")
     _show_item(loaded, item, as_json=as_json)
     if item.status is Status.FAILED:
         raise typer.Exit(1)
@@ -184,10 +192,15 @@ def mirror(
 ) -> None:
     """Make the items equal to the keys of a table."""
     loaded, rolling = _load(app, kind)
-    result = rolling.mirror(_table(loaded, source, table, key), dry_run=dry_run)
-    words = ("would add", "would remove") if dry_run else ("added", "removed")
-    text = f"{words[0]} {result.added:,}, {words[1]} {result.removed:,}"
-    _report(as_json, {**vars(result)}, f"{kind}: {text}")
+    keys = _table(loaded, source, table, key)
+    if dry_run:
+        result = rolling.mirror(keys, dry_run=True)
+        text = f"{kind}: would add {result.added:,}, would remove {result.removed:,}"
+    else:
+        with log_of(loaded).deed(Action.ROLLING_MIRROR, kind, table=table, key=key) as deed:
+            result = rolling.mirror(keys)
+            text = deed.says(f"{kind}: added {result.added:,}, removed {result.removed:,}")
+    _report(as_json, {**vars(result)}, text)
 
 
 @cli.command()
@@ -201,8 +214,10 @@ def follow(
 ) -> None:
     """Install triggers that add and remove items as rows of a table come and go."""
     loaded, rolling = _load(app, kind)
-    rolling.follow(_table(loaded, source, table, key))
-    _report(as_json, {"following": table}, f"{kind} follows {table}; now mirror it once")
+    with log_of(loaded).deed(Action.ROLLING_FOLLOW, kind, table=table, key=key) as deed:
+        rolling.follow(_table(loaded, source, table, key))
+        message = deed.says(f"{kind} follows {table}; now mirror it once")
+    _report(as_json, {"following": table}, message)
 
 
 @cli.command()
@@ -216,10 +231,11 @@ def unfollow(
 ) -> None:
     """Remove the triggers of `follow`."""
     loaded, rolling = _load(app, kind)
-    if not rolling.unfollow(_table(loaded, source, table, key)):
-        complain(f"{kind} does not follow {table}")
-        raise typer.Exit(1)
-    _report(as_json, {"following": None}, f"{kind} no longer follows {table}")
+    with log_of(loaded).deed(Action.ROLLING_UNFOLLOW, kind, table=table, key=key) as deed:
+        if not rolling.unfollow(_table(loaded, source, table, key)):
+            raise Refusal(f"{kind} does not follow {table}")
+        message = deed.says(f"{kind} no longer follows {table}")
+    _report(as_json, {"following": None}, message)
 
 
 def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
@@ -244,6 +260,11 @@ def _codes(codes: list[str] | None, file: str | None) -> Iterator[str]:
     if file is None:
         return iter(codes or [])
     return _lines(file)
+
+
+def _which(codes: list[str] | None, file: str | None) -> dict[str, Any]:
+    """Which items, for the log."""
+    return {"file": file} if file is not None else {"codes": (codes or [])[:MOST_TOLD]}
 
 
 def _lines(file: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.hand import log_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -21,6 +22,7 @@ from windlass.cli.output import (
 )
 from windlass.engine.move import Pass
 from windlass.operate import shard as operate
+from windlass.operate.audit import Action
 from windlass.operate.shard import ShardView
 from windlass.store.task import COUNTED_EXACTLY
 
@@ -71,16 +73,19 @@ def drain(
     if lost and not yes and not typer.confirm(f"Give up {shard.name} and everything it has?"):
         complain(f"{shard.name} was not given up")
         raise typer.Exit(1)
-    operate.drain(loaded.fleet, name, undo=undo, lost=lost)
+    with log_of(loaded).deed(Action.SHARD_DRAIN, shard.name, undo=undo, lost=lost) as deed:
+        operate.drain(loaded.fleet, name, undo=undo, lost=lost)
+        if lost:
+            deed.says(f"{shard.name} is given up; take it out of App(...)")
+        elif undo:
+            deed.says(f"{shard.name} takes new rows again")
+        else:
+            deed.says(f"{shard.name} takes no new rows; next: windlass shard move {name}")
     view = next(each for each in operate.listing(loaded.fleet) if each.number == shard.index)
     if as_json:
         print_json(vars(view))
-    elif lost:
-        done(f"{shard.name} is given up; take it out of App(...)")
-    elif undo:
-        done(f"{shard.name} takes new rows again")
     else:
-        done(f"{shard.name} takes no new rows; next: windlass shard move {name}")
+        done(deed.outcome)
 
 
 @cli.command()
@@ -102,14 +107,17 @@ def move(
     """
     loaded = _load(app)
     shard = loaded.fleet.named(name)
-    result = operate.move(
-        loaded.fleet,
-        name,
-        dead_after=loaded.settings.dead_after,
-        due=now,
-        wait=not no_wait,
-        tell=_silent if as_json else _Progress(),
-    )
+    with log_of(loaded).deed(Action.SHARD_MOVE, shard.name, now=now, wait=not no_wait) as deed:
+        result = operate.move(
+            loaded.fleet,
+            name,
+            dead_after=loaded.settings.dead_after,
+            due=now,
+            wait=not no_wait,
+            tell=_silent if as_json else _Progress(),
+        )
+        left = counted(result.busy + len(result.stuck), "row")
+        deed.says(f"moved {counted(result.moved, 'row')}; {left} left")
     if as_json:
         print_json({**vars(result), "done": result.is_done})
     elif result.is_done:

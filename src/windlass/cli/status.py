@@ -1,4 +1,4 @@
-"""`windlass status` and `windlass alerts`."""
+"""`windlass status`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ NUMBERS = ("waiting", "due", "running", "failed", "done 1h", "average")
 def register(cli: typer.Typer) -> None:
     """Add the commands."""
     cli.command()(status)
-    cli.command()(alerts)
 
 
 def status(app: AppOption = None, as_json: JsonOption = False) -> None:
@@ -55,29 +54,6 @@ def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     console.print()
     _print_workers(found)
     _print_failures(found)
-
-
-def alerts(app: AppOption = None, as_json: JsonOption = False) -> None:
-    """The last alerts, newest first."""
-    loaded = load_app(app)
-    found = loaded.alerts()
-    warn_missing(found.missing)
-    now = loaded.clock.now()
-    if as_json:
-        print_json([{**vars(alert), "raised_at": iso(alert.raised_at)} for alert in found])
-    elif not found:
-        say("No alerts.")
-    else:
-        shown = table("raised", "what", "kind", "task", "text", wrap=("text",))
-        for alert in found:
-            shown.add_row(
-                when(alert.raised_at, now=now),
-                Text(alert.what, style="bold red"),
-                Text(alert.kind or "-"),
-                str(alert.task_id or "-"),
-                Text(alert.text),
-            )
-        console.print(shown)
 
 
 def _print_kinds(found: AppStatus) -> None:

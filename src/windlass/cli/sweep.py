@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.hand import log_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     check_watch,
@@ -34,6 +35,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.model.duration import format_duration
 from windlass.model.key import Key, shown
 from windlass.model.sweep import Progress, RangeView, RoundView, SetAside
+from windlass.operate.audit import Action
 from windlass.operate.status import rate_text
 
 REDRAW_SECONDS = 1.0
@@ -104,18 +106,22 @@ def split(
     as_json: JsonOption = False,
 ) -> None:
     """Have more or fewer ranges, also while it runs."""
-    _loaded, handle = _load(app, sweep)
-    made = handle.split(ranges)
-    short = "" if made == ranges else f"; {ranges:,} could not be had"
-    _report(as_json, {"ranges": made}, f"{sweep} has {counted(made, 'range')}{short}")
+    loaded, handle = _load(app, sweep)
+    with log_of(loaded).deed(Action.SWEEP_SPLIT, sweep, ranges=ranges) as deed:
+        made = handle.split(ranges)
+        short = "" if made == ranges else f"; {ranges:,} could not be had"
+        message = deed.says(f"{sweep} has {counted(made, 'range')}{short}")
+    _report(as_json, {"ranges": made}, message)
 
 
 @cli.command()
 def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Begin a round now; one that runs goes on."""
-    _loaded, handle = _load(app, sweep)
-    number = handle.start()
-    _report(as_json, {"round": number}, f"round {number:,} of {sweep} runs")
+    loaded, handle = _load(app, sweep)
+    with log_of(loaded).deed(Action.SWEEP_START, sweep) as deed:
+        number = handle.start()
+        message = deed.says(f"round {number:,} of {sweep} runs")
+    _report(as_json, {"round": number}, message)
 
 
 @cli.command()
@@ -150,9 +156,11 @@ def failures(
 @cli.command()
 def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Have the items that were set aside run again."""
-    _loaded, handle = _load(app, sweep)
-    count = handle.retry_failures()
-    _report(as_json, {"retried": count}, f"{counted(count, 'item')} of {sweep} run again")
+    loaded, handle = _load(app, sweep)
+    with log_of(loaded).deed(Action.SWEEP_RETRY, sweep) as deed:
+        count = handle.retry_failures()
+        message = deed.says(f"{counted(count, 'item')} of {sweep} run again")
+    _report(as_json, {"retried": count}, message)
 
 
 @cli.command()

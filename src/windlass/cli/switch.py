@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from windlass.app import App
+from windlass.cli.hand import log_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, iso, print_json
 from windlass.engine.switch import Setting, setting_of
 from windlass.operate import gather
+from windlass.operate.audit import Action
 from windlass.operate.status import held_back, rate_text
 from windlass.operate.switch import UNSET, Unset
 from windlass.store.switch import Switch
@@ -36,14 +38,18 @@ def pause(
 ) -> None:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
     loaded = load_app(app)
-    loaded.pause(kind, reason=reason, who=who)
+    with log_of(loaded, who).deed(Action.SWITCH_PAUSE, kind, reason=reason) as deed:
+        loaded.pause(kind, reason=reason, who=who)
+        deed.says(f"{kind} is paused")
     _report(loaded, kind, f"{kind} is paused", as_json=as_json)
 
 
 def resume(kind: KindArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Let a kind run again, and close its breaker if that is open."""
     loaded = load_app(app)
-    loaded.resume(kind)
+    with log_of(loaded).deed(Action.SWITCH_RESUME, kind) as deed:
+        loaded.resume(kind)
+        deed.says(f"{kind} is resumed")
     _report(loaded, kind, f"{kind} is resumed", as_json=as_json)
 
 
@@ -68,12 +74,15 @@ def set_(
     if rate is None and window is None and concurrency is None:
         complain("nothing to set; give --rate, --window or --concurrency")
         raise typer.Exit(2)
-    loaded.set(
-        kind,
-        rate=_given(rate),
-        window=_given(window),
-        concurrency=_number(_given(concurrency)),
-    )
+    given: dict[str, Any] = {
+        "rate": _given(rate),
+        "window": _given(window),
+        "concurrency": _number(_given(concurrency)),
+    }
+    told = {name: value for name, value in given.items() if value is not UNSET}
+    with log_of(loaded).deed(Action.SWITCH_SET, kind, **told) as deed:
+        loaded.set(kind, **given)
+        deed.says(f"{kind} is set")
     found = gather.switches(loaded.fleet).get(kind, Switch(kind))
     holds = _holding(setting_of(loaded.registry.get(kind), found))
     _report(loaded, kind, f"{kind} is set: {holds}", as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.hand import Refusal, log_of
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -27,11 +28,11 @@ from windlass.cli.output import (
     when,
 )
 from windlass.declare.task import Call, How
-from windlass.errors import TaskNotFound
 from windlass.model.duration import parse_duration
 from windlass.model.status import Status
 from windlass.model.task import TaskView, check_key, check_priority
 from windlass.operate import gather
+from windlass.operate.audit import Action
 from windlass.store.task import TaskFilter
 
 cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
@@ -108,9 +109,11 @@ def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False
 def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Let a failed or cancelled task run again."""
     loaded = _load(app)
-    if not gather.retry(loaded.fleet, task_id):
-        _refuse(loaded, task_id, "only a failed or cancelled task can be retried")
-    _report(as_json, task_id, "waiting", f"task {task_id} will run again")
+    with log_of(loaded).deed(Action.TASK_RETRY, str(task_id)) as deed:
+        if not gather.retry(loaded.fleet, task_id):
+            _refuse(loaded, task_id, "only a failed or cancelled task can be retried")
+        message = deed.says(f"task {task_id} will run again")
+    _report(as_json, task_id, "waiting", message)
 
 
 @cli.command()
@@ -122,9 +125,11 @@ def cancel(
 ) -> None:
     """End a task that has not ended."""
     loaded = _load(app)
-    if not loaded.cancel(task_id, reason=reason):
-        _refuse(loaded, task_id, "only a task that has not ended can be cancelled")
-    _report(as_json, task_id, "cancelled", f"task {task_id} is cancelled")
+    with log_of(loaded).deed(Action.TASK_CANCEL, str(task_id), reason=reason) as deed:
+        if not loaded.cancel(task_id, reason=reason):
+            _refuse(loaded, task_id, "only a task that has not ended can be cancelled")
+        message = deed.says(f"task {task_id} is cancelled")
+    _report(as_json, task_id, "cancelled", message)
 
 
 @cli.command()
@@ -156,11 +161,13 @@ def enqueue(
         delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
         priority=None if priority is None else check_priority(kind, priority),
     )
-    ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
+    with log_of(loaded).deed(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as deed:
+        ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
+        message = deed.says(f"enqueued task {ref.id}")
     if as_json:
         print_json({"id": ref.id})
     else:
-        done(f"enqueued task {ref.id}")
+        done(message)
 
 
 def for_programs(task: TaskView) -> dict[str, Any]:
@@ -231,14 +238,9 @@ def _status(name: str | None) -> Status | None:
         raise typer.Exit(2) from None
 
 
-def _refuse(loaded: App, task_id: int, rule: str) -> None:
-    try:
-        found = gather.show(loaded.fleet, task_id).task
-    except TaskNotFound as problem:
-        complain(str(problem))
-    else:
-        complain(f"task {task_id} is {found.status}; {rule}")
-    raise typer.Exit(1)
+def _refuse(loaded: App, task_id: int, rule: str) -> NoReturn:
+    found = gather.show(loaded.fleet, task_id).task
+    raise Refusal(f"task {task_id} is {found.status}; {rule}")
 
 
 def _report(as_json: bool, task_id: int, status: str, message: str) -> None:

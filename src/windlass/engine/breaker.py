@@ -18,8 +18,8 @@ from windlass.model.breaker import CLOSED, Breaker, State, Terms
 from windlass.model.duration import format_duration
 from windlass.model.outcome import Failed, Retried, Snoozed
 from windlass.store import switch
+from windlass.store.alert import write_alert
 from windlass.store.database import Database
-from windlass.store.history import write_alert
 from windlass.store.number import Numbers
 
 

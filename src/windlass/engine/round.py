@@ -17,8 +17,8 @@ from windlass.model.source import SweepSource
 from windlass.model.sweep import Range, Round, Tile, described, tiles
 from windlass.store import sweep as store
 from windlass.store import worker
+from windlass.store.alert import write_alert
 from windlass.store.database import Database, first_line
-from windlass.store.history import write_alert
 from windlass.store.number import Numbers
 from windlass.store.sweep import SweepRow
 

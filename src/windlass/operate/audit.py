@@ -1,6 +1,7 @@
 """The audit log: who did what, when, and what came of it.
 
 What is about to be done is written down first, so that nothing is done of which nothing is known.
+Console, API and terminal write it with the same words: an `Action` is one thing, whoever does it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -23,6 +25,47 @@ from windlass.store.audit import Before, Deed
 
 LONGEST_OUTCOME = 2_000
 LONGEST_ABOUT = 300
+# Of arguments, the log tells so many characters.
+LONGEST_TOLD = 2_000
+
+
+class Action(StrEnum):
+    """What an operator can do."""
+
+    ALERT_ACKNOWLEDGE = "alert.acknowledge"
+    ALERT_RECALL = "alert.recall"
+    CONTROL_RELEASE = "control.release"
+    CONTROL_RESET = "control.reset"
+    FLOW_CANCEL = "flow.cancel"
+    FLOW_EDIT = "flow.edit"
+    FLOW_RETRY = "flow.retry"
+    FLOW_SKIP = "flow.skip"
+    FLOW_START = "flow.start"
+    LEDGER_ADJUST = "ledger.adjust"
+    LEDGER_CONFIRM = "ledger.confirm"
+    LEDGER_DEDUCT = "ledger.deduct"
+    LEDGER_GIVE_BACK = "ledger.give_back"
+    LEDGER_RESTOCK = "ledger.restock"
+    LEDGER_VOID = "ledger.void"
+    ROLLING_ADD = "rolling.add"
+    ROLLING_FOLLOW = "rolling.follow"
+    ROLLING_MIRROR = "rolling.mirror"
+    ROLLING_REMOVE = "rolling.remove"
+    ROLLING_UNFOLLOW = "rolling.unfollow"
+    ROLLING_VISIT = "rolling.visit"
+    SHARD_DRAIN = "shard.drain"
+    SHARD_MOVE = "shard.move"
+    SWEEP_RETRY = "sweep.retry"
+    SWEEP_SPLIT = "sweep.split"
+    SWEEP_START = "sweep.start"
+    SWITCH_CLOSE_BREAKER = "switch.close_breaker"
+    SWITCH_PAUSE = "switch.pause"
+    SWITCH_RESUME = "switch.resume"
+    SWITCH_SET = "switch.set"
+    TASK_CANCEL = "task.cancel"
+    TASK_ENQUEUE = "task.enqueue"
+    TASK_RETRY = "task.retry"
+    TEMPLATE_SAVE = "template.save"
 
 
 @dataclass(frozen=True)
@@ -44,6 +87,26 @@ class Entry:
         """Note what came of it."""
         self.outcome = outcome
         return outcome
+
+
+class Log:
+    """Writes down what one hand does."""
+
+    def __init__(self, fleet: Fleet, hand: Hand) -> None:
+        self._fleet = fleet
+        self._hand = hand
+
+    @property
+    def who(self) -> str:
+        """Who acts."""
+        return self._hand.who
+
+    @contextmanager
+    def deed(self, action: Action, about: str | None = None, /, **detail: Any) -> Iterator[Entry]:
+        """Write down what is done in the block, and what came of it."""
+        told = detail or None
+        with recorded(self._fleet, self._hand, action, about=about, detail=told) as entry:
+            yield entry
 
 
 @contextmanager

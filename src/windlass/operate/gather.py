@@ -22,13 +22,12 @@ from windlass.model.control import Place, RunStatus, RunView
 from windlass.model.rolling import Freshness, Item
 from windlass.model.shard import COMING
 from windlass.model.task import TaskView
-from windlass.operate import alert, control, freshness, ring, rolling, status, switch, task
+from windlass.operate import control, freshness, ring, rolling, status, switch, task
 from windlass.operate.ring import RingView
 from windlass.operate.status import AppStatus, KindStatus
 from windlass.operate.task import TaskDetail
 from windlass.store import rolling as rolling_store
 from windlass.store.database import TRIES
-from windlass.store.history import AlertView
 from windlass.store.switch import Switch
 from windlass.store.task import TaskFilter
 from windlass.store.task_page import TaskPage, TaskQuery
@@ -74,15 +73,6 @@ def fresh(fleet: Fleet, clock: Clock, kind: Kind) -> Freshness:
     found = fleet.gather(lambda shard: freshness.facts_of(shard.database, shard.clock, kind))
     _some_must_answer(found.missing, fleet)
     return freshness.judge(found.values, kind, now=clock.now(), missing=found.missing)
-
-
-def alerts(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
-    """The last alerts, newest first."""
-    found = fleet.gather(lambda shard: alert.listing(shard.database, limit=limit))
-    merged = [each for part in found.values for each in part]
-    if fleet.single is None:
-        merged.sort(key=lambda each: (each.raised_at, each.id), reverse=True)
-    return Listing(merged[:limit], found.missing)
 
 
 def rings(fleet: Fleet, *, tries: int = TRIES) -> Listing[RingView]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -29,6 +29,7 @@ RECENT_MINUTES = 60
 FAILURES_SHOWN = 5
 NOTHING_DUE = "nothing due"
 NEAR_ITS_RATE = 0.7
+NONE_COUNTED = {"waiting": 0, "due": 0, "running": 0, "failed": 0}
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
         }
         switches = switch.listing(connection)
         names = set(registry.kinds) | set(cron.kinds_waiting(connection)) | set(done)
+        counts = _counted(connection, database.dialect, registry, names, now)
         return AppStatus(
             database=database.name,
             shards=(database.name,),
@@ -101,7 +103,7 @@ def look(database: Database, clock: Clock, registry: Registry) -> AppStatus:
             kinds=[
                 _kind(
                     connection,
-                    database.dialect,
+                    counts.get(name, NONE_COUNTED),
                     name,
                     registry.kinds.get(name),
                     switches.get(name, Switch(name)),
@@ -130,7 +132,7 @@ def look_at(database: Database, clock: Clock, registry: Registry, name: str) -> 
             return None
         return _kind(
             connection,
-            database.dialect,
+            _counted(connection, database.dialect, registry, {name}, now).get(name, NONE_COUNTED),
             name,
             kind,
             switch.get(connection, name),
@@ -212,7 +214,7 @@ def _due(database: Database, clock: Clock, registry: Registry) -> int:
 
 def _kind(
     connection: Connection,
-    dialect: Dialect,
+    counts: dict[str, int],
     name: str,
     kind: Kind | None,
     found: Switch,
@@ -220,8 +222,6 @@ def _kind(
     workers: list[WorkerView],
     now: int,
 ) -> KindStatus:
-    until = now if kind is None else kind.due_until(now)
-    counts = task.counts(connection, dialect, name, until=until)
     schedule = None if kind is None else kind.schedule
     standing = None if schedule is None else task.find(connection, name, CRON_KEY)
     swept = None
@@ -258,6 +258,18 @@ def _kind(
         or (swept.why if swept is not None and is_served else None)
         or _why(connection, name, counts, setting, now, is_served=is_served),
     )
+
+
+def _counted(
+    connection: Connection, dialect: Dialect, registry: Registry, names: Iterable[str], now: int
+) -> dict[str, dict[str, int]]:
+    """The rows of each kind in each state; sweeps have ranges instead."""
+    until = {}
+    for name in sorted(names):
+        kind = registry.kinds.get(name)
+        if kind is None or kind.sweep is None:
+            until[name] = now if kind is None else kind.due_until(now)
+    return task.counts_of_all(connection, dialect, until)
 
 
 @dataclass(frozen=True)

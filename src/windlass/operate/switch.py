@@ -17,8 +17,8 @@ from windlass.model.outcome import LONGEST_REMARK, storable
 from windlass.model.rate import parse_rate
 from windlass.model.window import parse_window
 from windlass.store import switch
+from windlass.store.alert import write_alert
 from windlass.store.database import Database
-from windlass.store.history import write_alert
 from windlass.store.switch import Switch
 
 MOST_AT_ONCE = 100_000

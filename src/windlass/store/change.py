@@ -27,12 +27,15 @@ def failures(connection: Connection, _now: int) -> Sequence[Any]:
     return (_last(connection, schema.failure.c.id),)
 
 
-def alerts(connection: Connection, _now: int) -> Sequence[Any]:
-    """The newest ones."""
-    alert = schema.alert.c
-    return _all(
-        connection, select(alert.id, alert.raised_at).order_by(alert.raised_at.desc()).limit(1)
-    )
+def alerts(connection: Connection, now: int) -> Sequence[Any]:
+    """The newest one, and who has seen which; that somebody wanted quiet, and it is over."""
+    alert, seen = schema.alert.c, schema.acknowledgement.c
+    newest = select(alert.id, alert.raised_at).order_by(alert.raised_at.desc()).limit(1)
+    quiet = select(seen.what, seen.kind, seen.seen_at, seen.quiet_until)
+    return _all(connection, newest), [
+        (*row, row[3] is not None and row[3] <= now)
+        for row in _all(connection, quiet.order_by(seen.what, seen.kind))
+    ]
 
 
 def switches(connection: Connection, _now: int) -> Sequence[Any]:

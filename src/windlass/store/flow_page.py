@@ -8,11 +8,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Select, Subquery, bindparam, case, func, select
+from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
 
 from windlass.model.flow import Rule
 from windlass.model.status import Status
 from windlass.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
+from windlass.store.look import look
 from windlass.store.rolling import LAST
 from windlass.store.schema import external, slot, task
 from windlass.store.task_page import kinds_undue, undue_of
@@ -94,19 +95,16 @@ def _runs_of(
     if below is not None:
         rows = rows.where(task.c.id < below)
 
-    def look(most: int) -> tuple[Subquery, list[int]]:
-        window = rows.limit(most).subquery("looked_at")
-        of_runs = select(window.c.id).where(window.c.id == window.c.flow_id)
-        return window, list(connection.scalars(of_runs.order_by(window.c.id.desc()).limit(limit)))
-
-    # Mostly all of them are runs, and the first few are enough.
-    window, found = look(2 * limit)
-    if len(found) < limit:
-        window, found = look(LOOKED_AT)
-    if len(found) == limit:
-        return found, found[-1]
-    looked_at, lowest = connection.execute(select(func.count(), func.min(window.c.id))).one()
-    return found, int(lowest) if looked_at == LOOKED_AT else None
+    looked = look(
+        connection,
+        rows.limit,
+        ("id",),
+        lambda window: window.c.id == window.c.flow_id,
+        limit=limit,
+        most=LOOKED_AT,
+    )
+    ids = [int(row.id) for row in looked.rows]
+    return ids, None if looked.last is None else int(looked.last.id)
 
 
 def sizes(connection: Connection, runs: Sequence[int], *, most: int) -> dict[int, int]:

@@ -1,19 +1,18 @@
-"""What is remembered beside the rows: failures, statistics and alerts, all bounded."""
+"""What is remembered beside the rows: failures and statistics, bounded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, select
+from sqlalchemy import Connection, Select, delete, func, select
 
-from windlass.store import audit
-from windlass.store.schema import alert, failure, stat
+from windlass.store import alert, audit
+from windlass.store.schema import failure, stat
 
 MINUTE = 60 * 1_000_000
 FAILURES_PER_KIND = 1_000
 KEEP_STATISTICS = 7 * 24 * 60
-KEEP_ALERTS = 30 * 24 * 60 * MINUTE
 
 
 @dataclass(frozen=True)
@@ -27,18 +26,6 @@ class FailureView:
     failed_at: int
     error: str
     trace: str
-
-
-@dataclass(frozen=True)
-class AlertView:
-    """One alert."""
-
-    id: int
-    what: str
-    kind: str | None
-    task_id: int | None
-    raised_at: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -64,27 +51,6 @@ def recent_failures(connection: Connection, *, limit: int = 20) -> list[FailureV
     """The last errors of all kinds, newest first."""
     rows = connection.execute(_failures().order_by(failure.c.id.desc()).limit(limit))
     return [FailureView(*row) for row in rows]
-
-
-def alerts(connection: Connection, *, limit: int = 100) -> list[AlertView]:
-    """The last alerts, newest first."""
-    rows = connection.execute(
-        select(
-            alert.c.id, alert.c.what, alert.c.kind, alert.c.task_id, alert.c.raised_at, alert.c.text
-        )
-        .order_by(alert.c.raised_at.desc(), alert.c.id.desc())
-        .limit(limit)
-    )
-    return [AlertView(*row) for row in rows]
-
-
-def write_alert(
-    connection: Connection, number: int, *, what: str, kind: str, text: str, now: int
-) -> None:
-    """Tell people something."""
-    connection.execute(
-        insert(alert).values(id=number, what=what, kind=kind, raised_at=now, text=text)
-    )
 
 
 def work_since(connection: Connection, *, minute: int) -> list[Work]:
@@ -159,7 +125,7 @@ def prune(connection: Connection, *, now: int) -> None:
                 delete(failure).where(failure.c.kind == kind, failure.c.id <= oldest_kept)
             )
     connection.execute(delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS))
-    connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP_ALERTS))
+    alert.prune(connection, now=now)
     audit.prune(connection)
 
 

@@ -40,7 +40,7 @@ from windlass.model.ledger_audit import (
 )
 from windlass.model.status import Status
 from windlass.store.dialect.base import Dialect, Executor
-from windlass.store.ledger_pages import Pages, Shelf, Walk
+from windlass.store.ledger_audit_page import Pages, Shelf, Walk
 
 SHOWN_OF_EACH = 20
 BUCKETS = 1 << 14

@@ -14,7 +14,7 @@ from windlass.errors import SchemaMismatch
 from windlass.store.database import TRIES, Database
 from windlass.store.dialect.base import Executor
 
-VERSION = "0009"
+VERSION = "0010"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 

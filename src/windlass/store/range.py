@@ -32,8 +32,8 @@ from windlass.model.status import Status
 from windlass.model.sweep import Order, Range, Round, lose
 from windlass.store import sweep as rounds
 from windlass.store import sweep_failure as aside
+from windlass.store.alert import write_alert
 from windlass.store.dialect.base import Dialect
-from windlass.store.history import write_alert
 from windlass.store.schema import range_
 from windlass.store.sweep import is_
 from windlass.store.sweep_failure import NewFailure

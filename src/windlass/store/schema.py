@@ -262,6 +262,16 @@ alert = _table(
     Index("windlass_alert_raised", "raised_at"),
 )
 
+# Who has seen the alerts of a sort and a kind: those up to then, or all until `quiet_until`.
+acknowledgement = _table(
+    "acknowledgement",
+    Column("what", Exact(100), primary_key=True),
+    Column("kind", Exact(100), primary_key=True),
+    Column("who", String(255), nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("quiet_until", BigInteger),
+)
+
 # What an operator, or a breaker, has set for a kind. Null: as the kind declares it.
 switch = _table(
     "switch",

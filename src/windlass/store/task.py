@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Update,
+    and_,
+    delete,
+    func,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.sql.expression import text
 
 from windlass.model.status import FINAL, Status
@@ -18,6 +29,7 @@ CHUNK_ROWS = 2_000
 COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
 COUNTED_EXACTLY = 10_000
+KINDS_AT_ONCE = 50
 DUE = (task.c.priority, task.c.due_at)
 UNENDED = tuple(status for status in Status if status not in FINAL)
 RETRIED = (Status.FAILED, Status.CANCELLED)
@@ -272,31 +284,65 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
 
     Exact up to COUNTED_EXACTLY.
     """
+    return counts_of_all(connection, dialect, {kind: until})[kind]
 
-    def count(*where: ColumnElement[bool], order: Sequence[ColumnElement[Any]] = DUE) -> Any:
-        # In the order of the index, or a planner may walk the table for the first of them.
-        few = select(task.c.status).where(task.c.kind == kind, *where)
-        few = few.order_by(*order).limit(COUNTED_EXACTLY + 1)
-        return select(func.count()).select_from(few.subquery()).scalar_subquery()
 
+def counts_of_all(
+    connection: Connection, dialect: Dialect, until: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """The same of many kinds, by three statements for each fifty of them."""
+    found: dict[str, dict[str, int]] = {}
+    given = list(until.items())
+    for begin in range(0, len(given), KINDS_AT_ONCE):
+        found |= _counts(connection, dialect, dict(given[begin : begin + KINDS_AT_ONCE]))
+    return found
+
+
+def _counts(
+    connection: Connection, dialect: Dialect, until: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    kinds = list(until)
     waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
-    row = connection.execute(
+    running = and_(task.c.status == Status.RUNNING, task.c.due_at.is_not(None))
+    failed = and_(task.c.status == Status.FAILED, task.c.due_at.is_(None))
+    states = [
         select(
-            count(waiting),
-            count(task.c.status == Status.RUNNING, task.c.due_at.is_not(None)),
-            count(task.c.status == Status.FAILED, task.c.due_at.is_(None), order=()),
+            literal_column(str(place)),
+            _count(kind, waiting),
+            _count(kind, running),
+            _count(kind, failed, order=()),
         )
-    ).one()
+        for place, kind in enumerate(kinds)
+    ]
+    found = {
+        kinds[row[0]]: {"waiting": row[1], "running": row[2], "failed": row[3], "due": 0}
+        for row in connection.execute(union_all(*states))
+    }
     # Priority by priority, or the index that has them in due order is of no use.
-    due = sum(
-        connection.execute(
-            select(count(waiting, task.c.priority == lane.priority, task.c.due_at <= until))
-        ).scalar_one()
-        for lane in dialect.lanes(connection, [kind])
-        if lane.due_at <= until
-    )
-    found = dict(zip(("waiting", "running", "failed"), map(int, row), strict=True))
-    return found | {"due": min(int(due), COUNTED_EXACTLY + 1)}
+    lanes = [each for each in dialect.lanes(connection, kinds) if each.due_at <= until[each.kind]]
+    due = [
+        select(
+            literal_column(str(place)),
+            _count(
+                lane.kind,
+                and_(waiting, task.c.priority == lane.priority, task.c.due_at <= until[lane.kind]),
+            ),
+        )
+        for place, lane in enumerate(lanes)
+    ]
+    for place, count in connection.execute(union_all(*due)) if due else ():
+        of = found[lanes[place].kind]
+        of["due"] = min(of["due"] + count, COUNTED_EXACTLY + 1)
+    return found
+
+
+def _count(
+    kind: str, where: ColumnElement[bool], *, order: Sequence[ColumnElement[Any]] = DUE
+) -> Any:
+    # In the order of the index, or a planner may walk the table for the first of them.
+    few = select(task.c.status).where(task.c.kind == kind, where)
+    few = few.order_by(*order).limit(COUNTED_EXACTLY + 1)
+    return select(func.count()).select_from(few.subquery()).scalar_subquery()
 
 
 def _where(wanted: TaskFilter) -> ColumnElement[bool]:

@@ -17,7 +17,6 @@ from sqlalchemy import (
     FromClause,
     Select,
     and_,
-    func,
     literal,
     select,
     text,
@@ -26,6 +25,7 @@ from sqlalchemy import (
 from windlass.model.status import FINAL, Status
 from windlass.model.task import TaskView
 from windlass.store.dialect.base import Dialect
+from windlass.store.look import look
 from windlass.store.schema import task
 from windlass.store.task import VIEW, view_of
 
@@ -183,14 +183,16 @@ def _walk(
     connection: Connection, query: TaskQuery, rows: Select[Any], *, below: int | None, limit: int
 ) -> TaskPage:
     """Go through some of the rows, and take those that match."""
-    window = _below(rows, below).limit(LOOKED_AT).subquery("looked_at")
-    matching = select(window.c.id).where(_matches(query, window))
-    numbers = connection.scalars(matching.order_by(window.c.id.desc()).limit(limit)).all()
-    found = _fetch(connection, numbers, query)
-    if len(numbers) == limit:
-        return TaskPage(found, numbers[-1], LOOKED_AT)
-    looked_at, lowest = connection.execute(select(func.count(), func.min(window.c.id))).one()
-    return TaskPage(found, int(lowest) if looked_at == LOOKED_AT else None, looked_at)
+    looked = look(
+        connection,
+        _below(rows, below).limit,
+        ("id",),
+        lambda window: _matches(query, window),
+        limit=limit,
+        most=LOOKED_AT,
+    )
+    found = _fetch(connection, [row.id for row in looked.rows], query)
+    return TaskPage(found, None if looked.last is None else looked.last.id, looked.looked_at)
 
 
 def _below(rows: Select[Any], below: int | None) -> Select[Any]:

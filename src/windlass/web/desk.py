@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import Depends, HTTPException, Path, Request
@@ -13,8 +11,7 @@ from fastapi import Depends, HTTPException, Path, Request
 from windlass.app import App
 from windlass.declare.kind import Kind
 from windlass.errors import BadInput
-from windlass.operate import audit
-from windlass.operate.audit import Entry, Hand
+from windlass.operate.audit import Hand, Log
 from windlass.operate.ledger import Ledgers
 from windlass.web.gate import Actor
 from windlass.web.problem import Unknown
@@ -48,25 +45,6 @@ class Desk:
         if kind.sweep is None:
             raise Unknown(f"kind {name!r} is not a sweep")
         return kind
-
-
-class Log:
-    """Writes down what the one who asks does."""
-
-    def __init__(self, app: App, actor: Actor) -> None:
-        self._app = app
-        self._hand = Hand(actor.name, "console" if actor.session else "api", actor.address)
-
-    @property
-    def who(self) -> str:
-        return self._hand.who
-
-    @contextmanager
-    def deed(self, action: str, about: str | None = None, /, **detail: Any) -> Iterator[Entry]:
-        """Write down what is done in the block, and what came of it."""
-        told = detail or None
-        with audit.recorded(self._app.fleet, self._hand, action, about=about, detail=told) as entry:
-            yield entry
 
 
 def decoded(raw: str) -> str:
@@ -105,7 +83,8 @@ def _actor(request: Request) -> Actor:
 
 
 def _log(desk: Annotated[Desk, Depends(_desk)], actor: Annotated[Actor, Depends(_actor)]) -> Log:
-    return Log(desk.app, actor)
+    via = "console" if actor.session else "api"
+    return Log(desk.app.fleet, Hand(actor.name, via, actor.address))
 
 
 def _kind(kind: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:

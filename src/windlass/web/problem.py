@@ -33,6 +33,7 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.errors import Refused as LedgerRefused
+from windlass.operate.alert import UnknownAlert
 
 PROBLEM = "application/problem+json"
 LONGEST = 2_000
@@ -54,6 +55,7 @@ WORDS = {
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (UnknownKind, 404),
     (TaskNotFound, 404),
+    (UnknownAlert, 404),
     (ItemNotFound, 404),
     (UnknownDeduction, 404),
     (UnknownSku, 404),

@@ -22,6 +22,10 @@ export interface Draft {
 
 export const EMPTY: Draft = { nodes: [], edges: [] };
 
+export function isEqual(one: Draft, other: Draft): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
 interface Spec {
   readonly nodes: readonly NodeSpec[];
   readonly edges: readonly Edge[];

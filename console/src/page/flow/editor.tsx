@@ -1,5 +1,5 @@
 /** Drawing a template: nodes of declared kinds, edges, arguments; save it as a version, start it. */
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { post, Problem } from "../../api/client";
 import type { Checked, TemplateOut, VersionOut } from "../../api/model";
 import { useLive } from "../../data/hook";
@@ -7,15 +7,17 @@ import { Button, Card, Note, Page } from "../../part/basic";
 import { Select } from "../../part/control";
 import { Faces } from "../../part/faces";
 import { Graph } from "../../part/graph";
+import { useConfirm } from "../../part/dialog";
 import { useAction } from "../../part/toast";
 import { pathOf, queryOf } from "../../route/address";
-import { navigate, useQuery } from "../../route/router";
+import { navigate, setGuard, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import {
   above,
   draftOf,
   EMPTY,
+  isEqual,
   problemsOf,
   specOf,
   withChange,
@@ -26,6 +28,7 @@ import {
   type Draft,
 } from "./draft";
 import { ExportDialog } from "./export";
+import { dropDraft, keepDraft, keptDraft, type Kept } from "./kept";
 import { NodeForm } from "./node-form";
 import { Palette, useUsable } from "./palette";
 import { StartDialog } from "./start";
@@ -70,7 +73,10 @@ function Editor({ name: firstName, first, version }: EditorProps) {
   const [draft, setDraft] = useState(saved);
   const [selected, setSelected] = useState<string | null>(null);
   const [dialog, setDialog] = useState<"start" | "export">();
-  const isChanged = draft !== saved || name !== firstName;
+  const isChanged = !isEqual(draft, saved) || name !== firstName;
+  const [kept, setKept] = useState(() => (canAct ? keptDraft(firstName, saved) : null));
+  useKeeping(firstName, name, draft, isChanged && kept === null);
+  useLeaving(isChanged);
   const checked = useCheck(name, draft, isChanged && canAct);
   const node = draft.nodes.find((each) => each.name === selected);
   const isReady = checked.problems.length === 0 && name.trim() !== "";
@@ -80,7 +86,9 @@ function Editor({ name: firstName, first, version }: EditorProps) {
       () => post<TemplateOut>(pathOf("templates", name.trim()), specOf(draft)),
       (made) => t.flow.saved(made.name, f.number(made.version)),
     );
-    if (done) navigate(pathOf("flows", "template", done.name), { replace: true });
+    if (!done) return;
+    dropDraft(firstName);
+    navigate(pathOf("flows", "template", done.name), { replace: true, isFree: true });
   };
 
   return (
@@ -113,6 +121,21 @@ function Editor({ name: firstName, first, version }: EditorProps) {
         </>
       }
     >
+      {kept && (
+        <KeptNote
+          kept={kept}
+          onGoOn={() => {
+            setName(firstName || kept.name);
+            setDraft(kept.draft);
+            setSelected(null);
+            setKept(null);
+          }}
+          onDrop={() => {
+            dropDraft(firstName);
+            setKept(null);
+          }}
+        />
+      )}
       <div className="editor">
         <Card>
           {canAct && (
@@ -189,6 +212,60 @@ function Editor({ name: firstName, first, version }: EditorProps) {
         />
       )}
     </Page>
+  );
+}
+
+/** Keep what is drawn until it is saved, or as it was. */
+function useKeeping(template: string, name: string, draft: Draft, isWanted: boolean) {
+  const isKept = useRef(false);
+  useEffect(() => {
+    if (isWanted) keepDraft(template, { at: Date.now(), name, draft });
+    else if (isKept.current) dropDraft(template);
+    isKept.current = isWanted;
+  }, [template, name, draft, isWanted]);
+}
+
+/** Ask before what is drawn is left, be it for another page of the console or for good. */
+function useLeaving(isChanged: boolean) {
+  const { t } = useText();
+  const confirm = useConfirm();
+  useEffect(() => {
+    if (!isChanged) return undefined;
+    const warn = (event: BeforeUnloadEvent) => event.preventDefault();
+    window.addEventListener("beforeunload", warn);
+    setGuard((leave) => {
+      const question = { title: t.flow.leaveTitle, text: t.flow.leaveText, action: t.flow.leave };
+      void confirm(question).then((said) => {
+        if (said !== null) leave();
+      });
+    });
+    return () => {
+      window.removeEventListener("beforeunload", warn);
+      setGuard(null);
+    };
+  }, [isChanged, confirm, t]);
+}
+
+interface KeptNoteProps {
+  kept: Kept;
+  onGoOn: () => void;
+  onDrop: () => void;
+}
+
+function KeptNote({ kept, onGoOn, onDrop }: KeptNoteProps) {
+  const { t, f } = useText();
+  return (
+    <Note tone="warn">
+      <span className="kept">
+        {t.flow.kept(f.near(kept.at))}
+        <span className="row-actions">
+          <Button look="main" onClick={onGoOn}>
+            {t.flow.keptGoOn}
+          </Button>
+          <Button onClick={onDrop}>{t.flow.keptDrop}</Button>
+        </span>
+      </span>
+    </Note>
   );
 }
 

@@ -39,7 +39,7 @@ export function NodePanel({ run, name, isWhole }: PanelProps) {
       <Faces resource={resource}>
         {(data) => (
           <>
-            <Full data={data} />
+            <Summary data={data} />
             <Actions run={run} node={data.node}>
               {(!isWhole || query.around) && query.around !== name && (
                 <Button icon="search" onClick={() => change({ around: name, tab: null })}>
@@ -47,6 +47,7 @@ export function NodePanel({ run, name, isWhole }: PanelProps) {
                 </Button>
               )}
             </Actions>
+            <Surroundings data={data} />
           </>
         )}
       </Faces>
@@ -54,7 +55,8 @@ export function NodePanel({ run, name, isWhole }: PanelProps) {
   );
 }
 
-function Full({ data }: { data: FlowNodeDetail }) {
+/** How it is doing, and why it failed: what one decides by. */
+function Summary({ data }: { data: FlowNodeDetail }) {
   const { t, f } = useText();
   const now = useNow();
   const { node } = data;
@@ -103,6 +105,14 @@ function Full({ data }: { data: FlowNodeDetail }) {
           <Plain text={data.failures[0].trace} label={t.task.trace} />
         </details>
       )}
+    </>
+  );
+}
+
+function Surroundings({ data }: { data: FlowNodeDetail }) {
+  const { t } = useText();
+  return (
+    <>
       <Neighbours title={t.flow.waitsFor} nodes={data.waits_for} />
       <Neighbours title={t.flow.before} nodes={data.before} />
       {data.arguments !== "{}" && (

@@ -13,6 +13,7 @@ from windlass.model.control import DONE, Place, Reply, RunStatus, RunView, check
 from windlass.model.step import StepView
 from windlass.operate import control as operate
 from windlass.operate import gather
+from windlass.operate.audit import Action
 from windlass.web.desk import DeskOf, LogOf, RunName
 from windlass.web.problem import Refused, Unknown, problems
 from windlass.web.view import STORABLE, Body, Done, Moment, Number, Page, View
@@ -116,7 +117,7 @@ def run(name: RunName, desk: DeskOf, partition: Partition = "") -> RunDetail:
 def release(name: RunName, body: Which, desk: DeskOf, log: LogOf) -> Done:
     """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed."""
     place = check_place(name, body.partition)
-    with log.deed("control.release", str(place), batch=body.batch) as deed:
+    with log.deed(Action.CONTROL_RELEASE, str(place), batch=body.batch) as deed:
         reply = operate.release(desk.app.fleet, place, who=log.who, batch=body.batch)
         return _told(reply, deed.says(f"{place} is released"))
 
@@ -125,7 +126,7 @@ def release(name: RunName, body: Which, desk: DeskOf, log: LogOf) -> Done:
 def reset(name: RunName, body: Which, desk: DeskOf, log: LogOf) -> Done:
     """Have a run that failed start over: its steps and its data are forgotten."""
     place = check_place(name, body.partition)
-    with log.deed("control.reset", str(place), batch=body.batch) as deed:
+    with log.deed(Action.CONTROL_RESET, str(place), batch=body.batch) as deed:
         reply = operate.reset(desk.app.fleet, place, who=log.who, batch=body.batch)
         return _told(reply, deed.says(f"{place} starts over"))
 

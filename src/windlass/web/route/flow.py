@@ -14,6 +14,7 @@ from windlass.model.node import arguments_of, head_of
 from windlass.model.run import FlowGraph
 from windlass.model.status import FINAL, Status
 from windlass.operate import flow_edit, flow_look
+from windlass.operate.audit import LONGEST_TOLD, Action
 from windlass.operate.flow_look import NodeLine, RunLine
 from windlass.store.flow import RunRow
 from windlass.web.desk import DeskOf, LogOf
@@ -43,7 +44,6 @@ MOST_CHANGES = 200
 MOST_EXPORTED = 10_000
 LONGEST_ERROR = 300
 # How much of what was given is in the audit log.
-LONGEST_TOLD = 2_000
 MOST_TOLD = 20
 
 RunId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1)]
@@ -262,7 +262,7 @@ def start(body: FlowStart, desk: DeskOf, log: LogOf) -> FlowStarted:
     """FlowStart a declared flow or a template."""
     arguments = json_text(body.arguments)[:LONGEST_TOLD]
     told = {"arguments": arguments, "version": body.version, "key": body.key}
-    with log.deed("flow.start", body.flow, **told) as deed:
+    with log.deed(Action.FLOW_START, body.flow, **told) as deed:
         handle: Any = desk.app.flow_template.flow(body.flow, body.version)
         _try_to_draw(handle, body.arguments)
         starter = handle if body.key is None else handle.using(key=body.key)
@@ -348,7 +348,7 @@ def export(number: RunId, desk: DeskOf, form: Form = "mermaid") -> ExportOut:
 @router.post("/flows/{number}/retry", responses=problems(404, 409))
 def retry(number: RunId, body: FlowRetry, desk: DeskOf, log: LogOf) -> Done:
     """Have the failed nodes of a run, or one of them, run again."""
-    with log.deed("flow.retry", str(number), node=body.node) as deed:
+    with log.deed(Action.FLOW_RETRY, str(number), node=body.node) as deed:
         count = _allowed(lambda: desk.app.flows.retry(number, body.node))
         if not count:
             raise Refused(f"no node of run {number} has failed; there is nothing to retry")
@@ -359,7 +359,7 @@ def retry(number: RunId, body: FlowRetry, desk: DeskOf, log: LogOf) -> Done:
 @router.post("/flows/{number}/skip", responses=problems(404, 409))
 def skip(number: RunId, body: FlowSkip, desk: DeskOf, log: LogOf) -> Done:
     """Count a node as succeeded, and go on."""
-    with log.deed("flow.skip", str(number), node=body.node) as deed:
+    with log.deed(Action.FLOW_SKIP, str(number), node=body.node) as deed:
         _allowed(lambda: desk.app.flows.skip(number, body.node))
         message = deed.says(f"{body.node} of run {number} counts as succeeded")
     return Done(message=message)
@@ -368,7 +368,7 @@ def skip(number: RunId, body: FlowSkip, desk: DeskOf, log: LogOf) -> Done:
 @router.post("/flows/{number}/cancel", responses=problems(404, 409))
 def cancel(number: RunId, body: FlowCancel, desk: DeskOf, log: LogOf) -> Done:
     """End a run: nothing more begins."""
-    with log.deed("flow.cancel", str(number), reason=body.reason) as deed:
+    with log.deed(Action.FLOW_CANCEL, str(number), reason=body.reason) as deed:
         if not desk.app.flows.cancel(number, body.reason):
             raise Refused(f"run {number} has ended; there is nothing to cancel")
         message = deed.says(f"run {number} is cancelled")
@@ -387,7 +387,7 @@ def edit(number: RunId, body: FlowEdit, desk: DeskOf, log: LogOf) -> Done:
         raise BadInput("there is nothing to change; give add, link or unlink")
     told = {name: len(value) for name, value in body.model_dump().items()}
     names = [each.name for each in body.add[:MOST_TOLD]]
-    with log.deed("flow.edit", str(number), **told, names=names) as deed:
+    with log.deed(Action.FLOW_EDIT, str(number), **told, names=names) as deed:
         flow_edit.edit(desk.app.flows, desk.app.flow_template, number, changes)
         message = deed.says(f"run {number} is changed")
     return Done(message=message, changed=sum(told.values()))

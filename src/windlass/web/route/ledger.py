@@ -16,8 +16,8 @@ from pydantic import BeforeValidator
 from windlass.errors import BadInput
 from windlass.ledger.http import StockView, stock_view
 from windlass.model.ledger import DeductionStatus, Movement, Refusal
-from windlass.store import ledger_page
-from windlass.store.ledger_page import EntryPlace, Moment, ReturnPlace
+from windlass.store import ledger_list
+from windlass.store.ledger_list import EntryPlace, Moment, ReturnPlace
 from windlass.web.desk import DeskOf
 from windlass.web.view import STORABLE, View, many
 from windlass.web.view import Moment as When
@@ -157,7 +157,7 @@ def stock(
     """Stock by SKU, of those that begin with `prefix`; `after` is the `next` of the page before."""
     found = desk.ledgers.look(
         shard,
-        partial(ledger_page.stocks, prefix=prefix, after=after, limit=limit, sold_out=sold_out),
+        partial(ledger_list.stocks, prefix=prefix, after=after, limit=limit, sold_out=sold_out),
     )
     items = [stock_view(row) for row in found.items]
     return StockPage(items=items, next=found.next, looked_at=found.looked_at)
@@ -176,7 +176,7 @@ def deductions(
     found = desk.ledgers.look(
         shard,
         partial(
-            ledger_page.deductions,
+            ledger_list.deductions,
             status=None if status is None else DeductionStatus[status.upper()],
             prefix=prefix,
             after=_place(after, Moment),
@@ -201,7 +201,7 @@ def returns(
     """Returns, newest first: of all deductions, or of one."""
     found = desk.ledgers.look(
         shard,
-        partial(ledger_page.returns, of=deduction, after=_place(after, ReturnPlace), limit=limit),
+        partial(ledger_list.returns, of=deduction, after=_place(after, ReturnPlace), limit=limit),
     )
     return ReturnPage(
         items=many(ReturnOut, found.items),
@@ -223,7 +223,7 @@ def entries(
     found = desk.ledgers.look(
         shard,
         partial(
-            ledger_page.entries,
+            ledger_list.entries,
             sku=sku,
             movement=None if movement is None else Movement(movement),
             after=_place(after, EntryPlace),

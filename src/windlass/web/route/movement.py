@@ -29,6 +29,7 @@ from windlass.ledger.http import (
     stock_view,
     told,
 )
+from windlass.operate.audit import Action
 from windlass.web.desk import DeductionId, DeskOf, LogOf, Sku
 from windlass.web.problem import Refused, problems
 from windlass.web.route.ledger import Shard
@@ -53,7 +54,7 @@ def restock(
     body: MovementBody, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
 ) -> ReceiptView:
     """Goods came in, under an id of the caller's."""
-    with log.deed("ledger.restock", body.id, **_logged(body, shard)) as deed:
+    with log.deed(Action.LEDGER_RESTOCK, body.id, **_logged(body, shard)) as deed:
         made = told(response, desk.ledgers.of(shard).restock(body.id, pairs(body)))
         deed.says(_said(f"{_sum(body)} came in", made.replayed))
     return receipt_view(made)
@@ -64,7 +65,9 @@ def adjust(
     body: AdjustmentBody, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
 ) -> ReceiptView:
     """A count found more, or less: quantities have a sign."""
-    with log.deed("ledger.adjust", body.id, reason=body.reason, **_logged(body, shard)) as deed:
+    with log.deed(
+        Action.LEDGER_ADJUST, body.id, reason=body.reason, **_logged(body, shard)
+    ) as deed:
         ledger = desk.ledgers.of(shard)
         made = told(response, ledger.adjust(body.id, pairs(body), reason=body.reason))
         deed.says(_said(f"the stock of {len(made.lines):,} SKUs is adjusted", made.replayed))
@@ -76,7 +79,7 @@ def deduct(
     body: DeductionBody, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
 ) -> DeductionView:
     """Goods go out, all lines or none; with a hold, until it lapses."""
-    with log.deed("ledger.deduct", body.id, hold=body.hold, **_logged(body, shard)) as deed:
+    with log.deed(Action.LEDGER_DEDUCT, body.id, hold=body.hold, **_logged(body, shard)) as deed:
         ledger = desk.ledgers.of(shard)
         made = told(response, ledger.deduct(body.id, pairs(body), hold=body.hold))
         deed.says(_said(f"{_sum(body)} went out", made.replayed))
@@ -93,7 +96,7 @@ def give_back(
     shard: Shard = None,
 ) -> ReturnView:
     """A part of a deduction comes back, under an id of its own."""
-    with log.deed("ledger.give_back", of, return_id=body.id, **_logged(body, shard)) as deed:
+    with log.deed(Action.LEDGER_GIVE_BACK, of, return_id=body.id, **_logged(body, shard)) as deed:
         made = told(response, desk.ledgers.of(shard).give_back(of, body.id, pairs(body)))
         deed.says(_said(f"{_sum(body)} of {of} came back", made.replayed))
     return return_view(made)
@@ -104,7 +107,7 @@ def void(
     of: DeductionId, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
 ) -> ReturnView:
     """Whatever is left of a deduction comes back; one that is unknown can never come to be."""
-    with log.deed("ledger.void", of, shard=shard) as deed:
+    with log.deed(Action.LEDGER_VOID, of, shard=shard) as deed:
         made = told(response, desk.ledgers.of(shard).void(of))
         total = sum(line.quantity for line in made.lines)
         deed.says(_said(f"{of} is voided, {total:,} came back", made.replayed))
@@ -116,7 +119,7 @@ def confirm(
     of: DeductionId, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
 ) -> ConfirmationView:
     """What is held by a deduction stays deducted."""
-    with log.deed("ledger.confirm", of, shard=shard) as deed:
+    with log.deed(Action.LEDGER_CONFIRM, of, shard=shard) as deed:
         made = told(response, desk.ledgers.of(shard).confirm(of))
         deed.says(_said(f"{of} is confirmed", made.replayed))
     return ConfirmationView(deduction=made.deduction, confirmed_at=made.confirmed_at)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from windlass.clock import to_datetime
 from windlass.model.status import Status
-from windlass.operate import flow_look, gather
+from windlass.operate import alert, flow_look, gather
 from windlass.operate.pace import HOUR, pace
 from windlass.web.desk import Desk, DeskOf
 from windlass.web.route.alert import AlertOut
@@ -73,7 +73,7 @@ def overview(desk: DeskOf) -> Overview:
         kinds=kind_views(desk, found.kinds),
         workers=workers,
         failures=many(FailureOut, found.failures),
-        alerts=many(AlertOut, gather.alerts(fleet, limit=ALERTS_SHOWN)),
+        alerts=many(AlertOut, alert.listing(fleet, limit=ALERTS_SHOWN)),
         flows=FlowsNow(
             running=_runs(desk, Status.RUNNING),
             failed=_runs(desk, Status.FAILED),

@@ -13,6 +13,7 @@ from windlass.declare.rolling import Rolling
 from windlass.model.duration import format_duration
 from windlass.model.rolling import Item
 from windlass.operate import gather, histogram
+from windlass.operate.audit import Action
 from windlass.web.desk import Desk, DeskOf, KindName, LogOf
 from windlass.web.problem import Unknown, problems
 from windlass.web.view import (
@@ -173,7 +174,7 @@ def visit(kind: KindName, body: Visit, desk: DeskOf, log: LogOf) -> ItemOut:
     declared = desk.rolling(kind)
     fresh = None if body.fresh is None else int(body.fresh * SECOND)
     timeout = max(1, int(body.timeout * SECOND))
-    with log.deed("rolling.visit", kind, code=body.code) as deed:
+    with log.deed(Action.ROLLING_VISIT, kind, code=body.code) as deed:
         found = desk.app.visit_item(declared, body.code, fresh=fresh, timeout=timeout)
         deed.says(f"{body.code} was visited: {found.status}")
     return _item(found)
@@ -183,7 +184,7 @@ def visit(kind: KindName, body: Visit, desk: DeskOf, log: LogOf) -> ItemOut:
 def add(kind: KindName, body: NewCodes, desk: DeskOf, log: LogOf) -> Done:
     """Add items; those that are there stay as they are."""
     handle = Rolling[..., object](desk.app, desk.rolling(kind))
-    with log.deed("rolling.add", kind, codes=body.codes, now=body.now) as deed:
+    with log.deed(Action.ROLLING_ADD, kind, codes=body.codes, now=body.now) as deed:
         count = handle.add(body.codes, now=body.now)
         message = deed.says(f"{count:,} of {len(body.codes):,} items are new")
     return Done(message=message, changed=count)
@@ -193,7 +194,7 @@ def add(kind: KindName, body: NewCodes, desk: DeskOf, log: LogOf) -> Done:
 def remove(kind: KindName, body: Codes, desk: DeskOf, log: LogOf) -> Done:
     """Visit these items no more."""
     handle = Rolling[..., object](desk.app, desk.rolling(kind))
-    with log.deed("rolling.remove", kind, codes=body.codes) as deed:
+    with log.deed(Action.ROLLING_REMOVE, kind, codes=body.codes) as deed:
         count = handle.remove(body.codes)
         message = deed.says(f"{count:,} items are removed")
     return Done(message=message, changed=count)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from windlass.model.key import encode_key
 from windlass.model.sweep import MOST_RANGES, SetAside
+from windlass.operate.audit import Action
 from windlass.web.desk import DeskOf, KindName, LogOf
 from windlass.web.problem import problems
 from windlass.web.view import Body, Done, KeyText, Moment, Seconds, StatusName, View, many
@@ -153,7 +154,7 @@ def audit(kind: KindName, desk: DeskOf) -> AuditOut:
 def split(kind: KindName, body: Split, desk: DeskOf, log: LogOf) -> Done:
     """Have so many ranges, also while it runs; as near to that as can be had."""
     declared = desk.sweep(kind)
-    with log.deed("sweep.split", kind, ranges=body.ranges) as deed:
+    with log.deed(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as deed:
         made = desk.app.sweeps.split(declared, body.ranges)
         message = deed.says(f"{kind} has {made:,} ranges")
     return Done(message=message, changed=made)
@@ -163,7 +164,7 @@ def split(kind: KindName, body: Split, desk: DeskOf, log: LogOf) -> Done:
 def start(kind: KindName, desk: DeskOf, log: LogOf) -> Done:
     """Begin a round now; one that runs goes on."""
     declared = desk.sweep(kind)
-    with log.deed("sweep.start", kind) as deed:
+    with log.deed(Action.SWEEP_START, kind) as deed:
         number = desk.app.sweeps.start(declared)
         message = deed.says(f"round {number:,} of {kind} runs")
     return Done(message=message)
@@ -173,7 +174,7 @@ def start(kind: KindName, desk: DeskOf, log: LogOf) -> Done:
 def retry(kind: KindName, body: Retry, desk: DeskOf, log: LogOf) -> Done:
     """Have items that were set aside run again, by the workers of the sweep."""
     declared = desk.sweep(kind)
-    with log.deed("sweep.retry", kind, keys=body.keys) as deed:
+    with log.deed(Action.SWEEP_RETRY, kind, keys=body.keys) as deed:
         count = desk.app.sweeps.ask_retry(declared, keys=body.keys)
         message = deed.says(f"{count:,} items of {kind} run again")
     return Done(message=message, changed=count)

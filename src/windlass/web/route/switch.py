@@ -9,6 +9,7 @@ from pydantic import Field
 
 from windlass.engine.switch import setting_of
 from windlass.operate import gather
+from windlass.operate.audit import Action
 from windlass.operate.status import held_back, rate_text
 from windlass.operate.switch import UNSET
 from windlass.store.switch import Switch
@@ -83,7 +84,7 @@ def switch(kind: KindName, desk: DeskOf) -> SwitchOut:
 @router.post("/switches/{kind}/pause", responses=problems(404))
 def pause(kind: KindName, body: Pause, desk: DeskOf, log: LogOf) -> SwitchOut:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
-    with log.deed("switch.pause", kind, reason=body.reason) as deed:
+    with log.deed(Action.SWITCH_PAUSE, kind, reason=body.reason) as deed:
         desk.app.pause(kind, reason=body.reason, who=log.who)
         deed.says(f"{kind} is paused")
     return switch(kind, desk)
@@ -92,7 +93,7 @@ def pause(kind: KindName, body: Pause, desk: DeskOf, log: LogOf) -> SwitchOut:
 @router.post("/switches/{kind}/resume", responses=problems(404))
 def resume(kind: KindName, desk: DeskOf, log: LogOf) -> SwitchOut:
     """Let a kind run again, and close its breaker if that is open."""
-    with log.deed("switch.resume", kind) as deed:
+    with log.deed(Action.SWITCH_RESUME, kind) as deed:
         desk.app.resume(kind, who=log.who)
         deed.says(f"{kind} is resumed")
     return switch(kind, desk)
@@ -101,7 +102,7 @@ def resume(kind: KindName, desk: DeskOf, log: LogOf) -> SwitchOut:
 @router.post("/switches/{kind}/close-breaker", responses=problems(404))
 def close_breaker(kind: KindName, desk: DeskOf, log: LogOf) -> SwitchOut:
     """Close the breaker of a kind; whether it is paused stays as it is."""
-    with log.deed("switch.close_breaker", kind) as deed:
+    with log.deed(Action.SWITCH_CLOSE_BREAKER, kind) as deed:
         desk.app.close_breaker(kind, who=log.who)
         deed.says(f"the breaker of {kind} is closed")
     return switch(kind, desk)
@@ -111,7 +112,7 @@ def close_breaker(kind: KindName, desk: DeskOf, log: LogOf) -> SwitchOut:
 def set_(kind: KindName, body: Set, desk: DeskOf, log: LogOf) -> SwitchOut:
     """Change the rate, window or concurrency of a kind while it runs."""
     given = body.model_dump(exclude_unset=True)
-    with log.deed("switch.set", kind, **given) as deed:
+    with log.deed(Action.SWITCH_SET, kind, **given) as deed:
         desk.app.set(
             kind,
             rate=given.get("rate", UNSET),

@@ -11,6 +11,7 @@ from windlass.clock import from_datetime
 from windlass.errors import TaskNotFound
 from windlass.model.status import Status
 from windlass.operate import bulk, gather
+from windlass.operate.audit import Action
 from windlass.operate.bulk import Act, Bulk
 from windlass.operate.task import TaskDetail
 from windlass.store.task_page import TaskQuery
@@ -178,7 +179,7 @@ def task(number: TaskId, desk: DeskOf) -> TaskDetailOut:
 @router.post("/tasks/retry", responses=problems(404))
 def retry_many(body: BulkRetry, desk: DeskOf, log: LogOf) -> BulkDone:
     """Let all tasks that match run again; a call does up to 5,000."""
-    with log.deed("task.retry", body.kind, **_told(body)) as deed:
+    with log.deed(Action.TASK_RETRY, body.kind, **_told(body)) as deed:
         done = bulk.retry(desk.app.fleet, desk.app.registry, _query(body), after=body.next)
         return _bulk_done(done, deed.says(f"{done.changed:,} tasks will run again"))
 
@@ -186,7 +187,7 @@ def retry_many(body: BulkRetry, desk: DeskOf, log: LogOf) -> BulkDone:
 @router.post("/tasks/cancel", responses=problems(404))
 def cancel_many(body: BulkCancel, desk: DeskOf, log: LogOf) -> BulkDone:
     """End all tasks that match; a call does up to 5,000."""
-    with log.deed("task.cancel", body.kind, **_told(body)) as deed:
+    with log.deed(Action.TASK_CANCEL, body.kind, **_told(body)) as deed:
         done = bulk.cancel(
             desk.app.fleet, desk.app.registry, _query(body), after=body.next, reason=body.reason
         )
@@ -196,7 +197,7 @@ def cancel_many(body: BulkCancel, desk: DeskOf, log: LogOf) -> BulkDone:
 @router.post("/tasks/{number}/retry", responses=problems(404, 409))
 def retry(number: TaskId, desk: DeskOf, log: LogOf) -> Done:
     """Let a failed or cancelled task run again."""
-    with log.deed("task.retry", str(number)) as deed:
+    with log.deed(Action.TASK_RETRY, str(number)) as deed:
         if not gather.retry(desk.app.fleet, number):
             _refuse(desk, number, "only a failed or cancelled task can be retried")
         return Done(message=deed.says(f"task {number} will run again"))
@@ -205,7 +206,7 @@ def retry(number: TaskId, desk: DeskOf, log: LogOf) -> Done:
 @router.post("/tasks/{number}/cancel", responses=problems(404, 409))
 def cancel(number: TaskId, body: Cancel, desk: DeskOf, log: LogOf) -> Done:
     """End a task that has not ended."""
-    with log.deed("task.cancel", str(number), reason=body.reason) as deed:
+    with log.deed(Action.TASK_CANCEL, str(number), reason=body.reason) as deed:
         if not desk.app.cancel(number, reason=body.reason):
             _refuse(desk, number, "only a task that has not ended can be cancelled")
         return Done(message=deed.says(f"task {number} is cancelled"))

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from windlass.errors import BadInput, UnknownFlow, UnknownKind
 from windlass.model.template import read_template
+from windlass.operate.audit import Action
 from windlass.store.template import TemplateRow
 from windlass.web.desk import DeskOf, LogOf, RunName
 from windlass.web.json import JsonList, JsonObject
@@ -153,7 +154,7 @@ def check(name: RunName, body: TemplateSpec, desk: DeskOf) -> Checked:
 def save(name: RunName, body: TemplateSpec, desk: DeskOf, log: LogOf) -> TemplateOut:
     """Save a template as a new version, if it has changed."""
     size = {"nodes": len(body.nodes), "edges": len(body.edges)}
-    with log.deed("template.save", name, **size) as deed:
+    with log.deed(Action.TEMPLATE_SAVE, name, **size) as deed:
         desk.app.flow_template(name, body.spec())
         row = desk.app.flow_template.row(name)
         deed.says(f"{name} is saved as version {row.version}")

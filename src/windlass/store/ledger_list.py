@@ -7,11 +7,22 @@ has looked at enough of them ends early, and says where to go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 
 from windlass.model.ledger import (
     OWN_RETURNS,
@@ -23,6 +34,7 @@ from windlass.model.ledger import (
     Stock,
     decode_refusal,
 )
+from windlass.store.look import Looked, Rows, Wanted, look
 from windlass.store.schema import (
     deduction,
     deduction_line,
@@ -37,7 +49,6 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 LOOKED_AT = 10_000
-FETCHED_AT_ONCE = 1_000
 # So many lines of a deduction or a return are in a list; it may have thousands.
 LINES_SHOWN = 3
 LAST = chr(0x10FFFF)
@@ -121,17 +132,13 @@ def stocks(
 ) -> Found[Stock, str]:
     """Stock by SKU, of those that begin with `prefix` and come after `after`."""
     of = stock.c
-
-    def read(place: str | None, count: int) -> list[Stock]:
-        query = select(of.sku, of.available, of.received, of.deducted, of.returned)
-        query = query.where(of.sku > (place or ""), *_begins(of.sku, prefix))
-        query = query.order_by(of.sku).limit(count)
-        return [Stock(*row) for row in connection.execute(query)]
-
-    def is_wanted(row: Stock) -> bool:
-        return row.available == 0
-
-    return _walk(read, lambda row: row.sku, after, limit, is_wanted if sold_out else None)
+    rows = select(of.sku, of.available, of.received, of.deducted, of.returned)
+    rows = rows.where(of.sku > after, *_begins(of.sku, prefix)).order_by(of.sku)
+    wanted = (lambda window: window.c.available == 0) if sold_out else None
+    looked = _look(connection, rows.limit, ("sku",), wanted, limit, ascending=True)
+    last = looked.last
+    next_ = None if last is None else last.sku
+    return Found([Stock(*tuple(row)) for row in looked.rows], next_, looked.looked_at)
 
 
 def deductions(
@@ -144,30 +151,28 @@ def deductions(
 ) -> Found[DeductionRow, Moment]:
     """Deductions, the newest first; those whose ids begin with a `prefix`, by their ids."""
     of = deduction.c
-    columns = of.id, of.status, of.refusal, of.hold_until, of.confirmed_at, of.created_at
 
-    def read(place: Moment | None, count: int) -> list[DeductionRow]:
-        query = select(*columns).limit(count)
-        if prefix:
-            query = query.where(*_begins(of.id, prefix)).order_by(of.id)
-            query = query if place is None else query.where(of.id > place.id)
-        else:
-            query = _newest_first(_hinted(query, deduction), (of.created_at, of.id), place)
-        return [_deduction(row) for row in connection.execute(query)]
-
-    def is_wanted(row: DeductionRow) -> bool:
-        return row.status is status
-
-    wanted = None if status is None else is_wanted
-    found = _walk(read, lambda row: Moment(row.created_at, row.id), after, limit, wanted)
-    lines = _lines(connection, deduction_line, ("returned",), [(row.id,) for row in found.items])
+    # Without refusals, which may be long.
+    rows = select(of.id, of.created_at, of.status)
+    if prefix:
+        rows = rows.where(*_begins(of.id, prefix)).order_by(of.id)
+        rows = rows if after is None else rows.where(of.id > after.id)
+    else:
+        rows = _newest_first(_hinted(rows, deduction), (of.created_at, of.id), after)
+    wanted = None if status is None else (lambda window: window.c.status == status)
+    keys = ("id",) if prefix else ("created_at", "id")
+    looked = _look(connection, rows.limit, keys, wanted, limit, ascending=bool(prefix))
+    last = looked.last
+    next_ = None if last is None else Moment(last.created_at, last.id)
+    found = _deductions(connection, [row.id for row in looked.rows])
+    lines = _lines(connection, deduction_line, ("returned",), [(row.id,) for row in found])
     shown = [
         DeductionRow(
             **vars(row) | _shown(DeductionLine(*each) for each in lines.get((row.id,), ()))
         )
-        for row in found.items
+        for row in found
     ]
-    return Found(shown, found.next, found.looked_at)
+    return Found(shown, next_, looked.looked_at)
 
 
 def returns(
@@ -177,17 +182,13 @@ def returns(
     at = stock_return.c
     columns = at.deduction_id, at.return_id, at.refusal, at.created_at
 
-    def read(place: ReturnPlace | None, count: int) -> list[ReturnRow]:
-        query: Query = select(*columns).limit(count)
-        mine = at.deduction_id == of
-        query = _hinted(query, stock_return) if of is None else query.where(mine)
-        query = _newest_first(query, (at.created_at, at.deduction_id, at.return_id), place)
-        return [_return(row) for row in connection.execute(query)]
-
-    def place_of(row: ReturnRow) -> ReturnPlace:
-        return ReturnPlace(row.created_at, row.deduction, row.id)
-
-    found = _walk(read, place_of, after, limit)
+    rows: Query = select(*columns)
+    rows = _hinted(rows, stock_return) if of is None else rows.where(at.deduction_id == of)
+    rows = _newest_first(rows, (at.created_at, at.deduction_id, at.return_id), after)
+    looked = _look(connection, rows.limit, (), None, limit)
+    last = looked.last
+    place = last and ReturnPlace(last.created_at, last.deduction_id, last.return_id)
+    found = Found([_return(row) for row in looked.rows], place, looked.looked_at)
     keys = [(row.deduction, row.id) for row in found.items]
     lines = _lines(connection, return_line, (), keys)
     shown = [
@@ -208,49 +209,53 @@ def entries(
     """Entries, the newest first: of all SKUs, or of one, with how much there was after each."""
     of = stock_entry.c
     columns = of.id, of.sku, of.quantity, of.movement, of.reference, of.return_id, of.created_at
-    # In the same statement, and so of the same moment.
-    there = select(stock.c.available).where(stock.c.sku == sku).scalar_subquery()
+    query = select(*columns).order_by(of.id.desc())
+    query = query if sku is None else query.where(of.sku == sku)
+    query = query if after is None else query.where(of.id < after.id)
 
-    def read(place: EntryPlace | None, count: int) -> list[EntryRow]:
-        query = select(*columns) if sku is None else select(*columns, there).where(of.sku == sku)
-        query = query if place is None else query.where(of.id < place.id)
-        rows = connection.execute(query.order_by(of.id.desc()).limit(count)).fetchall()
-        if sku is None:
-            return [_entry(row, None) for row in rows]
-        return _balanced(rows, None if place is None else place.balance)
+    def rows(most: int) -> Query:
+        return query.limit(most) if sku is None else _balanced(query.limit(most), sku, after)
 
-    def place_of(row: EntryRow) -> EntryPlace:
-        return EntryPlace(row.id, None if row.balance is None else row.balance - row.quantity)
-
-    def is_wanted(row: EntryRow) -> bool:
-        return row.movement is movement
-
-    return _walk(read, place_of, after, limit, None if movement is None else is_wanted)
+    wanted = None if movement is None else (lambda window: window.c.movement == movement)
+    looked = _look(connection, rows, ("id",), wanted, limit)
+    found = [_entry(row) for row in looked.rows]
+    if looked.last is None:
+        return Found(found, None, looked.looked_at)
+    last = _entry(looked.last)
+    before = None if last.balance is None else last.balance - last.quantity
+    return Found(found, EntryPlace(last.id, before), looked.looked_at)
 
 
-def _walk(
-    read: Callable[[P | None, int], Sequence[T]],
-    place_of: Callable[[T], P],
-    start: P | None,
+def _look(
+    connection: Connection,
+    rows: Rows,
+    keys: Sequence[str],
+    wanted: Wanted | None,
     limit: int,
-    is_wanted: Callable[[T], bool] | None = None,
-) -> Found[T, P]:
-    """Up to `limit` of the rows that are wanted, from `start` on."""
-    kept: list[T] = []
-    place, looked_at = start, 0
-    count = limit if is_wanted is None else FETCHED_AT_ONCE
-    while looked_at < LOOKED_AT:
-        rows = read(place, count)
-        for row in rows:
-            looked_at += 1
-            place = place_of(row)
-            if is_wanted is None or is_wanted(row):
-                kept.append(row)
-            if len(kept) == limit:
-                return Found(kept, place, looked_at)
-        if len(rows) < count:
-            return Found(kept, None, looked_at)
-    return Found(kept, place, looked_at)
+    *,
+    ascending: bool = False,
+) -> Looked:
+    """The next rows, or those of the next 10,000 that are wanted."""
+    if wanted is not None:
+        return look(
+            connection, rows, keys, wanted, limit=limit, most=LOOKED_AT, ascending=ascending
+        )
+    found = connection.execute(rows(limit)).all()
+    return Looked(found, len(found), found[-1] if len(found) == limit else None)
+
+
+def _balanced(entries: Query, sku: str, after: EntryPlace | None) -> Query:
+    """Entries with how much of the SKU there was after each: what is there now, taken back."""
+    newest = entries.subquery("newest")
+    # In the same statement, and so of the same moment.
+    there: ColumnElement[Any] = (
+        select(stock.c.available).where(stock.c.sku == sku).scalar_subquery()
+    )
+    if after is not None and after.balance is not None:
+        there = literal(after.balance)
+    newer = func.sum(newest.c.quantity).over(order_by=newest.c.id.desc(), rows=(None, -1))
+    balance = (there - func.coalesce(newer, 0)).label("balance")
+    return select(newest, balance).order_by(newest.c.id.desc())
 
 
 def _begins(column: ColumnElement[str], prefix: str) -> list[ColumnElement[bool]]:
@@ -299,6 +304,14 @@ def _shown(lines: Iterable[Any]) -> dict[str, Any]:
     return {"lines": tuple(read[:LINES_SHOWN]), "has_more_lines": len(read) > LINES_SHOWN}
 
 
+def _deductions(connection: Connection, ids: Sequence[str]) -> list[DeductionRow]:
+    of = deduction.c
+    columns = of.id, of.status, of.refusal, of.hold_until, of.confirmed_at, of.created_at
+    rows = connection.execute(select(*columns).where(of.id.in_(ids))) if ids else ()
+    found = {row.id: _deduction(row) for row in rows}
+    return [found[each] for each in ids if each in found]
+
+
 def _deduction(row: Any) -> DeductionRow:
     status, refusal = DeductionStatus(row.status), _refusal(row.refusal)
     return DeductionRow(row.id, status, refusal, row.hold_until, row.confirmed_at, row.created_at)
@@ -314,18 +327,15 @@ def _refusal(text: str | None) -> Refusal | None:
     return None if text is None else decode_refusal(text)
 
 
-def _entry(row: Any, balance: int | None) -> EntryRow:
-    number, sku, quantity, movement, reference, return_id, created_at = row[:7]
+def _entry(row: Any) -> EntryRow:
+    number, sku, quantity, movement, reference, return_id, created_at, *balance = row
     return EntryRow(
-        number, sku, quantity, Movement(movement), reference, return_id, created_at, balance
+        number,
+        sku,
+        quantity,
+        Movement(movement),
+        reference,
+        return_id,
+        created_at,
+        *map(int, balance),
     )
-
-
-def _balanced(rows: Sequence[Any], balance: int | None) -> list[EntryRow]:
-    """Entries of one SKU, each with how much there was after it: what is there now, taken back."""
-    found: list[EntryRow] = []
-    for row in rows:
-        after: int = row[7] if balance is None else balance
-        found.append(_entry(row, after))
-        balance = after - row.quantity
-    return found
