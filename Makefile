@@ -8,7 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 2
+# Many tests wait, some of them for a process to die: one more than there are cores.
+JOBS ?= 3
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 MODULES := console/node_modules/.installed
@@ -35,7 +36,7 @@ TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 	bench lock servers screenshots console-types clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## run the shop: every face of Windlass alive, with its console
 	@$(TOGETHER) $(DEMO) $(BUILT)
@@ -49,18 +50,18 @@ test-all: ## set up, check, build the manual, and run every test
 	@$(TOGETHER) check servers docs test-console
 	@$(PY) -m pytest
 
-test-console: $(BUILT) $(MODULES)
+test-console: $(BUILT) $(MODULES) ## run the tests of the console
 	@npm --prefix console run --silent test
 
-check: check-python check-console ## lint, formatting, types and layers
+check: check-python check-console ## check-python and check-console
 
-check-python: $(INSTALLED)
+check-python: $(INSTALLED) ## lint, formatting, types and layers of the Python code
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
 
-check-console: $(MODULES)
+check-console: $(MODULES) ## lint, formatting and types of the console
 	@npm --prefix console run --silent check
 
 format: $(INSTALLED) $(MODULES) ## put the code in shape

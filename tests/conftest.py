@@ -5,6 +5,7 @@ restricts the engines, and the marker `mostly` leaves some to the slow tests, as
 does for what is not about SQL. Servers start on first use and end with the run.
 """
 
+import gc
 import os
 from collections.abc import Collection, Iterator
 from zlib import crc32
@@ -18,8 +19,10 @@ from tests.server import Etcd, ServerMissing, ZooKeeper
 from tests.statement import compile_once
 
 POOLS = pytest.StashKey[Pools]()
-# Folders of tests that run on one of the servers at a time.
-BY_TURNS = {"cli", "engine", "fault", "story", "web"}
+# Folders of tests that run on one of the servers at a time: every one of them, or every second.
+BY_TURNS = {"fault", "ledger", "story"}
+NOW_AND_THEN = {"cli", "engine", "web"}
+TURNS = (("sqlite", "postgresql"), ("sqlite", "mariadb"))
 
 # How long an example takes is the machine's affair.
 settings.register_profile("windlass", deadline=None)
@@ -58,15 +61,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def often_on(test: pytest.Item) -> Collection[str]:
     """The databases on which a test is not a slow one.
 
-    What is about the engine and not about its SQL runs on SQLite and on one of the servers, by
-    turns: half of it on each. The slow run has all of it on both.
+    What is about the engine and not about its SQL runs on SQLite, and all or half of it on one of
+    the servers, by turns. The slow run has all of it on both.
     """
     mostly = test.get_closest_marker("mostly")
     if mostly is not None:
         return mostly.args
-    if not BY_TURNS.intersection(test.path.parts):
-        return ENGINES
-    return ("sqlite", ("postgresql", "mariadb")[crc32(test.name.encode()) % 2])
+    turn = crc32(test.name.encode())
+    if NOW_AND_THEN.intersection(test.path.parts):
+        return (*TURNS, ("sqlite",), ("sqlite",))[turn % 4]
+    return TURNS[turn % 2] if BY_TURNS.intersection(test.path.parts) else ENGINES
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,6 +80,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     the back. So these run one at a time, beside tests that compute, and none is left for the end.
     """
     items.sort(key=lambda item: "fault" not in item.path.parts)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: look for garbage among what tests make, and less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

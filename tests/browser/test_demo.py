@@ -1,5 +1,7 @@
 """The demo in a browser: every page shows something, and what should move moves."""
 
+import signal
+
 from playwright.sync_api import expect
 
 from tests.browser.glass import Glass, looking
@@ -24,23 +26,34 @@ PAGES = {
 }
 
 
-def test_every_page_of_the_demo_is_alive(browser, tmp_path):
-    with demo(tmp_path) as shop, looking(browser, f"{shop.url}/") as glass:
-        glass.open("")
-        expect(glass.figure("Workers")).to_have_text("2", timeout=PATIENCE * 1000)
-        moves(glass, ".figure-value >> nth=0")
-        for place, word in PAGES.items():
-            glass.go(place)
-            expect(glass.page.locator("main")).to_contain_text(word, timeout=PATIENCE * 1000)
-        glass.go("sweeps/offer")
-        moves(glass, "main")
-        glass.go("flows?flow=cancel_order&status=succeeded")
-        expect(glass.row("cancel_order", "succeeded").first).to_be_visible(timeout=PATIENCE * 1000)
-        # One of the two workers is killed now and then, and comes back.
-        glass.go("ring")
-        number = glass.page.locator("svg.ring .ring-number")
-        expect(glass.row("left").first).to_be_visible(timeout=PATIENCE * 1000)
-        expect(number).to_have_text("2", timeout=PATIENCE * 1000)
+def test_every_page_of_the_demo_is_alive_and_nothing_is_left_behind(browser, tmp_path):
+    with demo(tmp_path) as shop:
+        with looking(browser, f"{shop.url}/") as glass:
+            look_around(glass)
+        shop.process.send_signal(signal.SIGINT)
+        code = shop.process.wait(PATIENCE)
+
+    assert code == 0, shop.lines
+    assert "Traceback" not in "".join(shop.lines)
+    assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
+
+
+def look_around(glass: Glass) -> None:
+    glass.open("")
+    expect(glass.figure("Workers")).to_have_text("2", timeout=PATIENCE * 1000)
+    moves(glass, ".figure-value >> nth=0")
+    for place, word in PAGES.items():
+        glass.go(place)
+        expect(glass.page.locator("main")).to_contain_text(word, timeout=PATIENCE * 1000)
+    glass.go("sweeps/offer")
+    moves(glass, "main")
+    glass.go("flows?flow=cancel_order&status=succeeded")
+    expect(glass.row("cancel_order", "succeeded").first).to_be_visible(timeout=PATIENCE * 1000)
+    # One of the two workers is killed now and then, and comes back.
+    glass.go("ring")
+    number = glass.page.locator("svg.ring .ring-number")
+    expect(glass.row("left").first).to_be_visible(timeout=PATIENCE * 1000)
+    expect(number).to_have_text("2", timeout=PATIENCE * 1000)
 
 
 def moves(glass: Glass, where: str) -> None:

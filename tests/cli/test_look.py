@@ -86,7 +86,7 @@ def test_alerts_of_nothing_say_so(windlass, shop):
 def test_alerts_show_poison(windlass, shop):
     ref = shop.quick.enqueue()
     shop.app.database.write(
-        lambda connection: connection.exec_driver_sql("update windlass_task set lost = 2")
+        lambda connection: connection.exec_driver_sql("update windlass_task set lost_in_a_row = 2")
     )
     doomed = Doomed(shop.app)
     doomed.take()

@@ -140,10 +140,10 @@ SOON: list[Mutation] = [
     the_buckets_of_the_dead_stay_theirs,
     a_bucket_is_taken_from_its_owner,
     a_lapsed_claim_is_anybodys,
-    what_runs_is_offered,
     what_is_held_is_read_again,
 ]
 LATER: list[Mutation] = [
+    what_runs_is_offered,
     an_outcome_counts_whenever_its_row_is_due,
     what_still_runs_is_not_marked_when_its_bucket_goes,
     what_has_ended_is_not_marked_when_its_bucket_goes,

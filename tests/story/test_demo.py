@@ -13,6 +13,8 @@ from windlass.store.database import normalise
 pytestmark = pytest.mark.mostly("sqlite")
 
 
+# In passing, `tests/browser` sees the same through the console.
+@pytest.mark.slow
 def test_every_face_moves_and_nothing_is_left_behind(tmp_path, database_engine, empty_database_url):
     on_server = database_engine != "sqlite"
     with demo(tmp_path, *(["--database", empty_database_url] if on_server else [])) as shop:
@@ -31,6 +33,7 @@ def test_every_face_moves_and_nothing_is_left_behind(tmp_path, database_engine, 
         assert _tables(empty_database_url) == []
 
 
+@pytest.mark.slow
 def test_it_ends_by_itself_when_its_time_is_over(tmp_path, database_engine):
     if database_engine != "sqlite":
         pytest.skip("the same on every database")

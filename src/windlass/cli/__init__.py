@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -91,10 +92,16 @@ def root(
     """Durable background work on the database you already have."""
 
 
+@cache
+def command() -> typer.core.TyperGroup:
+    """All commands, made from their functions once."""
+    return typer.main.get_group(cli)
+
+
 def main() -> None:
     """Run a command; an error is one line on standard error, and exit code 1 or, of usage, 2."""
     try:
-        cli()
+        command()()
     except StoppedEarly:
         sys.exit(0)
     except WindlassError as problem:

@@ -1,6 +1,7 @@
-"""Running handlers: async ones by a fixed set of coroutines, sync ones by threads.
+"""Running handlers: async ones by a set of coroutines, sync ones by threads.
 
-Both pull the next run when they are free; nothing is created per task. A runner never decides
+Both are made as they are needed and pull the next run when they are free; nothing is created per
+task. A runner never decides
 anything about the row: it hands the outcome to the hold, which takes it or not.
 """
 
@@ -56,30 +57,29 @@ def failure(run: Run, error: BaseException) -> Outcome:
 
 
 class Coroutines:
-    """Runs async handlers on the event loop."""
+    """Runs async handlers on the event loop, by so many coroutines at most as may run at once."""
 
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: list[asyncio.Task[None]] = []
         self._resting: list[asyncio.Future[None]] = []
+        self._may_grow = hold.concurrency > 0
         self._is_waking = False
         self._is_stopping = False
 
     def start(self) -> None:
         """Begin to run what is queued, on the running event loop."""
         self._loop = asyncio.get_running_loop()
-        self._runners = [
-            self._loop.create_task(self._run(), name=f"windlass-runner-{index}")
-            for index in range(self._hold.concurrency)
-        ]
+        self._wake_one()
 
     async def stop(self) -> None:
         """End the runners; a handler that still runs is cancelled."""
         self._is_stopping = True
         for runner in self._runners:
             runner.cancel()
-        await asyncio.wait(self._runners, timeout=1.0)
+        if self._runners:
+            await asyncio.wait(self._runners, timeout=1.0)
 
     def wake(self) -> None:
         """Let resting runners look for work; from any thread."""
@@ -94,14 +94,27 @@ class Coroutines:
     def _wake_one(self) -> None:
         """Let one runner look for work, which wakes the next: a short task ends before that."""
         self._is_waking = False
-        while self._resting and self._hold.asyncs.queued:
+        if self._is_stopping or not self._hold.asyncs.queued:
+            return
+        while self._resting:
             future = self._resting.pop()
             if not future.done():
                 self._is_waking = True
                 future.set_result(None)
                 return
+        if self._may_grow:
+            self._is_waking = True
+            self._grow()
+
+    def _grow(self) -> None:
+        """Make one runner more, which looks for work as soon as it can."""
+        assert self._loop is not None
+        name = f"windlass-runner-{len(self._runners)}"
+        self._runners.append(self._loop.create_task(self._run(), name=name))
+        self._may_grow = len(self._runners) < self._hold.concurrency
 
     async def _run(self) -> None:
+        self._is_waking = False
         runner = Runner()
         hold = self._hold
         run: Run | None = None
@@ -113,7 +126,7 @@ class Coroutines:
                 await self._rest()
                 slice_began = time.monotonic()
                 continue
-            if self._resting and not self._is_waking and hold.asyncs.queued:
+            if (self._resting or self._may_grow) and not self._is_waking and hold.asyncs.queued:
                 self._wake_one()
             run.runner = runner
             runner.current = run
