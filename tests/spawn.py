@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 PRELOADED = (
     "alembic.command",
     "psycopg",
@@ -69,11 +68,11 @@ class Spawned:
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         self._process.join(timeout)
-        code = self._process.exitcode
+        code = self.returncode
         if code is None:
             raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
         return code
@@ -107,12 +106,12 @@ def run(
     sys.argv = [module, *arguments]
     sys.path.insert(0, str(folder))
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        finally:
+            atexit._run_exitfuncs()
     except KeyboardInterrupt:
         # As the interpreter does: whoever waits for the process learns what ended it.
         traceback.print_exc()
-        atexit._run_exitfuncs()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        atexit._run_exitfuncs()

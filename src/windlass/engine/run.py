@@ -64,7 +64,6 @@ class Coroutines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: list[asyncio.Task[None]] = []
         self._resting: list[asyncio.Future[None]] = []
-        self._may_grow = hold.concurrency > 0
         self._is_waking = False
         self._is_stopping = False
 
@@ -102,16 +101,14 @@ class Coroutines:
                 self._is_waking = True
                 future.set_result(None)
                 return
-        if self._may_grow:
+        if self._loop is not None and self._may_grow:
             self._is_waking = True
-            self._grow()
+            name = f"windlass-runner-{len(self._runners)}"
+            self._runners.append(self._loop.create_task(self._run(), name=name))
 
-    def _grow(self) -> None:
-        """Make one runner more, which looks for work as soon as it can."""
-        assert self._loop is not None
-        name = f"windlass-runner-{len(self._runners)}"
-        self._runners.append(self._loop.create_task(self._run(), name=name))
-        self._may_grow = len(self._runners) < self._hold.concurrency
+    @property
+    def _may_grow(self) -> bool:
+        return len(self._runners) < self._hold.concurrency
 
     async def _run(self) -> None:
         self._is_waking = False
@@ -126,7 +123,7 @@ class Coroutines:
                 await self._rest()
                 slice_began = time.monotonic()
                 continue
-            if (self._resting or self._may_grow) and not self._is_waking and hold.asyncs.queued:
+            if hold.asyncs.queued and not self._is_waking and (self._resting or self._may_grow):
                 self._wake_one()
             run.runner = runner
             runner.current = run
