@@ -1,8 +1,8 @@
 """Rows of a transaction that takes its time: they are made now, and written later."""
 
 from windlass import App
-from windlass.model.bucket import bucket_of
-from windlass.model.task import NewTask
+from windlass.value.bucket import bucket_of
+from windlass.value.task import NewTask
 
 
 def make_rows(app: App, kind: str, count: int) -> list[NewTask]:

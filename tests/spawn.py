@@ -27,7 +27,7 @@ PRELOADED = (
     "tests.spawn",
     "uvicorn",
     "windlass.cli",
-    "windlass.web.callback",
+    "windlass.external.route.server",
     "windlass.web.site",
 )
 

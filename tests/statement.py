@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Dialect, create_engine
 
-from windlass.store import database
+from windlass.database import database
 
 
 class Compiled(dict[tuple[Any, ...], Any]):

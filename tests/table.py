@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Table, func, select
 
 from windlass import App, TaskRef
-from windlass.store import schema
+from windlass.database import schema
 
 
 def tasks(app: App, **wanted: Any) -> list[dict[str, Any]]:

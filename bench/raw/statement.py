@@ -1,7 +1,7 @@
 """What the raw loop says to each kind of database.
 
-Table and indexes are those of Windlass (`windlass/store/schema.py`) under another name, and the
-statements are its own (`windlass/store/dialect/`) less all that is there for safety.
+Table and indexes are those of Windlass (`windlass/database/schema.py`) under another name, and the
+statements are its own (`windlass/database/dialect/`) less all that is there for safety.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from bench.contract import Command
 from windlass import App
-from windlass.operate import ring
-from windlass.operate.ring import RingView
+from windlass.operate.ring import operate as ring
+from windlass.operate.ring.operate import RingView
 
 SETTLE_SECONDS = 120.0
 LOOK_SECONDS = 0.05

@@ -22,7 +22,7 @@ from bench import own, tally
 from bench.contract import Command, clock, end_in_order_when_told, running
 from bench.scenario.crew import enqueue_ahead, wait_until_settled, worker
 from bench.scenario.helping_app import SLOWER, app, fast, slow
-from windlass.model.bucket import BUCKETS, bucket_of
+from windlass.value.bucket import BUCKETS, bucket_of
 
 APP = "bench.scenario.helping_app:app"
 TASK_SECONDS = 0.05

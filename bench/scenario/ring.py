@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from bench.contract import end_in_order_when_told
-from windlass.model.ring import arcs, assign, tokens_of
+from windlass.ring import arcs, assign, tokens_of
 
 TIMES = 51
 

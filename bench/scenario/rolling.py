@@ -19,12 +19,13 @@ from bench.contract import Command, end_in_order_when_told, running, url
 from bench.raw.loop import Reader, microseconds
 from bench.raw.session import Session
 from bench.scenario.rolling_app import PRODUCT, app, mirrored, visited
-from windlass.engine.read import TAKE_AT_MOST
-from windlass.model.outcome import Succeeded, settle
-from windlass.store import claim as store
-from windlass.store import finish, worker
-from windlass.store.dialect.base import Most, Stamp
-from windlass.store.number import Numbers
+from windlass.core.fetch.owner import TAKE_AT_MOST
+from windlass.core.fetch.store import claim as store
+from windlass.core.finish.store import finish
+from windlass.core.ring.store import worker
+from windlass.database.dialect.base import Most, Stamp
+from windlass.database.number import Numbers
+from windlass.value.outcome import Succeeded, settle
 
 SMALL = 10_000
 ITEMS = {"postgresql": 10_000_000}

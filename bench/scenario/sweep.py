@@ -22,8 +22,8 @@ from bench.contract import Command, end_in_order_when_told, running, url
 from bench.raw.session import Session
 from bench.scenario.sweep_app import RATE, WHICH, app
 from windlass import App, Table
-from windlass.store.database import normalise
-from windlass.store.schema import range_, round_, worker
+from windlass.database.database import normalise
+from windlass.database.schema import range_, round_, worker
 
 ROWS = {"postgresql": 10_000_000}
 OTHERS = 1_000_000

@@ -24,8 +24,8 @@ from bench.scenario import note
 from bench.scenario.crew import look, wait_until_settled, worker
 from bench.scenario.latency_app import MEMBERS, app, stamp
 from bench.server import BenchEtcd, BenchZooKeeper
-from windlass.model.bucket import bucket_of
-from windlass.operate.ring import MemberView
+from windlass.operate.ring.operate import MemberView
+from windlass.value.bucket import bucket_of
 
 WORKERS = 3
 KILLS = 9

@@ -22,7 +22,7 @@ from scripts.screenshot.shop import (
     week,
 )
 from windlass.clock import SECOND
-from windlass.store.schema import stat
+from windlass.database.schema import stat
 
 MINUTE = 60 * SECOND
 PACES = {

@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from windlass.clock import SECOND, ManualClock
+from windlass.database.database import Database
 from windlass.errors import WindlassError
 from windlass.ledger import Ledger
-from windlass.store.database import Database
 
 GOODS = ("bolt-m4", "bolt-m6", "bolt-m8", "hinge-90", "hinge-180", "lamp-desk", "lamp-floor")
 SHELVES = tuple(f"shelf-{width}-{wood}" for width in (60, 80, 120) for wood in ("oak", "pine"))

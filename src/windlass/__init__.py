@@ -1,13 +1,7 @@
 """Windlass: durable background work on the database you already have."""
 
-from windlass.app import App
-from windlass.declare.external import External
-from windlass.declare.flow import Edit, Flow, FlowRun, Node
-from windlass.declare.rolling import Rolling
-from windlass.declare.sweep import Sweep
-from windlass.declare.task import Task, TaskRef
-from windlass.engine.context import Context, context
-from windlass.engine.controlled import ControlRun
+from typing import TYPE_CHECKING
+
 from windlass.errors import (
     AlreadyRunning,
     BadArgument,
@@ -52,19 +46,30 @@ from windlass.errors import (
     UnknownNode,
     WindlassError,
 )
-from windlass.model.audit import Audit
-from windlass.model.control import Reply, RunStatus, RunView
-from windlass.model.external import Done, Failed, Running
-from windlass.model.keys import Keys
-from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.run import FlowGraph, FlowProgress, NodeView
-from windlass.model.source import MirrorSource, Source, SweepSource
-from windlass.model.status import Status
-from windlass.model.step import StepView
-from windlass.model.sweep import Progress, RangeView, RoundView, SetAside, SweepVisit
-from windlass.store.file import Csv, Lines
-from windlass.store.pages import Pages
-from windlass.store.source import Table
+from windlass.lazy import attributes_of
+
+if TYPE_CHECKING:
+    from windlass.app import App
+    from windlass.control.engine.run import ControlRun
+    from windlass.control.model.control import Reply, RunStatus, RunView
+    from windlass.control.model.step import StepView
+    from windlass.core.run.context import Context, context
+    from windlass.core.task.declare import Task, TaskRef
+    from windlass.external.declare import External
+    from windlass.external.model import Done, Failed, Running
+    from windlass.flow.declare import Edit, Flow, FlowRun, Node
+    from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
+    from windlass.rolling.declare import Rolling
+    from windlass.rolling.model import Freshness, Item, Mirror
+    from windlass.source.contract import MirrorSource, Source, SweepSource
+    from windlass.source.file import Csv, Lines
+    from windlass.source.keys import Keys
+    from windlass.source.pages import Pages
+    from windlass.source.store.table import Table
+    from windlass.sweep.declare import Sweep
+    from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
+    from windlass.value.audit import Audit
+    from windlass.value.status import Status
 
 __version__ = "0.1.0"
 
@@ -154,3 +159,72 @@ __all__ = [
     "__version__",
     "context",
 ]
+
+# What is imported when it is first used: a program pays only for the parts that it needs.
+__getattr__ = attributes_of(
+    __name__,
+    {
+        "windlass.app": ("App",),
+        "windlass.control.engine.run": ("ControlRun",),
+        "windlass.control.model.control": (
+            "Reply",
+            "RunStatus",
+            "RunView",
+        ),
+        "windlass.control.model.step": ("StepView",),
+        "windlass.core.run.context": (
+            "Context",
+            "context",
+        ),
+        "windlass.core.task.declare": (
+            "Task",
+            "TaskRef",
+        ),
+        "windlass.external.declare": ("External",),
+        "windlass.external.model": (
+            "Done",
+            "Failed",
+            "Running",
+        ),
+        "windlass.flow.declare": (
+            "Edit",
+            "Flow",
+            "FlowRun",
+            "Node",
+        ),
+        "windlass.flow.model.run": (
+            "FlowGraph",
+            "FlowProgress",
+            "NodeView",
+        ),
+        "windlass.rolling.declare": ("Rolling",),
+        "windlass.rolling.model": (
+            "Freshness",
+            "Item",
+            "Mirror",
+        ),
+        "windlass.source.contract": (
+            "MirrorSource",
+            "Source",
+            "SweepSource",
+        ),
+        "windlass.source.file": (
+            "Csv",
+            "Lines",
+        ),
+        "windlass.source.keys": ("Keys",),
+        "windlass.source.pages": ("Pages",),
+        "windlass.source.store.table": ("Table",),
+        "windlass.sweep.declare": ("Sweep",),
+        "windlass.sweep.model": (
+            "Progress",
+            "RangeView",
+            "RoundView",
+            "SetAside",
+            "SweepVisit",
+        ),
+        "windlass.value.audit": ("Audit",),
+        "windlass.value.status": ("Status",),
+    },
+    modules=("external", "ledger", "ring", "telemetry", "testing", "web"),
+)

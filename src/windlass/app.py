@@ -13,44 +13,48 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
-from windlass.declare.flow import Flow
-from windlass.declare.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
-from windlass.declare.rolling import Rolling
-from windlass.declare.sweep import Sweep
-from windlass.declare.task import Call, How, Task, TaskRef
-from windlass.declare.twin import twin
-from windlass.engine.control import Controls
-from windlass.engine.controlled import ControlRun, controlled
-from windlass.engine.fleet import make_fleet, only_database
-from windlass.engine.member import parse as parse_members
-from windlass.engine.shard import Shard
-from windlass.engine.spread import Spread, SpreadItems
-from windlass.engine.team import Team, make_worker
-from windlass.engine.worker import Only, Worker, WorkerSettings
+from windlass.control.engine.calls import Controls
+from windlass.control.engine.run import ControlRun, controlled
+from windlass.control.model.control import Expiry
+from windlass.core.alert.store import AlertView
+from windlass.core.ring.member import parse as parse_members
+from windlass.core.shard.fleet import make_fleet, only_database
+from windlass.core.shard.route import ItemRouter, Router
+from windlass.core.shard.shard import Shard
+from windlass.core.shard.team import Team, make_worker
+from windlass.core.task.declare import Call, How, Task, TaskRef
+from windlass.core.task.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
+from windlass.database.connection import is_async
 from windlass.errors import BadInput, WindlassError
-from windlass.ledger.hold import LAPSE
-from windlass.ledger.lapse import lapse_kind
-from windlass.model.control import Expiry
-from windlass.model.cron import Schedule
-from windlass.model.duration import Duration, parse_duration
-from windlass.model.payload import LARGEST_PAYLOAD
-from windlass.model.retry import Backoff, Retries
-from windlass.model.rolling import Freshness, Item, Mirror
-from windlass.model.source import MirrorSource, SweepSource
-from windlass.model.status import Status
-from windlass.model.task import TaskView
-from windlass.operate import alert, gather, rolling, switch, task
-from windlass.operate.external import Externals
-from windlass.operate.flow import Flows
-from windlass.operate.flow_declare import FlowDeclarer
-from windlass.operate.gather import Listing
-from windlass.operate.mirror import mirror
-from windlass.operate.sweep import Sweeps
-from windlass.operate.switch import UNSET, Unset
-from windlass.operate.template import Templates
-from windlass.operate.visit import Visits
-from windlass.store.alert import AlertView
-from windlass.store.connection import is_async
+from windlass.external.operate import Externals
+from windlass.flow.declare import Flow
+from windlass.flow.operate.declare import FlowDeclarer
+from windlass.flow.operate.flow import Flows
+from windlass.flow.operate.template import Templates
+from windlass.ledger.engine.hold import LAPSE
+from windlass.ledger.engine.lapse import lapse_kind
+from windlass.operate import fan_out as gather
+from windlass.operate.fan_out import Listing
+from windlass.operate.switch import operate as switch
+from windlass.operate.switch.operate import UNSET, Unset
+from windlass.operate.task import operate as task
+from windlass.rolling.declare import Rolling
+from windlass.rolling.model import Freshness, Item, Mirror
+from windlass.rolling.operate import item as rolling
+from windlass.rolling.operate.mirror import mirror
+from windlass.rolling.operate.visit import Visits
+from windlass.source.contract import MirrorSource, SweepSource
+from windlass.sweep.declare import Sweep
+from windlass.sweep.operate.sweep import Sweeps
+from windlass.value.cron import Schedule
+from windlass.value.duration import Duration, parse_duration
+from windlass.value.payload import LARGEST_PAYLOAD
+from windlass.value.retry import Backoff, Retries
+from windlass.value.status import Status
+from windlass.value.task import TaskView
+from windlass.value.twin import twin
+from windlass.watch.alert import operate as alert
+from windlass.worker import Only, Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,14 +100,14 @@ class App:
         # Of several shards, the first: an app with one database has no other.
         self.database = self.fleet.shards[0].database
         self.clock = self.fleet.shards[0].clock
-        self._spread = Spread(self.fleet)
-        self._items = SpreadItems(self.fleet)
+        self._router = Router(self.fleet)
+        self._items = ItemRouter(self.fleet)
         self._visits = Visits(
             self.fleet, worker_for=self._worker_for, dead_after=self.settings.dead_after
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
-        self.flows = Flows(self.fleet, self.registry, self._spread)
+        self.flows = Flows(self.fleet, self.registry, self._router)
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
@@ -350,7 +354,7 @@ class App:
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         """Write calls down as tasks."""
         self.prepare()
-        numbers = self._spread.submit(kind, calls, how)
+        numbers = self._router.submit(kind, calls, how)
         # In the caller's transaction it may yet come to nothing.
         known_until = 0.0
         if how.conn is None:

@@ -37,7 +37,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "worker.stopping": (logging.INFO, "worker is stopping and lets what runs finish"),
     "worker.left": (logging.INFO, "worker left; what it had not finished was handed back"),
     "worker.lost": (logging.WARNING, "worker lost its lease and stopped everything it ran"),
-    "worker.marked_dead": (logging.WARNING, "a worker gave no sign of life and was marked dead"),
+    "worker.marked_dead": (logging.WARNING, "a worker missed its heartbeat and was marked dead"),
     "worker.crashed": (logging.ERROR, "worker stopped by an error"),
     "process.started": (logging.INFO, "worker process started"),
     "process.died": (logging.ERROR, "worker process died and is started again"),

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 from tests.browser.shop import CODES, NASTY, Shop
 from tests.fault.crew import Process
 from tests.wait import eventually
-from windlass.store.database import normalise
+from windlass.database.database import normalise
 
 APP = "tests.browser.served:app"
 PATIENCE_SECONDS = 60.0

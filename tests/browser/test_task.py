@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.wait import eventually
 from windlass import Status
-from windlass.store import migrate
+from windlass.database import migrate
 
 pytestmark = pytest.mark.mostly("sqlite")
 

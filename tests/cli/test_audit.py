@@ -7,10 +7,10 @@ import typer
 
 from tests.cli.conftest import open_module
 from windlass.cli import cli
-from windlass.engine.identity import whoami
-from windlass.operate import audit
-from windlass.operate.audit import Action
-from windlass.store.alert import write_alert
+from windlass.core.alert.store import write_alert
+from windlass.core.identity import whoami
+from windlass.watch.audit import operate as audit
+from windlass.watch.audit.operate import Action
 
 # What is written is the same on every database.
 pytestmark = pytest.mark.mostly("sqlite")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.terminal import Terminal, shown
 from windlass import App
-from windlass.model.control import RunStatus
+from windlass.control.model.control import RunStatus
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 

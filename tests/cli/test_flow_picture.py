@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from rich.console import Console
 
-from windlass.cli.flow_picture import Layout, draw
-from windlass.model.run import FlowGraph, GraphNode, NodeView
-from windlass.model.status import Status
+from windlass.flow.command.picture import Layout, draw
+from windlass.flow.model.run import FlowGraph, GraphNode, NodeView
+from windlass.value.status import Status
 
 
 def graph(*names, edges=(), kind="k"):

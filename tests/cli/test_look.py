@@ -10,7 +10,7 @@ from tests.engine.dead import Doomed
 from tests.table import count
 from windlass import __version__
 from windlass.cli.output import print_json
-from windlass.store import migrate
+from windlass.database import migrate
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -93,7 +93,7 @@ def test_alerts_show_poison(windlass, shop):
     shop.app.database.write(
         lambda connection: connection.exec_driver_sql("update windlass_worker set lease_until = 1")
     )
-    from windlass.store import worker
+    from windlass.core.ring.store import worker
 
     worker.mark_dead(
         shop.app.database, number=doomed.number, now=shop.app.clock.now(), why="silent"
@@ -247,7 +247,7 @@ def test_a_module_that_does_not_import_says_where_it_broke(windlass, write_modul
 
 def test_a_database_that_cannot_be_reached_is_one_line(windlass, write_module):
     module = write_module(
-        "from windlass import App\nfrom windlass.store import database\n"
+        "from windlass import App\nfrom windlass.database import database\n"
         "database.FIRST_PAUSE = 0.001\n"
         "app = App('postgresql://ada:sesame@127.0.0.1:1/shop')\n"
         "@app.task\ndef work(): ...\n"

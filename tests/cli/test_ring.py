@@ -10,9 +10,9 @@ from rich.console import Console
 from tests.cli.terminal import Terminal, shown
 from tests.engine.hand import Hand
 from tests.wait import eventually
-from windlass.cli.circle import BAND_CELLS, NOBODY, Mark, band, circle, marks_of
-from windlass.model.ring import assign, tokens_of
-from windlass.store import bucket, worker
+from windlass.core.ring.store import bucket, worker
+from windlass.operate.ring.circle import BAND_CELLS, NOBODY, Mark, band, circle, marks_of
+from windlass.ring import assign, tokens_of
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -114,7 +114,7 @@ def test_what_is_not_as_usual_is_said(windlass, sqlite_shop):
         shop.app.database,
         number=dead.id,
         now=shop.app.clock.now(),
-        why="it gave no sign of life",
+        why="it missed its heartbeat",
         by_lease=False,
     )
     member(shop.app, range(156, 256))
@@ -124,7 +124,7 @@ def test_what_is_not_as_usual_is_said(windlass, sqlite_shop):
     assert "156 buckets not yet with the worker they are meant for." in out
     assert "100 buckets of dead workers" in out
     assert re.search(r"39\.1 % → 100\.0 %  +156-255 ", out)
-    assert re.search(rf" {dead.id}  left +it gave no sign of life ", out)
+    assert re.search(rf" {dead.id}  left +it missed its heartbeat ", out)
     assert band_of(out) == "·" * 39 + "A" * 25
 
 
@@ -166,7 +166,11 @@ def test_real_workers_share_the_ring_and_their_leave_is_told(windlass, shop):
         one.stop()
         two.stop()
 
-    assert (last["what"], last["worker"], last["why"]) == ("left", two.worker.life.id, "stopped")
+    assert (last["what"], last["worker"], last["why"]) == (
+        "left",
+        two.worker.heartbeat.id,
+        "stopped",
+    )
     assert "No worker is in the ring." in windlass("ring").out
 
 

@@ -15,9 +15,9 @@ from sqlalchemy import make_url
 from tests.cli.terminal import Terminal
 from tests.relay import Relay
 from tests.wait import eventually
-from windlass.cli.run import LONGEST_COMMAND
-from windlass.model.control import Place, RunStatus
-from windlass.operate import control as operate
+from windlass.control import operate
+from windlass.control.command.run import LONGEST_COMMAND
+from windlass.control.model.control import Place, RunStatus
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 

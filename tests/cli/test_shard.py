@@ -11,9 +11,10 @@ from tests.engine.hand import Hand
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass import Status
-from windlass.model.control import RunStatus
-from windlass.operate import shard as operate
-from windlass.store import bucket, control
+from windlass.control import store as control
+from windlass.control.model.control import RunStatus
+from windlass.core.ring.store import bucket
+from windlass.operate.shard import operate
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 

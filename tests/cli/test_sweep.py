@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import open_module
 from tests.cli.terminal import Terminal
-from windlass.cli.sweep import _bar, _place
+from windlass.sweep.command import _bar, _place
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")

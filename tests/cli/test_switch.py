@@ -12,8 +12,8 @@ from tests.table import count
 from windlass import App
 from windlass.cli import output
 from windlass.clock import SECOND
-from windlass.store.dialect.base import Count
-from windlass.store.schema import switch
+from windlass.database.dialect.base import Count
+from windlass.database.schema import switch
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 

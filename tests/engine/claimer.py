@@ -5,7 +5,7 @@ from multiprocessing.synchronize import Barrier
 
 from tests.engine.hand import Hand
 from windlass import App
-from windlass.store import claim
+from windlass.core.fetch.store import claim
 
 
 def make_app(url: str) -> App:

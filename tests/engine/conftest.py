@@ -11,8 +11,8 @@ from tests.conftest import pool_of
 from tests.database import Pools
 from windlass import App, Task, telemetry
 from windlass.clock import ManualClock
-from windlass.model.duration import parse_duration
-from windlass.operate import shard
+from windlass.operate.shard import operate as shard
+from windlass.value.duration import parse_duration
 
 
 class Clock(ManualClock):

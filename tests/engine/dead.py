@@ -2,10 +2,11 @@
 
 from windlass import App
 from windlass.clock import SECOND
-from windlass.model.task import Claimed
-from windlass.store import claim, worker
-from windlass.store.dialect.base import Most, Stamp
-from windlass.store.number import Numbers
+from windlass.core.fetch.store import claim
+from windlass.core.ring.store import worker
+from windlass.database.dialect.base import Most, Stamp
+from windlass.database.number import Numbers
+from windlass.value.task import Claimed
 
 LEASE = 30 * SECOND
 

@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import select
 
 from windlass import App, Task
-from windlass.engine.shard import Shard
-from windlass.store import schema
-from windlass.store import shard as store
+from windlass.core.shard.shard import Shard
+from windlass.core.shard.store import shard as store
+from windlass.database import schema
 
 
 def declare_mail(app: App) -> Task[[str], str]:

@@ -7,16 +7,18 @@ from sqlalchemy import Connection, select
 
 from windlass import App
 from windlass.clock import SECOND
-from windlass.model.outcome import Failed, Outcome, Succeeded, settle
-from windlass.model.task import Claimed, TaskView
-from windlass.store import claim, finish, worker
-from windlass.store.claim import Rescued
-from windlass.store.dialect.base import Count, Lane, Most, Stamp
-from windlass.store.finish import Batch
-from windlass.store.number import Numbers
-from windlass.store.schema import task
-from windlass.store.schema import worker as worker_table
-from windlass.store.task import get
+from windlass.core.fetch.store import claim
+from windlass.core.fetch.store.claim import Rescued
+from windlass.core.finish.store import finish
+from windlass.core.finish.store.finish import Batch
+from windlass.core.ring.store import worker
+from windlass.core.task.store.task import get
+from windlass.database.dialect.base import Count, Lane, Most, Stamp
+from windlass.database.number import Numbers
+from windlass.database.schema import task
+from windlass.database.schema import worker as worker_table
+from windlass.value.outcome import Failed, Outcome, Succeeded, settle
+from windlass.value.task import Claimed, TaskView
 
 LEASE = 30 * SECOND
 DEAD_AFTER = 5 * SECOND
@@ -67,7 +69,7 @@ class Hand:
             self.stamp(),
             limit=limit,
             alone=alone,
-            bury=lambda tasks, _connection: self.batch(tasks, Failed("poison", "poison")),
+            fail_as_poison=lambda tasks, _connection: self.batch(tasks, Failed("poison", "poison")),
         )
 
     def batch(self, tasks: Iterable[Claimed], outcome: Outcome) -> Batch:

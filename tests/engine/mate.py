@@ -4,13 +4,13 @@ from typing import Any
 
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.engine.mark import LONG_SECONDS, Mark
-from windlass.engine.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
-from windlass.engine.shelf import Run, State
-from windlass.engine.worker import Only
-from windlass.model.outcome import Outcome, Succeeded
-from windlass.store import worker as worker_store
-from windlass.store.number import Numbers
+from windlass.core.fetch.mark import LONG_SECONDS, Mark
+from windlass.core.ring.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
+from windlass.core.ring.store import worker as worker_store
+from windlass.core.run.ready import Run, State
+from windlass.database.number import Numbers
+from windlass.value.outcome import Outcome, Succeeded
+from windlass.worker import Only
 
 DEAD_AFTER = 5 * SECOND
 LEASE = 30 * SECOND
@@ -29,16 +29,20 @@ class Mate:
             (kind,) = app.registry.kinds.values()
             assert app.fleet.single is not None
             self.worker = app._worker_for(app.fleet.single, kind, only)
-        self.life, self.ring, self.hold = self.worker.life, self.worker.ring, self.worker.hold
+        self.heartbeat, self.ring, self.in_flight = (
+            self.worker.heartbeat,
+            self.worker.ring,
+            self.worker.in_flight,
+        )
         self.runs: list[Run] = []
         numbers = Numbers(app.database)
         lease = app.settings.lease
-        self._mark = Mark(app.database, self.hold, self.clock, numbers, lease=lease)
-        self.life.join_ring()
+        self._mark = Mark(app.database, self.in_flight, self.clock, numbers, lease=lease)
+        self.heartbeat.join_ring()
 
     @property
     def id(self) -> int:
-        return self.life.id
+        return self.heartbeat.id
 
     @property
     def buckets(self) -> set[int]:
@@ -46,15 +50,15 @@ class Mate:
         return {number for run in self.ring.share.runs for number in run}
 
     def beat(self) -> None:
-        self.life.tick()
+        self.heartbeat.tick()
 
-    def feed(self) -> None:
+    def fetcher(self) -> None:
         """Take and give up buckets, and take rows."""
-        self.worker.feed.tick()
+        self.worker.fetcher.tick()
 
     def start(self) -> Run | None:
         """Let the next handler begin."""
-        run = self.hold.start_next(is_async=True)
+        run = self.in_flight.start_next(is_async=True)
         if run is not None:
             self.runs.append(run)
         return run
@@ -64,18 +68,18 @@ class Mate:
 
     def take(self) -> list[Run]:
         """Look for rows until there are none, and let their handlers begin."""
-        self.feed()
+        self.fetcher()
         began = self.start_all()
-        while self.hold.room().kinds and (more := self._take_more()):
+        while self.in_flight.room().kinds and (more := self._take_more()):
             began += more
         return began
 
     def _take_more(self) -> list[Run]:
-        self.feed()
+        self.fetcher()
         return self.start_all()
 
     def end(self, run: Run, outcome: Outcome | None = None) -> bool:
-        return self.hold.end(run, outcome or Succeeded())
+        return self.in_flight.end(run, outcome or Succeeded())
 
     def flush(self) -> None:
         self.worker.finish.flush()
@@ -99,15 +103,15 @@ class Mate:
 
     def offer(self) -> None:
         """Offer to others what there is no time for."""
-        self.worker.feed._claims.help()
+        self.worker.fetcher._claims.help()
 
     def leave(self) -> None:
         """Go in good order, whatever still runs."""
-        self.hold.drop_queued()
-        self.hold.drop(list(self.hold.running))
-        while self.hold.ended:
+        self.in_flight.drop_queued()
+        self.in_flight.drop(list(self.in_flight.running))
+        while self.in_flight.ended:
             self.flush()
-        self.life.leave("stopped")
+        self.heartbeat.leave("stopped")
 
     @property
     def running(self) -> list[int]:
@@ -124,7 +128,7 @@ def settle(*mates: Mate) -> None:
     for _ in range(4):
         for mate in mates:
             mate.beat()
-            mate.worker.feed._claims.tend()
+            mate.worker.fetcher._claims.tend()
         pass_by(mates[0].clock, max(GIVE_UP_AFTER, ASK_AGAIN_AFTER) + 0.01)
     assert all(mate.ring.is_settled for mate in mates)
 

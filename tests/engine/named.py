@@ -1,7 +1,7 @@
 """What tests of named runs share."""
 
-from windlass.model.control import Place
-from windlass.store import control as store
+from windlass.control import store
+from windlass.control.model.control import Place
 
 
 def steps_of(row):

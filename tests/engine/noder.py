@@ -1,10 +1,10 @@
 """A worker that takes and ends nodes of flows by hand, one at a time."""
 
 from tests.engine.hand import Hand
-from windlass.model.flow import How
-from windlass.model.outcome import Failed, Succeeded
-from windlass.store import finish
-from windlass.store.finish import Batch
+from windlass.core.finish.store import finish
+from windlass.core.finish.store.finish import Batch
+from windlass.flow.model.graph import How
+from windlass.value.outcome import Failed, Succeeded
 
 
 def outcome_of(how):

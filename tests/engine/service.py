@@ -5,10 +5,10 @@ from typing import Any
 from tests.engine.shift import switch_of
 from tests.table import tasks
 from windlass import App, Status, Task
-from windlass.engine.shelf import Run
-from windlass.engine.worker import Worker
-from windlass.model.breaker import State
-from windlass.model.outcome import Outcome
+from windlass.core.run.ready import Run
+from windlass.value.breaker import State
+from windlass.value.outcome import Outcome
+from windlass.worker import Worker
 
 
 class Service:
@@ -61,13 +61,13 @@ def begin(app: App) -> Worker:
     """A worker that has joined and knows the switches, to be moved by hand."""
     worker = app.worker()
     worker.switchboard.obey()
-    worker.life.join_ring()
+    worker.heartbeat.join_ring()
     return worker
 
 
 def end_next(worker: Worker, outcome: Outcome) -> Run:
     """Run the next async task of a worker that is moved by hand."""
-    run = worker.hold.start_next(is_async=True)
+    run = worker.in_flight.start_next(is_async=True)
     assert run is not None
-    worker.hold.end(run, outcome)
+    worker.in_flight.end(run, outcome)
     return run

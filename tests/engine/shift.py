@@ -10,9 +10,9 @@ from sqlalchemy import select, text
 
 from tests.wait import eventually
 from windlass import App, telemetry
-from windlass.engine.worker import Worker
-from windlass.store.schema import switch
+from windlass.database.schema import switch
 from windlass.telemetry import Event
+from windlass.worker import Worker
 
 
 @contextmanager
@@ -30,7 +30,9 @@ def working(app: App, **settings: Any) -> Iterator[Worker]:
     thread = threading.Thread(target=work, name="shift")
     thread.start()
     try:
-        eventually(lambda: problems or worker.hold.owner is not None, what="a worker that joined")
+        eventually(
+            lambda: problems or worker.in_flight.owner is not None, what="a worker that joined"
+        )
         yield worker
     finally:
         worker.stop()

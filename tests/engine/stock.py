@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.wait import eventually
 from windlass import App, Rolling
-from windlass.engine.worker import Worker
+from windlass.worker import Worker
 
 
 def declare(app: App, seen: list[str], **options: Any) -> Rolling[[str], None]:
@@ -38,7 +38,7 @@ def serving(app: App, **settings: Any) -> Iterator[Worker]:
     worker = app.worker(**settings)
     thread = threading.Thread(target=lambda: asyncio.run(worker.run()), daemon=True)
     thread.start()
-    eventually(lambda: worker.life.id, what="a worker that has joined")
+    eventually(lambda: worker.heartbeat.id, what="a worker that has joined")
     try:
         yield worker
     finally:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from tests.engine.hand import Hand
 from windlass import App
-from windlass.model.key import decode_key, encode_key
-from windlass.model.status import Status
-from windlass.model.sweep import Order, Range, Tile, tiles
-from windlass.store import range as ranges
-from windlass.store import sweep as rounds
-from windlass.store import sweep_failure as aside
-from windlass.store.range import Claim, Completed, Save, Wish
-from windlass.store.sweep_failure import NewFailure
+from windlass.sweep.model import Order, Range, Tile, tiles
+from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep as rounds
+from windlass.sweep.store.failed_item import NewFailure
+from windlass.sweep.store.range import Claim, Completed, Save, Wish
+from windlass.value.key import decode_key, encode_key
+from windlass.value.status import Status
 
 SWEEP = "offer"
 

@@ -21,8 +21,8 @@ from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, BadBreaker, Cancel, Retry, Snooze, Status
 from windlass.clock import SECOND
-from windlass.model.breaker import State
-from windlass.model.outcome import Failed, Succeeded
+from windlass.value.breaker import State
+from windlass.value.outcome import Failed, Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -253,7 +253,7 @@ def test_the_worker_that_opens_it_gives_back_what_it_has_not_begun(app):
     step.enqueue_many([{}] * 10)
     due = [row["due_at"] for row in tasks(app)]
     worker = begin(app)
-    worker.feed.tick()
+    worker.fetcher.tick()
     for _ in range(3):
         end_next(worker, Failed("no", "no"))
     worker.finish.flush()
@@ -263,7 +263,7 @@ def test_the_worker_that_opens_it_gives_back_what_it_has_not_begun(app):
 
     rows = tasks(app, status=Status.WAITING)
     assert [(row["attempt"], row["due_at"]) for row in rows] == [(0, at) for at in due[3:]]
-    assert worker.hold.is_empty
+    assert worker.in_flight.is_empty
 
 
 def test_outcomes_of_runs_that_began_before_it_opened_change_nothing(app):
@@ -272,15 +272,15 @@ def test_outcomes_of_runs_that_began_before_it_opened_change_nothing(app):
 
     step.enqueue_many([{}] * 6)
     worker = begin(app)
-    worker.feed.tick()
-    runs = [worker.hold.start_next(is_async=True) for _ in range(6)]
+    worker.fetcher.tick()
+    runs = [worker.in_flight.start_next(is_async=True) for _ in range(6)]
     for run in runs[:3]:
-        worker.hold.end(run, Failed("no", "no"))
+        worker.in_flight.end(run, Failed("no", "no"))
     worker.finish.flush()
     opened = switch_of(app, "step")
 
     for run, outcome in zip(runs[3:], [Failed("no", "no"), Succeeded(), Succeeded()], strict=True):
-        worker.hold.end(run, outcome)
+        worker.in_flight.end(run, outcome)
         worker.finish.flush()
 
     assert switch_of(app, "step") == opened
@@ -371,7 +371,7 @@ def test_running_workers_share_it_and_one_of_them_probes(database_url, clock):
         clock.forward("1m")
         eventually(lambda: len(calls) == 4, what="the probe")
         probed_at = time.monotonic()
-        looked = [worker.feed._claims for worker in (first, second)]
+        looked = [worker.fetcher._claims for worker in (first, second)]
         eventually(lambda: all(each._looked_at > probed_at for each in looked), what="both looking")
         eventually(lambda: all(each._refused == {"work"} for each in looked), what="both refused")
         assert len(calls) == 4

@@ -6,7 +6,7 @@ import pytest
 
 from tests.table import task
 from windlass import Status, TaskCancelled
-from windlass.operate import task as operate
+from windlass.operate.task import operate
 
 
 def test_a_waiting_task_is_cancelled_and_never_runs(app):

@@ -10,10 +10,10 @@ from sqlalchemy import select
 
 from tests.engine import claimer
 from tests.engine.hand import Hand
-from windlass.declare.task import Task
-from windlass.model.status import Status
-from windlass.store import worker
-from windlass.store.schema import task
+from windlass.core.ring.store import worker
+from windlass.core.task.declare import Task
+from windlass.database.schema import task
+from windlass.value.status import Status
 
 ROWS = 400
 

@@ -12,7 +12,7 @@ import windlass
 from tests.wait import eventually
 from windlass import Running, Status
 from windlass.external import Command
-from windlass.external.command import is_locked
+from windlass.external.system.process import is_locked
 
 pytestmark = pytest.mark.mostly("sqlite")
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.table import count, tasks
 from windlass import BadConnection, DuplicateKey, Status, TaskNotFound
-from windlass.store.database import normalise
+from windlass.database.database import normalise
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.engine.dead import lose
 from tests.table import count, failures, task
 from windlass import NoContext, Retry, Snooze, Status, TaskFailed, context
 from windlass.clock import to_datetime
-from windlass.operate import task as operate
+from windlass.operate.task import operate
 
 pytestmark = pytest.mark.mostly("sqlite", "mariadb")
 

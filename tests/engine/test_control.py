@@ -23,12 +23,11 @@ from windlass import (
     Reply,
     RunStatus,
 )
-from windlass.model.control import Place
-from windlass.model.step import Step, encode_steps
-from windlass.operate import control as operate
-from windlass.store import control as store
-from windlass.store.database import Database
-from windlass.store.schema import control, control_run
+from windlass.control import operate, store
+from windlass.control.model.control import Place
+from windlass.control.model.step import Step, encode_steps
+from windlass.database.database import Database
+from windlass.database.schema import control, control_run
 
 
 def test_who_starts_what_is_running_is_told_who_runs_it_since_when_and_at_which_step(app, other):
@@ -350,7 +349,7 @@ def test_notes_cannot_grow_without_end(app):
 
 
 def test_of_the_runs_that_others_end_not_all_are_remembered_for_ever(app, other, monkeypatch):
-    monkeypatch.setattr("windlass.engine.control.MOST_REMEMBERED", 2)
+    monkeypatch.setattr("windlass.control.engine.calls.MOST_REMEMBERED", 2)
     for partition in "abc":
         app.control.start("load", partition)
         other.control.finish("load", partition)

@@ -18,10 +18,10 @@ from windlass import (
     RunLost,
     RunStatus,
 )
-from windlass.engine.controlled import Beat
-from windlass.engine.register import Register
-from windlass.model.control import Progress
-from windlass.store.database import Database
+from windlass.control.engine.register import Register
+from windlass.control.engine.run import Beat
+from windlass.control.model.control import Progress
+from windlass.database.database import Database
 
 
 def test_a_block_holds_its_run_and_finishes_it(app, other, control_events):

@@ -13,10 +13,10 @@ from sqlalchemy import delete
 from tests.engine.machine import campaign, walk
 from windlass import App, BadStep
 from windlass.clock import SECOND, ManualClock
-from windlass.model.control import Place, RunStatus
-from windlass.operate import control
-from windlass.store.schema import control as control_table
-from windlass.store.schema import control_run
+from windlass.control import operate as control
+from windlass.control.model.control import Place, RunStatus
+from windlass.database.schema import control as control_table
+from windlass.database.schema import control_run
 
 HOUR = 3600 * SECOND
 PLACES = [Place("load"), Place("load", "p"), Place("Load")]

@@ -247,7 +247,7 @@ def test_a_name_that_moved_is_an_error_in_a_block_done_or_not(app, first):
 
 
 def test_many_results_are_bounded_by_what_a_row_may_hold(app, monkeypatch):
-    monkeypatch.setattr("windlass.model.step.LARGEST_STEPS", 10_000)
+    monkeypatch.setattr("windlass.control.model.step.LARGEST_STEPS", 10_000)
     with pytest.raises(BadStep, match="over 10,000 bytes"), app.control("load") as run:
         for number in range(1, 100):
             run.step(number, lambda: "x" * 1_000)

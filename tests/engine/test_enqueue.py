@@ -7,7 +7,7 @@ import pytest
 from tests.table import count, task, tasks
 from windlass import BadInput, PastTime, Status, TaskRef
 from windlass.clock import from_datetime, to_datetime
-from windlass.model.bucket import bucket_of
+from windlass.value.bucket import bucket_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import windlass
 from tests.engine.spark import Spark
 from tests.wait import eventually
 from windlass import App, Done, Running, Status
-from windlass.store import external as store
+from windlass.external import store
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from sqlalchemy import text
 import windlass
 from tests.engine.spark import Spark
 from windlass import Done, External, ExternalFailed, Failed, Status
-from windlass.engine.upkeep import Upkeep
-from windlass.operate import gather
+from windlass.core.maintenance import Maintenance
+from windlass.operate import fan_out as gather
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_submissions_go_with_their_task(app, clock, spark):
     app.notify(ref, ok=True)
     clock.forward("30d")
 
-    Upkeep(app.database, app.clock).tick()
+    Maintenance(app.database, app.clock).tick()
 
     with app.database.engine.begin() as connection:
         assert connection.scalar(text("select count(*) from windlass_external")) == 0

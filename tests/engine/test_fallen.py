@@ -24,13 +24,13 @@ def test_a_worker_takes_over_what_can_begin_here_and_leaves_the_rest_to_others(a
     first, second = Mate(app, concurrency=8), Mate(app, concurrency=50)
 
     for _ in range(5):
-        first.feed()
+        first.fetcher()
         first.start_all()
     assert len(first.running) == 8
     # A quarter more than it can run waits for one of the others to end.
     assert len(taken_by(app, first)) == 10
 
-    second.feed()
+    second.fetcher()
     assert len(second.start_all()) == 10
 
 
@@ -72,8 +72,8 @@ def test_of_a_kind_with_few_lives_nothing_is_claimed_that_cannot_begin(app, max_
     die(owner, heir)
     settle(heir)
     # So fast that it would take many more than it can run.
-    heir.hold.loads["frail"].per_second = 10_000
+    heir.in_flight.loads["frail"].per_second = 10_000
 
-    heir.feed()
+    heir.fetcher()
 
     assert len(taken_by(app, heir)) == len(heir.start_all()) == 4

@@ -8,8 +8,8 @@ from sqlalchemy import create_engine, func, select
 
 import windlass
 from windlass import BadArgument, BadFlow, DuplicateKey, ResultTimeout, Status, UnknownKind
-from windlass.operate import status
-from windlass.store.schema import slot, task
+from windlass.database.schema import slot, task
+from windlass.watch.status import operate as status
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -589,7 +589,7 @@ def test_a_graph_is_drawn_for_other_programs(app, kinds):
 
 
 def test_ended_runs_are_pruned_with_their_nodes(app, clock, kinds):
-    from windlass.store import flow as store
+    from windlass.flow.store import flow as store
 
     @app.flow(keep="1h")
     def line(flow):

@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 import windlass
 from windlass import BadFlow, Cancel, Status
-from windlass.store import flow as store
-from windlass.store.schema import task
+from windlass.database.schema import task
+from windlass.flow.store import flow as store
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from sqlalchemy import select
 
 from tests.engine.hand import Hand
 from windlass import BadFlow, Status
-from windlass.model.flow import How
-from windlass.model.outcome import Cancelled, Failed, Succeeded
-from windlass.store import finish
-from windlass.store.schema import task
+from windlass.core.finish.store import finish
+from windlass.database.schema import task
+from windlass.flow.model.graph import How
+from windlass.value.outcome import Cancelled, Failed, Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite")
 

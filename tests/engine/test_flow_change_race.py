@@ -12,8 +12,8 @@ from tests.engine.hand import Hand
 from tests.engine.noder import Noder, end_of
 from tests.wait import eventually
 from windlass import App, BadFlow, Status
-from windlass.model.flow import How
-from windlass.store import finish
+from windlass.core.finish.store import finish
+from windlass.flow.model.graph import How
 
 LAYERS = 6
 WIDTH = 5

@@ -42,7 +42,7 @@ def test_a_condition_over_what_is_not_there_disturbs_nobody(app, kinds):
 
 
 def test_a_node_that_cannot_be_filled_fails_alone(app, kinds, monkeypatch):
-    from windlass.engine import handover
+    from windlass.core.fetch import handoff as handover
 
     def fail(blank, results):
         raise RecursionError("too deep")

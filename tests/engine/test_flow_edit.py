@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from windlass import BadFlow, Node, Snooze, Status, UnknownFlow
-from windlass.model.node import head_of
+from windlass.flow.model.node import head_of
 
 SPEC = {
     "nodes": [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.engine.noder import Noder
 from windlass import Status
-from windlass.model.flow import How
+from windlass.flow.model.graph import How
 
 TRIGGERS = ("all_success", "all_done", "any_success")
 WORKERS = 3

@@ -9,14 +9,14 @@ from tests.engine.hand import Hand
 from tests.engine.noder import end_of
 from tests.wait import eventually
 from windlass import App, Status
-from windlass.declare.flow import Drawing
-from windlass.engine.flow import SELF, Place, add_nodes
-from windlass.model.flow import How
-from windlass.model.outcome import Expanded, Retried, Snoozed, Succeeded
-from windlass.store import finish
-from windlass.store import flow as flow_store
-from windlass.store.number import Numbers
-from windlass.store.schema import task
+from windlass.core.finish.store import finish
+from windlass.database.number import Numbers
+from windlass.database.schema import task
+from windlass.flow.declare import Drawing
+from windlass.flow.engine import SELF, Place, add_nodes
+from windlass.flow.model.graph import How
+from windlass.flow.store import flow as flow_store
+from windlass.value.outcome import Expanded, Retried, Snoozed, Succeeded
 
 PARENTS = 2
 

@@ -8,10 +8,10 @@ import windlass
 from tests.engine.fleet import key_for, rows_of
 from tests.engine.test_external import Spark
 from windlass import Status
-from windlass.engine.move import Mover
-from windlass.operate import shard as operate
-from windlass.store import move as store
-from windlass.store import schema
+from windlass.core.shard.move import Mover
+from windlass.core.shard.store import move as store
+from windlass.database import schema
+from windlass.operate.shard import operate
 
 pytestmark = pytest.mark.usefixtures("quick_moves")
 

@@ -14,9 +14,9 @@ from tests.store.test_plan import PROBLEMS, SERIES
 from tests.table import count, tasks
 from windlass import Snooze
 from windlass.clock import SECOND
-from windlass.store import rolling
-from windlass.store.dialect.base import Count
-from windlass.store.schema import stat
+from windlass.database.dialect.base import Count
+from windlass.database.schema import stat
+from windlass.rolling.store import item as rolling
 
 MOMENT = timedelta(seconds=1)
 MINUTE = 60 * SECOND

@@ -14,8 +14,8 @@ from tests.engine.mate import Mate
 from tests.wait import eventually
 from windlass import App
 from windlass.clock import SECOND
-from windlass.store import worker as store
-from windlass.store.schema import offer, worker
+from windlass.core.ring.store import worker as store
+from windlass.database.schema import offer, worker
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

@@ -11,8 +11,8 @@ from tests.engine.shift import working
 from tests.table import count, tasks
 from tests.wait import eventually
 from windlass import Status
-from windlass.engine.gate import Allowed
-from windlass.model.breaker import State
+from windlass.core.limit.gate import Allowed
+from windlass.value.breaker import State
 
 
 def test_a_row_that_somebody_else_holds_keeps_no_other_outcome_waiting(app, database_engine):
@@ -110,15 +110,15 @@ def test_what_was_claimed_is_run_though_the_claim_of_another_kind_fails(app, clo
     alpha.enqueue()
     zeta.enqueue()
     worker = begin(app)
-    claims = worker.feed._claims
+    claims = worker.fetcher._claims
     claims.tend()
     claims._gate = Broken("zeta")
 
-    taken = claims.take(worker.hold.room())
+    taken = claims.take(worker.in_flight.room())
 
     assert [task.kind for task in taken.tasks] == ["alpha"]
     with pytest.raises(OperationalError):
-        claims.take(worker.hold.room())
+        claims.take(worker.in_flight.room())
 
 
 def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch):
@@ -128,16 +128,16 @@ def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch
     work.enqueue()
     clock.forward("1m")
     worker = begin(app)
-    claims = worker.feed._claims
+    claims = worker.fetcher._claims
     claims.tend()
     with monkeypatch.context() as patch:
         patch.setattr(claims, "_take_lane", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            claims.take(worker.hold.room())
+            claims.take(worker.in_flight.room())
     assert state(app) is State.PROBING
 
     clock.forward("2m")
-    taken = claims.take(worker.hold.room())
+    taken = claims.take(worker.in_flight.room())
 
     assert [task.id for task in taken.tasks] == list(taken.probes) != []
 

@@ -5,15 +5,15 @@ import pytest
 from tests.table import count, task, tasks
 from windlass import Cancel, Status, TaskNotFound
 from windlass.clock import SECOND
-from windlass.engine.upkeep import Upkeep
-from windlass.store import task as store
+from windlass.core.maintenance import Maintenance
+from windlass.core.task.store import task as store
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 
 
 def prune(app):
-    Upkeep(app.database, app.clock).tick()
+    Maintenance(app.database, app.clock).tick()
 
 
 def kept_for(app, ref):

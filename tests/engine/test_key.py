@@ -4,7 +4,7 @@ import pytest
 
 from tests.table import count, task, tasks
 from windlass import BadKey, DuplicateKey, Status
-from windlass.model.bucket import bucket_of
+from windlass.value.bucket import bucket_of
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ from tests.engine.dead import Doomed, lose
 from tests.table import count, failures, task, tasks, workers
 from windlass import Snooze, Status, TaskFailed, context
 from windlass.clock import SECOND
-from windlass.model.outcome import Change
-from windlass.operate import task as operate
-from windlass.store import finish, worker
-from windlass.store.finish import Batch
-from windlass.store.schema import alert, stat
+from windlass.core.finish.store import finish
+from windlass.core.finish.store.finish import Batch
+from windlass.core.ring.store import worker
+from windlass.database.schema import alert, stat
+from windlass.operate.task import operate
+from windlass.value.outcome import Change
 
 
 @pytest.fixture
@@ -129,15 +130,15 @@ def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
 
 def fallen_again(app, ref):
     """Lose the fallen row of `ref` a second time: a worker takes it over and dies too."""
-    from windlass.store import claim
-    from windlass.store.dialect.base import Stamp
+    from windlass.core.fetch.store import claim
+    from windlass.database.dialect.base import Stamp
 
     second = Doomed(app)
     now = app.clock.now()
     stamp = Stamp(second.numbers.take()[0], second.number, now, now + 30 * SECOND)
     max_lost = {name: kind.max_lost for name, kind in app.registry.kinds.items()}
-    bury = app.worker().finish.bury
-    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=True, bury=bury)
+    bury = app.worker().finish.fail_as_poison
+    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=True, fail_as_poison=bury)
     assert [held.id for held in taken.again] == [ref.id]
     assert second.die() == 1
 

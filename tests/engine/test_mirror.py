@@ -11,8 +11,8 @@ from tests.engine.dead import Doomed
 from tests.engine.stock import declare
 from tests.table import count, tasks
 from windlass import App, BadInput, BadSource, Mirror, Status, Table
-from windlass.operate import mirror as operate
-from windlass.store.database import normalise
+from windlass.database.database import normalise
+from windlass.rolling.operate import mirror as operate
 
 ODD = ["a", "B", "A", "b", "ä", "ä", "a b", "a ", " a", "Z", "_", "10", "9", "ß", "漢", "🚢", "￮"]
 EXACT = {

@@ -19,7 +19,14 @@ from tests.engine.hand import DEAD_AFTER, LEASE, Hand, lease_of
 from tests.engine.machine import campaign, walk
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
-from windlass.model.outcome import (
+from windlass.core.fetch.store import claim as claim_store
+from windlass.core.task.store import task as task_store
+from windlass.database.dialect.base import Most
+from windlass.database.schema import bucket as bucket_table
+from windlass.database.schema import metadata, task
+from windlass.database.schema import number as number_table
+from windlass.database.schema import shard as shard_table
+from windlass.value.outcome import (
     Cancelled,
     Failed,
     Outcome,
@@ -27,14 +34,7 @@ from windlass.model.outcome import (
     Snoozed,
     Succeeded,
 )
-from windlass.model.task import Claimed
-from windlass.store import claim as claim_store
-from windlass.store import task as task_store
-from windlass.store.dialect.base import Most
-from windlass.store.schema import bucket as bucket_table
-from windlass.store.schema import metadata, task
-from windlass.store.schema import number as number_table
-from windlass.store.schema import shard as shard_table
+from windlass.value.task import Claimed
 
 MAX_LOST = {"kept": 3, "fleeting": 2}
 T = TypeVar("T")
@@ -323,7 +323,7 @@ class Store(RuleBasedStateMachine):
             assert len(again) == 1
         elif not alone:
             assert (again, poison) == (free, doomed)
-            assert rescued.some_wait_to_run_alone == bool(last_life)
+            assert rescued.some_quarantined == bool(last_life)
         for got in rescued.again:
             self._stamped(got, lost=1)
             self.history.append((worker, got))

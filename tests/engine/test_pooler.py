@@ -7,7 +7,7 @@ import pytest
 
 from tests.server import PgBouncer, ServerMissing
 from windlass import App, Status
-from windlass.store.database import Database
+from windlass.database.database import Database
 
 TASKS = 300
 

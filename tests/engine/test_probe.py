@@ -17,9 +17,9 @@ from tests.engine.shift import listening, sql, switch_of, working
 from tests.wait import eventually
 from windlass import Snooze, Status
 from windlass.clock import SECOND
-from windlass.model.breaker import State
-from windlass.model.outcome import Failed, Succeeded
-from windlass.store import worker as worker_store
+from windlass.core.ring.store import worker as worker_store
+from windlass.value.breaker import State
+from windlass.value.outcome import Failed, Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -44,7 +44,7 @@ def open_by_hand(app, clock, tasks=6):
 
     worker = begin(app)
     step.enqueue_many([{}] * 3)
-    worker.feed.tick()
+    worker.fetcher.tick()
     for _ in range(3):
         end_next(worker, Failed("no", "no"))
     worker.finish.flush()
@@ -56,7 +56,7 @@ def open_by_hand(app, clock, tasks=6):
 def join(app, first):
     """A second worker, to which the first gives up its share."""
     second = begin(app)
-    first.life.tick()
+    first.heartbeat.tick()
     first.ring.settle()
     return second
 
@@ -65,7 +65,7 @@ def bury(app, worker):
     """What others do who saw no sign of life of `worker`."""
     app.clock.forward("10s")
     fallen = worker_store.mark_dead(
-        app.database, number=worker.life.id, now=app.clock.now(), why="silent"
+        app.database, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
     )
     assert fallen is not None
 
@@ -177,7 +177,7 @@ def test_a_probe_that_finds_nothing_is_given_back_for_the_next_worker(app, work,
     first, second = begin(app), begin(app)
 
     with listening("breaker.probing") as heard:
-        taken = first.feed._claims.take(first.hold.room())
+        taken = first.fetcher._claims.take(first.in_flight.room())
 
     assert (len(heard), taken.tasks) == (1, [])
     row = switch_of(app, "work")
@@ -244,11 +244,11 @@ def test_a_snoozed_probe_alone_leaves_it_open(app, clock):
 def test_a_queued_probe_is_not_forgotten_when_the_switches_are_looked_at(app, clock):
     worker = open_by_hand(app, clock)
     worker.switchboard.obey()
-    worker.feed.tick()
+    worker.fetcher.tick()
     assert state(app, "step") is State.PROBING
 
     worker.switchboard.obey()
-    worker.feed.tick()
+    worker.fetcher.tick()
     end_next(worker, Succeeded())
     worker.finish.flush()
 
@@ -258,13 +258,13 @@ def test_a_queued_probe_is_not_forgotten_when_the_switches_are_looked_at(app, cl
 def test_a_queued_probe_is_given_back_when_its_kind_is_paused(app, clock):
     worker = open_by_hand(app, clock)
     worker.switchboard.obey()
-    worker.feed.tick()
-    assert worker.hold.count == 1
+    worker.fetcher.tick()
+    assert worker.in_flight.count == 1
 
     app.pause("step")
     worker.switchboard.obey()
 
-    assert worker.hold.is_empty
+    assert worker.in_flight.is_empty
 
 
 def test_resume_closes_it(app, work, service, clock):
@@ -304,17 +304,17 @@ def test_a_paused_kind_is_not_probed(app, work, service, clock):
 
 def test_when_the_prober_dies_another_worker_probes_later(app, clock):
     prober = open_by_hand(app, clock)
-    prober.feed.tick()
-    assert switch_of(app, "step")["probe_worker"] == prober.life.id
+    prober.fetcher.tick()
+    assert switch_of(app, "step")["probe_worker"] == prober.heartbeat.id
     bury(app, prober)
 
     heir = begin(app)
-    heir.feed.tick()
-    assert heir.hold.start_next(is_async=True) is None
+    heir.fetcher.tick()
+    assert heir.in_flight.start_next(is_async=True) is None
 
     clock.forward("1m")
-    heir.feed.tick()
-    assert switch_of(app, "step")["probe_worker"] == heir.life.id
+    heir.fetcher.tick()
+    assert switch_of(app, "step")["probe_worker"] == heir.heartbeat.id
     end_next(heir, Succeeded())
     heir.finish.flush()
     assert state(app, "step") is State.CLOSED
@@ -342,17 +342,17 @@ def test_a_task_whose_worker_died_probing_is_not_lost_even_if_it_is_the_only_one
 
 def test_a_late_success_of_a_probe_that_was_taken_over_closes_it(app, clock):
     slow = open_by_hand(app, clock, tasks=50)
-    slow.feed.tick()
-    run = slow.hold.start_next(is_async=True)
+    slow.fetcher.tick()
+    run = slow.in_flight.start_next(is_async=True)
     clock.forward("1m")
     hasty = join(app, slow)
-    hasty.feed.tick()
+    hasty.fetcher.tick()
     end_next(hasty, Failed("no", "no"))
     hasty.finish.flush()
     row = switch_of(app, "step")
     assert (row["breaker"], row["pause"]) == (State.OPEN, 2 * MINUTE)
 
-    slow.hold.end(run, Succeeded())
+    slow.in_flight.end(run, Succeeded())
     slow.finish.flush()
 
     assert state(app, "step") is State.CLOSED
@@ -361,15 +361,15 @@ def test_a_late_success_of_a_probe_that_was_taken_over_closes_it(app, clock):
 
 def test_a_late_failure_of_a_probe_that_was_taken_over_changes_nothing(app, clock):
     slow = open_by_hand(app, clock, tasks=50)
-    slow.feed.tick()
-    run = slow.hold.start_next(is_async=True)
+    slow.fetcher.tick()
+    run = slow.in_flight.start_next(is_async=True)
     clock.forward("1m")
     heir = join(app, slow)
-    heir.feed.tick()
+    heir.fetcher.tick()
     before = switch_of(app, "step")
-    assert before["probe_worker"] == heir.life.id
+    assert before["probe_worker"] == heir.heartbeat.id
 
-    slow.hold.end(run, Failed("no", "no"))
+    slow.in_flight.end(run, Failed("no", "no"))
     slow.finish.flush()
 
     assert switch_of(app, "step") == before

@@ -10,11 +10,11 @@ from sqlalchemy import Connection, select
 from tests.engine.hand import DEAD_AFTER, LEASE, Hand, lease_of, row_of, snapshot
 from windlass import Status
 from windlass.clock import SECOND
-from windlass.model.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
-from windlass.store import claim as claim_store
-from windlass.store import task as task_store
-from windlass.store import worker as worker_store
-from windlass.store.schema import stat
+from windlass.core.fetch.store import claim as claim_store
+from windlass.core.ring.store import worker as worker_store
+from windlass.core.task.store import task as task_store
+from windlass.database.schema import stat
+from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
 
 OUTCOMES = [
     Succeeded(),
@@ -156,11 +156,11 @@ def test_one_refused_outcome_does_not_hold_up_the_others_of_its_commit(app, kind
 def test_a_claim_whose_answer_was_lost_is_handed_back_by_the_next_beat(app, kind, clock):
     kind.enqueue_many([{}] * 2)
     worker = app.worker()
-    worker.life.join_ring()
-    lost = take_as(app, worker.life.id)
+    worker.heartbeat.join_ring()
+    lost = take_as(app, worker.heartbeat.id)
     clock.advance(LEASE + SECOND)
 
-    worker.life.tick()
+    worker.heartbeat.tick()
 
     rows = [row_of(app, taken.id) for taken in lost]
     assert [(row.status, row.attempt, row.lost, row.batch, row.worker) for row in rows] == [
@@ -171,13 +171,13 @@ def test_a_claim_whose_answer_was_lost_is_handed_back_by_the_next_beat(app, kind
 def test_a_claim_that_is_known_here_is_kept_however_late_it_is(app, kind, clock):
     kind.enqueue_many([{}] * 3)
     worker = app.worker()
-    worker.life.join_ring()
-    held = take_as(app, worker.life.id)
-    worker.hold.add(held)
+    worker.heartbeat.join_ring()
+    held = take_as(app, worker.heartbeat.id)
+    worker.in_flight.add(held)
     before = snapshot(app)
     clock.advance(LEASE + SECOND)
 
-    worker.life.tick()
+    worker.heartbeat.tick()
 
     assert snapshot(app) == before
     assert {values[4] for values in before.values()} == {Status.RUNNING}
@@ -186,15 +186,15 @@ def test_a_claim_that_is_known_here_is_kept_however_late_it_is(app, kind, clock)
 def test_an_outcome_that_waits_for_its_commit_is_not_handed_back(app, kind, clock):
     kind.enqueue()
     worker = app.worker()
-    worker.life.join_ring()
-    worker.feed.tick()
-    run = worker.hold.advance(None, None, is_async=True)
-    worker.hold.end(run, Succeeded())
-    committing = worker.hold.take_ended(10)
+    worker.heartbeat.join_ring()
+    worker.fetcher.tick()
+    run = worker.in_flight.advance(None, None, is_async=True)
+    worker.in_flight.end(run, Succeeded())
+    committing = worker.in_flight.take_ended(10)
     clock.advance(LEASE + SECOND)
 
-    worker.life.tick()
-    worker.hold.put_back(committing)
+    worker.heartbeat.tick()
+    worker.in_flight.put_back(committing)
     worker.finish.flush()
 
     assert row_of(app, run.task.id).status is Status.SUCCEEDED
@@ -221,19 +221,19 @@ def test_a_zombie_renews_claims_and_rescues_nothing(app, kind, clock):
 def test_a_worker_that_learns_of_its_funeral_joins_under_another_id(app, kind, clock):
     kind.enqueue()
     worker = app.worker()
-    worker.life.join_ring()
-    former = worker.life.id
-    worker.feed.tick()
-    run = worker.hold.advance(None, None, is_async=True)
+    worker.heartbeat.join_ring()
+    former = worker.heartbeat.id
+    worker.fetcher.tick()
+    run = worker.in_flight.advance(None, None, is_async=True)
     clock.advance(DEAD_AFTER + SECOND)
     now = clock.now()
     assert worker_store.mark_dead(app.database, number=former, now=now, why="silent") == 0
 
-    worker.life.tick()
+    worker.heartbeat.tick()
 
-    assert worker.life.id != former
-    assert worker.hold.is_empty
-    assert not worker.hold.end(run, Succeeded())
+    assert worker.heartbeat.id != former
+    assert worker.in_flight.is_empty
+    assert not worker.in_flight.end(run, Succeeded())
     assert row_of(app, run.task.id).attempt == 0
 
 
@@ -347,7 +347,7 @@ def test_a_row_with_one_life_left_is_taken_by_itself(app, kind):
     by_itself = worker.rescue(alone=True)
 
     assert together.again == []
-    assert together.some_wait_to_run_alone
+    assert together.some_quarantined
     assert len(by_itself.again) == 1
 
 

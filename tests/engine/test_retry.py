@@ -5,7 +5,7 @@ import pytest
 from tests.table import failures, task
 from windlass import Status, TaskFailed, context
 from windlass.clock import SECOND
-from windlass.operate import task as operate
+from windlass.operate.task import operate
 
 pytestmark = pytest.mark.mostly("sqlite", "mariadb")
 

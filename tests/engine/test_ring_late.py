@@ -12,9 +12,9 @@ from tests.engine.shift import working
 from tests.late import make_rows
 from tests.wait import eventually
 from windlass import App, Status, Task
-from windlass.engine.read import START_OVER_AFTER
-from windlass.store import schema
-from windlass.store import task as task_store
+from windlass.core.fetch.owner import START_OVER_AFTER
+from windlass.core.task.store import task as task_store
+from windlass.database import schema
 
 OPEN_SECONDS = 5
 
@@ -126,7 +126,7 @@ def test_rows_that_are_due_at_the_same_moment_fill_every_place(app, clock, one_c
     assert len(runs) == 100
 
     assert all(worker.finish(run) for run in runs[:10])
-    worker.feed()
+    worker.fetcher()
 
     assert len(worker.start_all()) == 10
 

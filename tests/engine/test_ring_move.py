@@ -7,12 +7,12 @@ from tests.engine.mate import Mate, die, settle
 from tests.table import task, tasks
 from windlass import App, Status
 from windlass.clock import to_datetime
-from windlass.engine.shelf import Run
-from windlass.engine.visit import Visit
-from windlass.engine.worker import Only
-from windlass.model.outcome import Retried, Snoozed, Succeeded
-from windlass.store import schema
-from windlass.store import task as task_store
+from windlass.core.fetch.one import Visit
+from windlass.core.run.ready import Run
+from windlass.core.task.store import task as task_store
+from windlass.database import schema
+from windlass.value.outcome import Retried, Snoozed, Succeeded
+from windlass.worker import Only
 
 pytestmark = pytest.mark.usefixtures("one_clock")
 
@@ -189,7 +189,7 @@ def test_repeating_a_finish_whose_answer_was_lost_changes_nothing(app, step, sto
 def visit(app, number: int, *, is_rested: bool = False) -> Mate:
     """Somebody who joined for one row, and has tried to take it."""
     caller = Mate(app, only=Only(number, is_rested))
-    caller.feed()
+    caller.fetcher()
     return caller
 
 

@@ -8,9 +8,11 @@ from sqlalchemy import insert, select
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
-from windlass.engine.read import HELP_AGAIN_AFTER
-from windlass.store import offer, schema, worker
-from windlass.store.dialect.base import Lane, Most
+from windlass.core.fetch.owner import HELP_AGAIN_AFTER
+from windlass.core.fetch.store import offer
+from windlass.core.ring.store import worker
+from windlass.database import schema
+from windlass.database.dialect.base import Lane, Most
 
 pytestmark = [pytest.mark.usefixtures("one_clock"), pytest.mark.mostly("postgresql")]
 
@@ -33,13 +35,13 @@ def busy_and_idle(app, step, rows: int) -> tuple[Mate, Mate]:
             ref.cancel()
         elif (rows := rows - 1) == 0:
             break
-    busy.feed()
+    busy.fetcher()
     for _ in range(3):
         # One has found nothing and says so; the other has been behind for a while.
         pass_by(busy.clock, 0.5)
-        idle.feed()
+        idle.fetcher()
         idle.beat()
-        busy.feed()
+        busy.fetcher()
     busy.beat()
     return busy, idle
 
@@ -50,11 +52,11 @@ def test_a_busy_owner_offers_to_an_idle_worker_nothing_that_it_has_begun(app, st
     assert len(running) == 2
 
     pass_by(clock, HELP_AGAIN_AFTER + 0.1)
-    busy.feed()
+    busy.fetcher()
     offered = {row["id"] for row in tasks(app, batch=0)}
 
     assert offered
-    assert offered & busy.hold.held == set()
+    assert offered & busy.in_flight.held == set()
     assert count(app) == len(offered)
     assert all(busy.finish(run) for run in running)
 
@@ -67,7 +69,7 @@ def test_offered_rows_run_once(app, step, clock):
         pass_by(clock, 0.3)
         for mate in (busy, idle):
             mate.beat()
-            mate.feed()
+            mate.fetcher()
             runs = mate.start_all()
             began += [run.task.id for run in runs]
             assert all(mate.finish(run) for run in runs)
@@ -82,7 +84,7 @@ def test_an_owner_that_has_time_again_claims_what_it_offered(app, step, clock):
     busy, idle = busy_and_idle(app, step, 30)
     busy.start_all()
     pass_by(clock, HELP_AGAIN_AFTER + 0.1)
-    busy.feed()
+    busy.fetcher()
     offered = {row["id"] for row in tasks(app, batch=0)}
     idle.leave()
 
@@ -93,7 +95,7 @@ def test_an_owner_that_has_time_again_claims_what_it_offered(app, step, clock):
         for run in list(busy.runs):
             if busy.finish(run):
                 done.add(run.task.id)
-        busy.feed()
+        busy.fetcher()
         busy.start_all()
 
     assert offered
@@ -105,7 +107,7 @@ def test_what_was_offered_is_not_forgotten_by_those_who_are_busy(app, step, cloc
     busy, idle = busy_and_idle(app, step, 60)
     busy.start_all()
     pass_by(clock, HELP_AGAIN_AFTER + 0.1)
-    busy.feed()
+    busy.fetcher()
     offered = {row["id"] for row in tasks(app, batch=0)}
     assert offered
     idle.leave()
@@ -118,7 +120,7 @@ def test_what_was_offered_is_not_forgotten_by_those_who_are_busy(app, step, cloc
         began |= {run.task.id for run in busy.runs}
         for run in list(busy.runs):
             busy.finish(run)
-        busy.feed()
+        busy.fetcher()
         busy.start_all()
 
     assert len(offered & began) > 5
@@ -130,7 +132,7 @@ def test_a_row_that_its_owner_cannot_start_is_offered_even_if_it_is_the_only_one
 
     for _ in range(3):
         pass_by(clock, HELP_AGAIN_AFTER + 0.1)
-        busy.feed()
+        busy.fetcher()
         idle.beat()
 
     assert len(tasks(app, batch=0)) == 1
@@ -139,14 +141,14 @@ def test_a_row_that_its_owner_cannot_start_is_offered_even_if_it_is_the_only_one
 @pytest.mark.mostly("mariadb")
 def test_no_more_is_offered_than_others_have_time_for(app, step, clock):
     busy, idle = busy_and_idle(app, step, 200)
-    idle.hold.concurrency = 3
+    idle.in_flight.concurrency = 3
     busy.start_all()
     for _ in range(8):
         pass_by(clock, 0.3)
-        idle.feed()
+        idle.fetcher()
         idle.beat()
         busy.beat()
-        busy.feed()
+        busy.fetcher()
 
     assert 0 < len(tasks(app, batch=0)) <= 50
 
@@ -180,7 +182,7 @@ def test_an_offer_of_a_row_that_is_gone_meanwhile_is_worth_nothing(app, step, cl
     busy, idle = busy_and_idle(app, step, 30)
     busy.start_all()
     pass_by(clock, HELP_AGAIN_AFTER + 0.1)
-    busy.feed()
+    busy.fetcher()
     offered = [row["id"] for row in tasks(app, batch=0)]
     assert offered
     for number in offered:
@@ -195,7 +197,7 @@ def test_offers_of_one_that_died_are_claimed_by_others(app, step, clock):
     busy, idle = busy_and_idle(app, step, 30)
     busy.start_all()
     pass_by(clock, HELP_AGAIN_AFTER + 0.1)
-    busy.feed()
+    busy.fetcher()
     open_rows = {row["id"] for row in tasks(app, status=Status.WAITING)}
     die(busy, idle)
     settle(idle)
@@ -219,7 +221,7 @@ def test_what_the_owner_does_not_serve_is_run_by_others_and_never_twice(app, ste
     for _ in range(20):
         for mate in mates:
             mate.beat()
-            mate.feed()
+            mate.fetcher()
         for mate in mates:
             runs = mate.start_all()
             began += [run.task.id for run in runs]
@@ -252,7 +254,7 @@ def test_what_its_owner_serves_is_no_strangers(app, step, rare, clock):
     settle(owner, other)
     stranger = Mate(app, kinds=["step"])
     rare.enqueue_many([{}] * 40)
-    owner.feed()
+    owner.fetcher()
     runs = owner.start_all()
     other.beat()
     others = other.take()
@@ -277,9 +279,9 @@ def test_workers_that_know_each_other_by_different_means_are_refused(app, step):
             raise AssertionError("it may not join")
 
     late = app.worker()
-    late.life._members = Coordinator()
+    late.heartbeat._members = Coordinator()
     with pytest.raises(BadMembers, match="know each other by database"):
-        late.life.join_ring()
+        late.heartbeat.join_ring()
 
     member.leave()
     _ring, agreed = app.database.write(lambda connection: worker.agree(connection, "etcd", now=now))

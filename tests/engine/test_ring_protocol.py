@@ -13,11 +13,12 @@ from tests.table import task, workers
 from tests.wait import eventually
 from windlass import Status
 from windlass.clock import SECOND
-from windlass.model.outcome import Succeeded
-from windlass.store import claim, offer, schema
-from windlass.store import worker as worker_store
-from windlass.store.dialect.base import Lane, Most, Stamp
-from windlass.store.number import Numbers
+from windlass.core.fetch.store import claim, offer
+from windlass.core.ring.store import worker as worker_store
+from windlass.database import schema
+from windlass.database.dialect.base import Lane, Most, Stamp
+from windlass.database.number import Numbers
+from windlass.value.outcome import Succeeded
 
 pytestmark = pytest.mark.usefixtures("one_clock")
 
@@ -55,7 +56,7 @@ def test_a_lapsed_claim_of_a_living_worker_is_not_taken_over(app, step, owner, c
         pass_by(clock, LEASE / SECOND / 4)
         renew(owner)
         other.beat()
-        other.feed()
+        other.fetcher()
 
     assert other.start_all() == []
     assert owner.finish(run)
@@ -89,14 +90,14 @@ def test_what_ended_in_a_former_life_is_refused_and_its_second_run_stays_known(
     die(owner)
     owner.beat()
     settle(owner)
-    owner.feed()
+    owner.fetcher()
 
     owner.flush()
     # It has to wait for its turn, for longer than its claim lasts.
     for _ in range(LEASE // SECOND + 12):
         pass_by(clock, 1)
         owner.beat()
-    owner.feed()
+    owner.fetcher()
     runs = owner.start_all()
 
     assert [run.task.id for run in runs] == [ref.id]
@@ -133,7 +134,7 @@ def test_a_row_that_was_moved_while_it_runs_is_not_a_helpers(app, step, owner):
     (run,) = owner.take()
     step.using(key="k", on_conflict="replace").enqueue(2)
     helper = Mate(app)
-    helper.feed()
+    helper.fetcher()
 
     assert helper.start_all() == []
     assert offer.claim(app.database, "step", stamp(app, helper), limit=10) == []
@@ -190,7 +191,7 @@ def test_what_kills_its_workers_is_poison_in_the_end_and_the_innocent_get_done(a
     settle(worker)
     for _ in range(200):
         worker.beat()
-        worker.feed()
+        worker.fetcher()
         runs = worker.start_all()
         if any(run.task.id == poison.id for run in runs):
             deaths += 1
@@ -225,7 +226,7 @@ def test_a_claim_whose_answer_was_lost_is_handed_back_and_run(app, step, owner, 
 def test_a_zombie_changes_nothing(app, step, owner, clock):
     step.enqueue_many([{}] * 4)
     runs = owner.take()
-    owner.hold.end(runs[0], Succeeded())
+    owner.in_flight.end(runs[0], Succeeded())
     heir = Mate(app)
     zombie = owner.id
     # Its heart would find out; everything else acts before that.
@@ -237,12 +238,17 @@ def test_a_zombie_changes_nothing(app, step, owner, clock):
     owner.flush()
     owner.run_long()
     make_offers(app, owner)
-    owner.worker.feed._claims.tend()
-    owner.feed()
+    owner.worker.fetcher._claims.tend()
+    owner.fetcher()
     owner.start_all()
-    now, bury = clock.now(), heir.worker.finish.bury
+    now, bury = clock.now(), heir.worker.finish.fail_as_poison
     fallen = claim.rescue(
-        app.database, {"step": 3}, stamp(app, owner, zombie), limit=10, alone=True, bury=bury
+        app.database,
+        {"step": 3},
+        stamp(app, owner, zombie),
+        limit=10,
+        alone=True,
+        fail_as_poison=bury,
     )
     assert worker_store.leave(app.database, number=zombie, now=now, why="late") is None
 
@@ -306,7 +312,7 @@ def offered_to_helper(app, owner: Mate) -> Mate:
 
 def make_offers(app, owner: Mate) -> None:
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    offer.make(app.database, owner.id, lane, most, unless=owner.hold.held)
+    offer.make(app.database, owner.id, lane, most, unless=owner.in_flight.held)
 
 
 def renew(mate: Mate) -> None:

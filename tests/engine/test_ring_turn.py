@@ -7,11 +7,13 @@ from tests.engine.hand import snapshot
 from tests.engine.mate import Mate, die, pass_by, settle
 from tests.table import task, tasks, workers
 from windlass import Status
-from windlass.engine import read as owners_read
-from windlass.engine.ring import GIVE_UP_AFTER
-from windlass.engine.shelf import Run
-from windlass.store import bucket, claim, offer, schema
-from windlass.store.dialect.base import Lane, Most
+from windlass.core.fetch import owner as owners_read
+from windlass.core.fetch.store import claim, offer
+from windlass.core.ring.ring import GIVE_UP_AFTER
+from windlass.core.ring.store import bucket
+from windlass.core.run.ready import Run
+from windlass.database import schema
+from windlass.database.dialect.base import Lane, Most
 
 BUCKETS = set(range(256))
 
@@ -32,7 +34,7 @@ def test_only_what_is_free_is_acquired(app, step):
     settle(first)
     joining = Mate(app)
 
-    joining.feed()
+    joining.fetcher()
 
     assert joining.buckets == set()
     assert owners(app) == dict.fromkeys(BUCKETS, first.id)
@@ -48,7 +50,7 @@ def test_members_that_see_different_lists_never_own_one_bucket_together(app, ste
         # Only some of them look who is there.
         mates[round_ % 4].beat()
         for mate in mates:
-            mate.feed()
+            mate.fetcher()
         pass_by(mates[0].clock, 0.3)
         owned = [number for mate in mates for number in mate.buckets]
         assert len(owned) == len(set(owned))
@@ -87,11 +89,11 @@ def test_what_is_being_written_is_marked_before_its_bucket_is_given_up(app, step
     giver, taker, runs = one_that_gives_up(app, step)
     for run in runs:
         giver.end(run)
-    committing = giver.hold.take_ended(100)
+    committing = giver.in_flight.take_ended(100)
 
     settle(giver, taker)
     assert taker.take() == []
-    giver.hold.put_back(committing)
+    giver.in_flight.put_back(committing)
     giver.flush()
 
     assert {task(app, run.task.id)["status"] for run in runs} == {Status.SUCCEEDED}
@@ -101,7 +103,7 @@ def test_what_has_not_begun_is_forgotten_when_its_bucket_is_given_up(app, step):
     giver = Mate(app)
     settle(giver)
     refs = step.enqueue_many([{}] * 40)
-    giver.feed()
+    giver.fetcher()
     taker = Mate(app)
     settle(giver, taker)
 
@@ -117,18 +119,18 @@ def test_what_has_not_begun_is_forgotten_when_its_bucket_is_given_up(app, step):
 
 def test_what_runs_gets_a_moment_to_end_before_it_is_marked(app, step, clock):
     giver, taker, runs = one_that_gives_up(app, step)
-    giver.feed()
+    giver.fetcher()
     given = [run for run in runs if run.task.bucket not in giver.ring._wanted]
     before = snapshot(app)
 
     pass_by(clock, GIVE_UP_AFTER / 2)
-    giver.feed()
+    giver.fetcher()
     assert snapshot(app) == before
     for run in given:
         assert giver.finish(run)
-    giver.feed()
+    giver.fetcher()
 
-    taker.feed()
+    taker.fetcher()
     assert taker.buckets | giver.buckets == BUCKETS
     assert {run.task.is_read for run in given} == {True}
 
@@ -140,13 +142,13 @@ def test_a_bucket_that_was_to_be_given_up_and_is_ours_again_is_read_again(app, s
     runs = worker.take()
     other = Mate(app)
     worker.beat()
-    worker.feed()
+    worker.fetcher()
     other.leave()
     worker.beat()
     for run in runs:
         assert worker.finish(run)
 
-    worker.feed()
+    worker.fetcher()
     settle(worker)
 
     assert worker.buckets == BUCKETS
@@ -223,7 +225,7 @@ def test_a_clean_exit_hands_back_claims_uncounted_and_frees_its_buckets_at_once(
     with monkeypatch.context() as patch:
         patch.setattr(claim, "hand_back", broken)
         with pytest.raises(RuntimeError):
-            leaver.life._go("broken")
+            leaver.heartbeat._go("broken")
     assert set(owners(app).values()) == {leaver.id}
 
     leaver.leave()
@@ -278,7 +280,7 @@ def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_li
         return rows
 
     monkeypatch.setattr(owners_read.store, "read", stopped)
-    zombie.feed()
+    zombie.fetcher()
     zombie.start_all()
 
     assert set(zombie.running) & set(heir.running) == set()
@@ -302,7 +304,7 @@ def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_l
         return answer
 
     monkeypatch.setattr(app.database, "write", slow)
-    zombie.worker.feed._claims.tend()
+    zombie.worker.fetcher._claims.tend()
 
     assert next(stops, None) is None
     assert zombie.buckets & heir.buckets == set()

@@ -4,12 +4,13 @@ import pytest
 
 from tests.engine.hand import DEAD_AFTER, Hand
 from windlass.clock import SECOND
-from windlass.model.ring import assign, tokens_of
-from windlass.operate import ring as operate
-from windlass.store import bucket, claim, offer, worker
-from windlass.store.dialect.base import Most
-from windlass.store.number import Numbers
-from windlass.store.schema import bucket as bucket_table
+from windlass.core.fetch.store import claim, offer
+from windlass.core.ring.store import bucket, worker
+from windlass.database.dialect.base import Most
+from windlass.database.number import Numbers
+from windlass.database.schema import bucket as bucket_table
+from windlass.operate.ring import operate
+from windlass.ring import assign, tokens_of
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from windlass import (
     Snooze,
     Status,
 )
-from windlass.engine import rolling as engine
+from windlass.rolling import engine
 
 ODD = [
     "x" * 255,

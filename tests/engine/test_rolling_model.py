@@ -18,11 +18,11 @@ from tests.engine.machine import campaign, walk
 from tests.table import tasks
 from windlass import App, Mirror, Status
 from windlass.clock import SECOND, ManualClock
-from windlass.store import rolling
-from windlass.store.schema import bucket as bucket_table
-from windlass.store.schema import metadata
-from windlass.store.schema import number as number_table
-from windlass.store.schema import shard as shard_table
+from windlass.database.schema import bucket as bucket_table
+from windlass.database.schema import metadata
+from windlass.database.schema import number as number_table
+from windlass.database.schema import shard as shard_table
+from windlass.rolling.store import item as rolling
 
 HOUR = 3600 * SECOND
 EVERY, RETRY_AFTER, TICK = 10, 2, 3
@@ -48,14 +48,14 @@ class Model:
         # Held by a living worker; of those, removed meanwhile; and dropped by a dead one.
         self.running = set()
         self.going = set()
-        self.fallen = set()
+        self.abandoned = set()
 
     def last_tick(self, hour):
         return hour // self.tick * self.tick
 
     def is_due(self, code, hour):
-        if code in self.running | self.fallen:
-            return code in self.fallen
+        if code in self.running | self.abandoned:
+            return code in self.abandoned
         if self.tick is None:
             return self.due[code] <= hour
         return self.due[code] < self.last_tick(hour) + 0.5
@@ -63,7 +63,7 @@ class Model:
     def visited(self, code, hour):
         self.visits[code] += 1
         self.last_visit[code] = hour
-        self.fallen.discard(code)
+        self.abandoned.discard(code)
         if code.startswith("bad"):
             self.due[code] = hour + RETRY_AFTER + (0.75 if self.tick else 0)
         else:
@@ -130,7 +130,7 @@ class Shop(RuleBasedStateMachine):
 
         self._added(model, new)
         for code in codes:
-            if code not in model.running | model.fallen:
+            if code not in model.running | model.abandoned:
                 model.due[code] = min(model.due[code], self._now(model))
 
     @rule(name=kinds, codes=codes)
@@ -186,7 +186,7 @@ class Shop(RuleBasedStateMachine):
             return
         code = data.draw(st.sampled_from(free))
         since = self.hour - model.last_visit[code] if model.visits[code] else EVERY
-        is_fresh = fresh is not None and since < EVERY and code not in model.fallen
+        is_fresh = fresh is not None and since < EVERY and code not in model.abandoned
         before = self.seen[name, code]
 
         patience = {"timeout": "5s", "fresh": None if fresh is None else f"{fresh}h"}
@@ -212,7 +212,7 @@ class Shop(RuleBasedStateMachine):
         self.holder.die()
         self.is_served = False
         for model in self.models.values():
-            model.fallen |= model.running - model.going
+            model.abandoned |= model.running - model.going
             model.running.clear()
             model.going.clear()
 
@@ -238,7 +238,7 @@ class Shop(RuleBasedStateMachine):
                 item = self.kinds[name].item(code)
                 if code not in model.due:
                     assert item is None
-                elif code in model.running | model.fallen:
+                elif code in model.running | model.abandoned:
                     assert item.status is Status.RUNNING
                 elif not model.visits[code]:
                     assert (item.status, item.finished_at) == (Status.WAITING, None)
@@ -251,7 +251,7 @@ class Shop(RuleBasedStateMachine):
     def nothing_is_said_to_be_visited_that_never_was(self):
         for name, model in self.models.items():
             never = {code for code in model.due if not model.visits[code]}
-            waiting = never - model.running - model.fallen
+            waiting = never - model.running - model.abandoned
             assert self.kinds[name].freshness().never_visited == len(waiting)
 
     def _now(self, model):
@@ -268,7 +268,7 @@ class Shop(RuleBasedStateMachine):
     def _removed(self, model, gone):
         for code in set(gone):
             del model.due[code]
-            model.fallen.discard(code)
+            model.abandoned.discard(code)
             if code in model.running:
                 model.going.add(code)
 

@@ -13,7 +13,7 @@ from tests.engine.dead import Doomed, lose
 from tests.engine.stock import Guard, declare, run, together
 from tests.table import count, tasks
 from windlass import App, BadInput, Status
-from windlass.store import worker
+from windlass.core.ring.store import worker
 
 
 @pytest.fixture
@@ -74,14 +74,14 @@ def test_a_claim_takes_no_more_than_a_batch(app, seen):
     stock = declare(app, seen, batch=4)
     stock.add(f"code-{number}" for number in range(30))
     batching = app.worker(concurrency=50)
-    batching.life.join_ring()
+    batching.heartbeat.join_ring()
 
-    batching.feed.tick()
+    batching.fetcher.tick()
 
-    assert batching.hold.count == 4
-    batching.feed.tick()
-    assert batching.hold.count == 8
-    batching.life.leave("enough")
+    assert batching.in_flight.count == 4
+    batching.fetcher.tick()
+    assert batching.in_flight.count == 8
+    batching.heartbeat.leave("enough")
 
 
 def test_several_programs_never_visit_one_item_at_the_same_time(app, database_url, clock):

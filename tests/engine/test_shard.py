@@ -16,8 +16,8 @@ from sqlalchemy import create_engine, text
 
 from tests.engine.fleet import declare_mail, key_for, places, row_of, rows
 from windlass import App, BadConnection, BadDatabase, BadSource, DuplicateKey, Status, Table
-from windlass.model.shard import place_of
-from windlass.operate import shard as operate
+from windlass.operate.shard import operate
+from windlass.value.shard import place_of
 
 
 def test_each_shard_gets_a_place_once_and_numbers_that_begin_with_it(sharded, make_app):
@@ -439,8 +439,8 @@ def test_one_who_only_reads_hears_that_rows_have_moved(sharded, make_app, monkey
         if app is sharded:
             level.add([key])
     assert level.item(key) is not None
-    monkeypatch.setattr("windlass.operate.shard.HEARD_SECONDS", 0.0)
-    monkeypatch.setattr("windlass.engine.shard.LOOK_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("windlass.operate.shard.operate.HEARD_SECONDS", 0.0)
+    monkeypatch.setattr("windlass.core.shard.shard.LOOK_AGAIN_AFTER", 0.0)
 
     operate.drain(sharded.fleet, "1")
     operate.move(sharded.fleet, "1", dead_after=5_000_000)

@@ -14,9 +14,9 @@ from tests.engine.shift import listening
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass import App, DatabaseUnavailable, Status
-from windlass.operate import gather
-from windlass.operate import shard as operate
-from windlass.store.task import TaskFilter
+from windlass.core.task.store.task import TaskFilter
+from windlass.operate import fan_out as gather
+from windlass.operate.shard import operate
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_reads_gather_what_there_is_and_say_what_is_missing(app, relay):
 
 
 def test_a_shard_that_says_nothing_holds_up_nobody_for_long(app, relay, monkeypatch):
-    monkeypatch.setattr("windlass.engine.shard.READ_SECONDS", 0.5)
+    monkeypatch.setattr("windlass.core.shard.shard.READ_SECONDS", 0.5)
     mail, goes = declare_mail(app), app.fleet.shards[1]
     for _ in range(4):
         mail.enqueue("m")

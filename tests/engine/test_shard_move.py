@@ -9,11 +9,11 @@ from tests.engine.fleet import declare_mail, key_for, rows, rows_of
 from tests.engine.hand import Hand
 from windlass import BadInput, DuplicateKey, Status
 from windlass.clock import to_datetime
-from windlass.declare.task import Call, How
-from windlass.engine.move import Mover
-from windlass.model.shard import COMING, LEAVING, place_of
-from windlass.operate import shard as operate
-from windlass.store import schema
+from windlass.core.shard.move import Mover
+from windlass.core.task.declare import Call, How
+from windlass.database import schema
+from windlass.operate.shard import operate
+from windlass.value.shard import COMING, LEAVING, place_of
 
 DEAD_AFTER = 5_000_000
 
@@ -490,8 +490,8 @@ def sum_of_tally(app):
 
 
 def test_the_rows_of_a_shard_are_read_page_by_page(sharded, monkeypatch):
-    monkeypatch.setattr("windlass.engine.move.PAGE", 7)
-    monkeypatch.setattr("windlass.engine.move.BATCH", 3)
+    monkeypatch.setattr("windlass.core.shard.move.PAGE", 7)
+    monkeypatch.setattr("windlass.core.shard.move.BATCH", 3)
     mail = declare_mail(sharded)
     refs = mail.using(delay="1h").enqueue_many([{"to": f"m{number}"} for number in range(30)])
     held = [each for each in sharded.fleet.shards if rows_of(each)]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.engine.conftest import lend_set
 from tests.engine.fleet import rows
-from windlass.operate import shard as operate
+from windlass.operate.shard import operate
 
 KEYS = [f"k{number}" for number in range(40)]
 SECONDS = 1.5

@@ -12,12 +12,14 @@ from sqlalchemy import select
 from tests.engine.fleet import declare_mail, key_for, rows, rows_of
 from tests.engine.hand import Hand
 from tests.wait import eventually
-from windlass.engine import move as moving
-from windlass.model.bucket import BUCKETS
-from windlass.operate import gather
-from windlass.operate import shard as operate
-from windlass.store import bucket, offer, schema
-from windlass.store.dialect.base import Lane, Most
+from windlass.core.fetch.store import offer
+from windlass.core.ring.store import bucket
+from windlass.core.shard import move as moving
+from windlass.database import schema
+from windlass.database.dialect.base import Lane, Most
+from windlass.operate import fan_out as gather
+from windlass.operate.shard import operate
+from windlass.value.bucket import BUCKETS
 
 DEAD_AFTER = 5_000_000
 

@@ -26,8 +26,8 @@ from windlass import (
     Table,
     context,
 )
-from windlass.store import range as ranges
-from windlass.store.schema import stat, sweep
+from windlass.database.schema import stat, sweep
+from windlass.sweep.store import range as ranges
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")

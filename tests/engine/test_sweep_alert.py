@@ -11,8 +11,8 @@ from tests.engine.sweeper import SweepHand
 from tests.engine.walk import failing
 from tests.wait import eventually
 from windlass import App, Keys
-from windlass.engine import sweep as engine
-from windlass.store import range as ranges
+from windlass.sweep.engine import sweeper as engine
+from windlass.sweep.store import range as ranges
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")

@@ -9,7 +9,7 @@ from tests.engine.stock import serving
 from tests.engine.walk import declare
 from tests.wait import eventually
 from windlass import App, Keys
-from windlass.engine import walk as walks
+from windlass.sweep.engine import runner as walks
 
 
 class Letters:

@@ -17,10 +17,10 @@ from tests.engine.walk import Articles, declare, failing
 from tests.wait import eventually
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.clock import SECOND
-from windlass.engine import sweep as sweep_engine
-from windlass.store import sweep_failure as aside
-from windlass.store import worker as worker_store
-from windlass.store.schema import worker as worker_table
+from windlass.core.ring.store import worker as worker_store
+from windlass.database.schema import worker as worker_table
+from windlass.sweep.engine import sweeper as sweep_engine
+from windlass.sweep.store import failed_item as aside
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
@@ -307,7 +307,7 @@ def test_a_window_that_closes_stops_a_range_in_the_middle_and_it_resumes_there(a
 
     with serving(app) as worker:
         eventually(lambda: len(seen) == 10, 10.0)
-        eventually(lambda: not worker.hold.loads["offer"].is_open, 10.0)
+        eventually(lambda: not worker.in_flight.loads["offer"].is_open, 10.0)
         gate.release()
         time.sleep(0.5)
         assert len(seen) <= 11
@@ -361,9 +361,9 @@ def test_a_rate_is_kept(database_url):
 
 def kill(app, worker):
     """Have a worker be marked dead, as if it had been silent."""
-    number = worker.life.id
-    worker.life.stop()
-    worker.life.join(10)
+    number = worker.heartbeat.id
+    worker.heartbeat.stop()
+    worker.heartbeat.join(10)
     app.database.write(
         lambda connection: connection.execute(
             update(worker_table).where(worker_table.c.id == number).values(lease_until=0)

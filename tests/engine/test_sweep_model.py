@@ -22,10 +22,10 @@ from tests.engine.sweeper import (
 )
 from windlass import App
 from windlass.clock import ManualClock
-from windlass.model.status import Status
-from windlass.model.sweep import audit, in_order
-from windlass.store.range import hand_back
-from windlass.store.schema import range_, round_, sweep, sweep_failure
+from windlass.database.schema import range_, round_, sweep, sweep_failure
+from windlass.sweep.model import audit, in_order
+from windlass.sweep.store.range import hand_back
+from windlass.value.status import Status
 
 LAST = 12
 WORKERS = 3
@@ -55,7 +55,7 @@ class SweepMachine(RuleBasedStateMachine):
         self.app.prepare()
         clean(self.app)
         begin(self.app, sorted(bounds), LAST)
-        self.lives = [Life(self.app) for _ in range(WORKERS)]
+        self.lives = [Heartbeat(self.app) for _ in range(WORKERS)]
         self.zombies = []
         self.done = set()
         self.runs = dict.fromkeys(range(1, LAST + 1), 0)
@@ -134,7 +134,7 @@ class SweepMachine(RuleBasedStateMachine):
         self.has_died = self.has_died or bool(life.owned)
         self.die(life)
         self.zombies.append(life)
-        self.lives[worker] = Life(self.app)
+        self.lives[worker] = Heartbeat(self.app)
 
     @precondition(lambda self: self.zombies)
     @rule(place=places, item=places)

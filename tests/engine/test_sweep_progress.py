@@ -12,7 +12,7 @@ from tests.engine.walk import declare
 from tests.wait import eventually
 from windlass import App, BadInput, Keys, Status
 from windlass.clock import to_datetime
-from windlass.store import range as ranges
+from windlass.sweep.store import range as ranges
 
 
 @pytest.fixture

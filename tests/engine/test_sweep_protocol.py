@@ -19,13 +19,13 @@ from tests.engine.sweeper import (
     split,
 )
 from tests.table import count
-from windlass.model.status import Status
-from windlass.model.sweep import Order, Tile, audit
-from windlass.store import range as ranges
-from windlass.store import sweep as rounds
-from windlass.store import sweep_failure as aside
-from windlass.store.schema import alert
-from windlass.store.sweep_failure import NewFailure
+from windlass.database.schema import alert
+from windlass.sweep.model import Order, Tile, audit
+from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep as rounds
+from windlass.sweep.store.failed_item import NewFailure
+from windlass.value.status import Status
 
 LAST = 20
 ALL = Tile(None, None, LAST)

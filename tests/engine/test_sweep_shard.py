@@ -6,8 +6,8 @@ import pytest
 
 from tests.engine.walk import declare
 from windlass import Keys
-from windlass.operate import shard as operate
-from windlass.store import sweep as store
+from windlass.operate.shard import operate
+from windlass.sweep.store import sweep as store
 
 
 def holders(app, name):

@@ -16,11 +16,11 @@ from tests.engine.sweeper import SweepHand
 from tests.engine.walk import declare, failing
 from tests.wait import eventually
 from windlass import App, BadKey, Keys
-from windlass.engine import sweep as engine
-from windlass.engine import walk as walks
-from windlass.store import range as ranges
-from windlass.store import sweep_failure as aside
-from windlass.store.schema import range_, sweep_failure
+from windlass.database.schema import range_, sweep_failure
+from windlass.sweep.engine import runner as walks
+from windlass.sweep.engine import sweeper as engine
+from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import range as ranges
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
@@ -97,7 +97,7 @@ def test_a_range_that_cannot_be_saved_holds_up_no_other_sweep(database_url, monk
 
 def unchecked(database, source, part):
     """As `read_more` would, if it let a bad key pass."""
-    from windlass.engine.reserve import Reading, _reserve
+    from windlass.sweep.engine.reader import Reading, _reserve
 
     reading = Reading(end=part.end, read_to=part.read_to)
     if part.read_to == "50":
@@ -260,7 +260,7 @@ def test_nothing_begins_once_a_stopping_worker_has_dropped_what_is_queued(
 
     with closing(app):
         worker = app.worker()
-        inside, feed, drop = threading.Event(), walks.Walk._feed, worker.hold.drop_queued
+        inside, feed, drop = threading.Event(), walks.Walk._fill, worker.in_flight.drop_queued
         begun = []
 
         def feed_late(walk):
@@ -273,8 +273,8 @@ def test_nothing_begins_once_a_stopping_worker_has_dropped_what_is_queued(
             drop()
             begun.append(len(seen))
 
-        monkeypatch.setattr(walks.Walk, "_feed", feed_late)
-        monkeypatch.setattr(worker.hold, "drop_queued", drop_queued)
+        monkeypatch.setattr(walks.Walk, "_fill", feed_late)
+        monkeypatch.setattr(worker.in_flight, "drop_queued", drop_queued)
         thread = threading.Thread(target=lambda: asyncio.run(worker.run()), daemon=True)
         thread.start()
         assert inside.wait(10)

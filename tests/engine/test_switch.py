@@ -13,9 +13,9 @@ from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, Status
 from windlass.clock import SECOND
-from windlass.model.outcome import Succeeded
-from windlass.store import claim
-from windlass.store.dialect.base import Most, Stamp
+from windlass.core.fetch.store import claim
+from windlass.database.dialect.base import Most, Stamp
+from windlass.value.outcome import Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -206,7 +206,7 @@ def step(app):
 def begin(app, **settings):
     """A worker that has joined, to be moved by hand."""
     worker = app.worker(**settings)
-    worker.life.join_ring()
+    worker.heartbeat.join_ring()
     return worker
 
 
@@ -215,7 +215,9 @@ def claim_all(app, worker):
     now = app.clock.now()
     taken = []
     for lane in claim.lanes(app.database, app.registry.kinds):
-        stamp = Stamp(app.fleet.shards[0].numbers.take()[0], worker.life.id, now, now + 60 * SECOND)
+        stamp = Stamp(
+            app.fleet.shards[0].numbers.take()[0], worker.heartbeat.id, now, now + 60 * SECOND
+        )
         taken += claim.claim(app.database, lane, stamp, Most(100, now))
     return taken
 
@@ -229,9 +231,9 @@ def test_what_was_claimed_and_has_not_begun_is_given_back_as_if_never_taken(app,
     refs = step.enqueue_many([{}] * 6)
     before = [facts(row) for row in tasks(app)]
     worker = begin(app)
-    worker.hold.add(claim_all(app, worker))
+    worker.in_flight.add(claim_all(app, worker))
     assert {row["status"] for row in tasks(app)} == {Status.RUNNING}
-    run = worker.hold.start_next(is_async=True)
+    run = worker.in_flight.start_next(is_async=True)
 
     app.pause("step")
     worker.switchboard.obey()
@@ -239,23 +241,23 @@ def test_what_was_claimed_and_has_not_begun_is_given_back_as_if_never_taken(app,
     after = {row["id"]: facts(row) for row in tasks(app)}
     assert after.pop(run.task.id)["status"] == Status.RUNNING
     assert list(after.values()) == before[1:]
-    worker.hold.end(run, Succeeded())
+    worker.in_flight.end(run, Succeeded())
     worker.finish.flush()
     assert [ref.status() for ref in refs] == [Status.SUCCEEDED] + [Status.WAITING] * 5
-    assert worker.hold.is_empty
+    assert worker.in_flight.is_empty
 
 
 def test_what_was_read_and_has_not_begun_is_forgotten(app, step):
     step.enqueue_many([{}] * 6)
     before = [facts(row) for row in tasks(app)]
     worker = begin(app)
-    worker.feed.tick()
-    assert worker.hold.count == 6
+    worker.fetcher.tick()
+    assert worker.in_flight.count == 6
 
     app.pause("step")
     worker.switchboard.obey()
 
-    assert worker.hold.is_empty
+    assert worker.in_flight.is_empty
     assert [facts(row) for row in tasks(app)] == before
 
 
@@ -264,7 +266,7 @@ def test_a_task_that_had_been_retried_is_given_back_with_its_attempts(app, step,
     sql(app, "update windlass_task set attempt = 4, lost = 1")
     before = facts(tasks(app)[0])
     worker = begin(app)
-    worker.hold.add(claim_all(app, worker))
+    worker.in_flight.add(claim_all(app, worker))
 
     app.pause("step")
     worker.switchboard.obey()
@@ -281,11 +283,11 @@ def test_a_claim_that_was_under_way_when_its_kind_was_paused_is_given_back_too(a
 
     app.pause("step")
     worker.switchboard.obey()
-    worker.hold.add(taken)
+    worker.in_flight.add(taken)
     worker.switchboard.obey()
 
     assert [facts(row) for row in tasks(app)] == before
-    assert worker.hold.is_empty
+    assert worker.in_flight.is_empty
 
 
 def test_a_removed_item_that_is_given_back_does_not_come_back(app):
@@ -294,7 +296,7 @@ def test_a_removed_item_that_is_given_back_does_not_come_back(app):
 
     visit.add(["a", "b"], now=True)
     worker = begin(app)
-    worker.feed.tick()
+    worker.fetcher.tick()
     visit.remove(["a"])
 
     app.pause("visit")
@@ -306,7 +308,7 @@ def test_a_removed_item_that_is_given_back_does_not_come_back(app):
 def test_a_worker_that_was_marked_dead_gives_nothing_back(app, step, clock):
     step.enqueue()
     worker = begin(app)
-    worker.feed.tick()
+    worker.fetcher.tick()
     sql(app, "update windlass_worker set left_at = 1, left_why = 'a test'")
     before = tasks(app)
 
@@ -401,14 +403,14 @@ def test_a_concurrency_that_is_set_holds_in_a_running_worker(app, doors):
         eventually(lambda: doors.inside == 3, 3.0, what="three at once")
 
         app.set("work", concurrency=2)
-        eventually(lambda: worker.hold.loads["work"].limit == 2, 3.0)
+        eventually(lambda: worker.in_flight.loads["work"].limit == 2, 3.0)
         doors.let_out(1)
         eventually(lambda: doors.inside == 2)
         doors.let_out(1)
         eventually(lambda: (doors.inside, doors.total) == (2, 4))
 
         app.set("work", concurrency=None)
-        eventually(lambda: worker.hold.loads["work"].limit == 1, 3.0)
+        eventually(lambda: worker.in_flight.loads["work"].limit == 1, 3.0)
         doors.let_out(2)
         eventually(lambda: (doors.inside, doors.total) == (1, 5))
 
@@ -462,7 +464,9 @@ def test_a_declared_rate_is_taken_away_by_none_in_words_and_comes_back_by_none(a
     app.set("work", rate=None)
     work.enqueue_many([{}] * 5)
     with working(app) as worker:
-        eventually(lambda: worker.feed._claims._refused == {"work"}, what="a rate that holds back")
+        eventually(
+            lambda: worker.fetcher._claims._refused == {"work"}, what="a rate that holds back"
+        )
         assert len(seen) <= 51
 
 
@@ -624,7 +628,7 @@ def test_a_rescued_task_that_has_not_begun_is_given_back_with_what_it_lost(app, 
     ref = step.enqueue()
     lose(app)
     worker = begin(app)
-    worker.feed.tick()
+    worker.fetcher.tick()
     assert task(app, ref)["attempt"] == 2
 
     app.pause("step")

@@ -21,7 +21,7 @@ from windlass import (
     Status,
     context,
 )
-from windlass.engine.visit import Visit
+from windlass.core.fetch.one import Visit
 
 pytestmark = pytest.mark.mostly("sqlite", "mariadb")
 
@@ -202,7 +202,7 @@ def test_a_live_worker_runs_it(app, stock, seen):
 
         assert seen == ["a", "a"]
         assert item == stock.item("a")
-        assert [row["id"] for row in workers(app)] == [worker.life.id]
+        assert [row["id"] for row in workers(app)] == [worker.heartbeat.id]
 
 
 def test_a_live_worker_of_another_program_runs_it(app, stock, seen, database_url, clock):
@@ -437,7 +437,7 @@ async def test_a_live_worker_also_serves_those_who_await(app, stock, seen):
         item = await stock.avisit("a")
 
         assert item.status is Status.SUCCEEDED
-        assert [row["id"] for row in workers(app)] == [worker.life.id]
+        assert [row["id"] for row in workers(app)] == [worker.heartbeat.id]
 
 
 async def test_a_visit_that_is_cancelled_is_handed_back(app):

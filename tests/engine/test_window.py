@@ -11,7 +11,7 @@ from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, BadWindow, Status
 from windlass.clock import from_datetime
-from windlass.model.outcome import Succeeded
+from windlass.value.outcome import Succeeded
 
 
 @pytest.fixture
@@ -286,13 +286,13 @@ def test_what_runs_when_the_window_closes_finishes_and_the_rest_is_given_back(ap
     refs = step.enqueue_many([{}] * 4)
     due = [row["due_at"] for row in tasks(app)]
     worker = app.worker()
-    worker.life.join_ring()
-    worker.feed.tick()
-    run = worker.hold.start_next(is_async=True)
+    worker.heartbeat.join_ring()
+    worker.fetcher.tick()
+    run = worker.in_flight.start_next(is_async=True)
 
     go_to(clock, 1)
     worker.switchboard.obey()
-    worker.hold.end(run, Succeeded())
+    worker.in_flight.end(run, Succeeded())
     worker.finish.flush()
 
     assert [ref.status() for ref in refs] == [Status.SUCCEEDED] + [Status.WAITING] * 3

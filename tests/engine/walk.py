@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import create_engine, text
 
 from windlass import App, Keys, Sweep
-from windlass.store.database import normalise
+from windlass.database.database import normalise
 
 
 def declare(app: App, seen: list[Any], source: Any = None, **options: Any) -> Sweep[[Any], None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.fault.member import DEAD_AFTER
 from tests.wait import eventually
 from windlass import telemetry
-from windlass.engine.member import connect
+from windlass.core.ring.member import connect
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 30.0

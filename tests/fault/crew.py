@@ -16,8 +16,8 @@ from tests.fault.jobs import Jobs
 from tests.server.process import children_of
 from tests.spawn import Spawned
 from tests.wait import eventually
-from windlass.model.status import Status
-from windlass.store.schema import task, worker
+from windlass.database.schema import task, worker
+from windlass.value.status import Status
 
 ROOT = Path(__file__).resolve().parents[2]
 

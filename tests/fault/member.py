@@ -7,7 +7,7 @@ It leaves in good order when its input ends.
 
 import sys
 
-from windlass.engine.member import connect
+from windlass.core.ring.member import connect
 
 DEAD_AFTER = 1_500_000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.fault.crew import Process
 from windlass import App, RunLost
-from windlass.engine.register import Register
+from windlass.control.engine.register import Register
 
 RACERS = 50
 FEW_RACERS = 12
@@ -78,7 +78,7 @@ def load(url: str, log: Log) -> None:
 
 
 def linger(url: str, log: Log) -> None:
-    """Hold a run that has expired until another has taken it over, and then go on."""
+    """InFlight a run that has expired until another has taken it over, and then go on."""
     app = App(url)
     try:
         with app.control("load", expires="1ms") as run:
@@ -93,7 +93,7 @@ def linger(url: str, log: Log) -> None:
 
 
 def hold(url: str, log: Log) -> None:
-    """Hold a run until a signal comes."""
+    """InFlight a run until a signal comes."""
     with App(url).control("load", lease="2s") as run:
         run.step("wait")
         log.write("began", run.batch)

@@ -5,8 +5,8 @@ from collections import Counter
 from sqlalchemy import select
 
 from tests.fault.crew import Crew, Process
-from windlass.store.database import Database
-from windlass.store.schema import bucket
+from windlass.database.database import Database
+from windlass.database.schema import bucket
 
 
 def shares(crew: Crew) -> Counter[int | None]:

@@ -122,7 +122,7 @@ def check_taken_over(
     first_life = cut_off.workers[0]
     dead = [event["worker"] for heir in others for event in heir.events("worker.marked_dead")]
     assert dead == [first_life]
-    assert crew.left()[first_life] == "it gave no sign of life"
+    assert crew.left()[first_life] == "it missed its heartbeat"
     assert not [heir for heir in others if heir.events("worker.lost")]
     runs: dict[int, list[int]] = {}
     for effect in crew.effects.all():

@@ -10,8 +10,8 @@ import pytest
 from tests.fault import runs
 from tests.wait import eventually
 from windlass import App
-from windlass.model.control import Place, RunStatus
-from windlass.operate import control
+from windlass.control import operate as control
+from windlass.control.model.control import Place, RunStatus
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tests.fault.crew import check_accounts, ids_of
 from tests.fault.jobs import Jobs
 from tests.relay import Relay
 from tests.wait import eventually
-from windlass.model.status import Status
+from windlass.value.status import Status
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
 
     check_accounts(crew, ids)
     fallen = [
-        event["fallen"]
+        event["abandoned"]
         for heir in workers[1:]
         for event in heir.events("worker.marked_dead")
         if event["worker"] == victim.workers[0]

@@ -13,7 +13,7 @@ from tests.fault.circle import SECONDS, Circle, stays_true
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass import MembersUnavailable
-from windlass.engine.member import connect, coordinated
+from windlass.core.ring.member import connect, coordinated
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_process_that_was_stopped_for_long_comes_back_under_its_id(circle):
 def test_a_program_that_ends_without_a_word_ends_soon(circle, coordinator):
     (here,) = circle.members(1)
     program = (
-        "from windlass.engine.member import connect\n"
+        "from windlass.core.ring.member import connect\n"
         f"connect({coordinator.url!r}, dead_after=2_000_000).join({circle.name!r}, 2)\n"
     )
 

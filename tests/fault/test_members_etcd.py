@@ -94,7 +94,7 @@ def test_a_host_that_is_down_is_passed_over_without_a_word(circle, etcd):
 
 FORK = """
 import subprocess, sys
-from windlass.engine.member import connect
+from windlass.core.ring.member import connect
 members = [connect(sys.argv[1], dead_after=2_000_000) for _ in range(3)]
 for worker, one in enumerate(members):
     one.join(sys.argv[2], worker)

@@ -5,9 +5,9 @@ from sqlalchemy import update
 
 from tests.fault.crew import check_accounts, ids_of
 from tests.wait import eventually
-from windlass.model.status import Status
-from windlass.store import worker as store
-from windlass.store.schema import worker
+from windlass.core.ring.store import worker as store
+from windlass.database.schema import worker
+from windlass.value.status import Status
 
 
 @pytest.mark.mostly("mariadb")
@@ -26,7 +26,7 @@ def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
     assert {row.lost for row in inherited.values()} == {1}
     assert crew.rows(ids) == inherited
     check_accounts(crew, ids)
-    assert crew.left()[sleeper.workers[0]] == "it gave no sign of life"
+    assert crew.left()[sleeper.workers[0]] == "it missed its heartbeat"
     heir.kill()
     more = ids_of(crew.jobs.quick.enqueue_many([{"number": 1}] * 20))
     crew.wait_done(more)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fault.crew import Crew, check_accounts, ids_of
 from tests.wait import eventually
-from windlass.model.status import Status
+from windlass.value.status import Status
 
 MAX_LOST = 3
 LONG_SECONDS = 1.0

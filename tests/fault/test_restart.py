@@ -8,7 +8,7 @@ import pytest
 from tests.fault.crew import Crew, check_accounts, ids_of
 from tests.wait import eventually
 from windlass.errors import DatabaseUnavailable
-from windlass.model.status import Status
+from windlass.value.status import Status
 
 SHORT, LONG = 0.0, 4.0
 

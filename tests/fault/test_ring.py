@@ -12,7 +12,7 @@ from tests.fault.circle import stays_true
 from tests.fault.crew import check_accounts, check_fences, ids_of
 from tests.fault.share import owned_by, shares
 from tests.wait import eventually
-from windlass.model.bucket import BUCKETS
+from windlass.value.bucket import BUCKETS
 
 CAMPAIGN_SECONDS = 60.0
 CAMPAIGN_WORKERS = 8

@@ -14,8 +14,8 @@ from tests.fault.crew import Process
 from tests.fault.jobs import Effects
 from tests.wait import eventually
 from windlass import App, Status
-from windlass.model.status import Status as State
-from windlass.store import schema
+from windlass.database import schema
+from windlass.value.status import Status as State
 
 MODULE = """
 from pathlib import Path
@@ -29,8 +29,8 @@ app, work, level = declare({urls!r}, Path({effects!r}), members={members!r})
 KILLED_MOVERS = """
 import os, signal, sys
 import tests.fault.test_shard
-from windlass.engine import move
-from windlass.operate import shard
+from windlass.core.shard import move
+from windlass.operate.shard import operate as shard
 
 move.BATCH, move.PAGE, shard.HEARD_SECONDS = 3, 10, 0.0
 

@@ -14,10 +14,10 @@ from tests.fault.share import is_even, shares_in
 from tests.fault.test_shard import Fleet, fleet_over
 from tests.wait import eventually
 from windlass.clock import SECOND
-from windlass.engine.member import connect
-from windlass.engine.shard import Shard
-from windlass.model.status import Status
-from windlass.store import schema
+from windlass.core.ring.member import connect
+from windlass.core.shard.shard import Shard
+from windlass.database import schema
+from windlass.value.status import Status
 
 SECONDS = 60.0
 STRANGER = 0

@@ -13,7 +13,7 @@ from tests.fault.crew import Crew, Process, check_accounts, ids_of
 from tests.fault.share import owned_by
 from tests.wait import eventually
 from windlass.clock import SECOND, to_datetime
-from windlass.store.schema import stat, task
+from windlass.database.schema import stat, task
 
 # What a process is told when it asks for the time of day; its monotonic clock is right.
 WRONG = """

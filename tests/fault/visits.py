@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from tests.fault.crew import Crew
 from windlass import App
-from windlass.store.schema import task
+from windlass.database.schema import task
 
 MODULE = """
 from pathlib import Path

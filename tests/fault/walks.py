@@ -14,7 +14,7 @@ from tests.fault.crew import Process
 from tests.server.process import children_of
 from tests.wait import eventually
 from windlass import App, Keys, Status, Sweep
-from windlass.store.schema import range_, worker
+from windlass.database.schema import range_, worker
 
 MODULE = """
 from pathlib import Path

@@ -7,8 +7,9 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
 from windlass.ledger import Ledger, OutOfStock, OverReturn, UnknownDeduction
-from windlass.model.audit import Audit
-from windlass.store import ledger_audit, ledger_audit_page
+from windlass.ledger.store import audit as ledger_audit
+from windlass.ledger.store import audit_page as ledger_audit_page
+from windlass.value.audit import Audit
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 from tests.wait import eventually
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.ledger import IdConflict, Ledger, OutOfStock
-from windlass.ledger.batch import Batch, Pending
-from windlass.model.ledger import Conflict, Deduct
+from windlass.ledger.engine.batch import Batch, Pending
+from windlass.ledger.model.ledger import Conflict, Deduct
 
 CALLERS = 60
 

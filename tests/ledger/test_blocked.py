@@ -14,9 +14,10 @@ from sqlalchemy import create_engine, text
 
 from tests.wait import eventually
 from windlass.errors import Blocked, DatabaseUnavailable
-from windlass.ledger import Ledger, siding
-from windlass.ledger.batch import Batch
-from windlass.model.ledger import Deduct
+from windlass.ledger import Ledger
+from windlass.ledger.engine import siding
+from windlass.ledger.engine.batch import Batch
+from windlass.ledger.model.ledger import Deduct
 
 HOLD = text("select sku from windlass_stock where sku = :sku for update")
 
@@ -93,7 +94,7 @@ def test_what_is_blocked_for_too_long_fails_and_can_be_tried_again(ledger, monke
 STOPPED = """
 import os, signal, sys
 from windlass.ledger import Ledger
-from windlass.store.ledger import LedgerRows
+from windlass.ledger.store.ledger import LedgerRows
 
 save = LedgerRows.save
 def stop(self, executor, book):

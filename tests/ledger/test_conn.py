@@ -7,8 +7,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.engine.test_conn import WAYS, opened
 from windlass import BadConnection, DatabaseUnavailable
+from windlass.database.database import normalise
 from windlass.ledger import DeductionStatus, Ledger, OutOfStock, Refused, UnknownDeduction
-from windlass.store.database import normalise
 
 ASYNC_DRIVERS = {
     "sqlite": "sqlite+aiosqlite",

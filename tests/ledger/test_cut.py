@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.relay import Relay
+from windlass.database.database import Database
 from windlass.errors import DatabaseUnavailable
 from windlass.ledger import Ledger
-from windlass.store.database import Database
 
 
 @pytest.fixture

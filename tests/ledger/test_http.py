@@ -22,8 +22,9 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from windlass.errors import WindlassError
-from windlass.ledger import DeductionStatus, Ledger, Movement, Stock, http_wire
+from windlass.ledger import DeductionStatus, Ledger, Movement, Stock
 from windlass.ledger.http import create
+from windlass.ledger.http import wire as http_wire
 
 CHECKS = (
     not_a_server_error,

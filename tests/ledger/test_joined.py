@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from windlass import BadConnection, DatabaseUnavailable
+from windlass.database.database import normalise
 from windlass.ledger import Ledger, OverReturn, UnknownDeduction, UnknownSku
-from windlass.store.database import normalise
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.simulation.stage import Stage
-from windlass.engine.mark import Mark
-from windlass.engine.shelf import Run, State
-from windlass.engine.wake import Bell
-from windlass.engine.worker import Only, Worker, WorkerSettings
-from windlass.store.number import Numbers
+from windlass.core.fetch.mark import Mark
+from windlass.core.run.ready import Run, State
+from windlass.core.wake.bell import Bell
+from windlass.database.number import Numbers
+from windlass.worker import Only, Worker, WorkerSettings
 
 
 class Actor:
@@ -33,12 +33,12 @@ class Actor:
         )
         self.is_visitor = only is not None
         self.serves_all = len(kinds) == len(app.registry.kinds)
-        self.life, self.ring = self.worker.life, self.worker.ring
-        self.hold, self.finish = self.worker.hold, self.worker.finish
-        self.hold.on_queued = lambda _is_async: None
+        self.heartbeat, self.ring = self.worker.heartbeat, self.worker.ring
+        self.in_flight, self.finish = self.worker.in_flight, self.worker.finish
+        self.in_flight.on_queued = lambda _is_async: None
         # In an order that is the same in every process.
         self.ring._kinds = dict.fromkeys(kinds)
-        self.mark = Mark(database, self.hold, stage.clock, numbers, lease=settings.lease)
+        self.mark = Mark(database, self.in_flight, stage.clock, numbers, lease=settings.lease)
         self.runs: list[Run] = []
         self.busy: set[str] = set()
         self.is_here = True
@@ -47,7 +47,7 @@ class Actor:
     @property
     def is_writing(self) -> bool:
         """Whether one of its threads has the desk."""
-        return bool(self.hold.desk._is_owned())
+        return bool(self.in_flight.desk._is_owned())
 
     @property
     def running(self) -> list[Run]:

@@ -7,13 +7,16 @@ import pytest
 from sqlalchemy import text, update
 
 from tests.simulation.stage import Stage
-from windlass.engine import mark, read, ring
-from windlass.engine.hold import Hold
-from windlass.engine.read import OwnersRead
-from windlass.store import bucket, claim
-from windlass.store.dialect import sqlite
-from windlass.store.dialect.base import FALLEN, Stamp
-from windlass.store.schema import bucket as bucket_table
+from windlass.core.fetch import mark
+from windlass.core.fetch import owner as read
+from windlass.core.fetch.owner import OwnersRead
+from windlass.core.fetch.store import claim
+from windlass.core.ring import ring
+from windlass.core.ring.store import bucket
+from windlass.core.run.in_flight import InFlight
+from windlass.database.dialect import sqlite
+from windlass.database.dialect.base import FALLEN, Stamp
+from windlass.database.schema import bucket as bucket_table
 
 Mutation = Callable[[pytest.MonkeyPatch, Stage], None]
 
@@ -60,7 +63,7 @@ def what_has_ended_is_not_marked_when_its_bucket_goes(
 def what_has_not_begun_is_kept_when_its_bucket_goes(
     patch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    patch.setattr(Hold, "forget_reads", lambda _hold, _is_meant: None)
+    patch.setattr(InFlight, "forget_reads", lambda _hold, _is_meant: None)
 
 
 def nobody_is_careful_after_a_death(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -96,7 +99,7 @@ def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
         asked = {"now": now, "limit": limit, **parameters}
         return list(connection.execute(statement, asked).fetchall())
 
-    patch.setattr(dialect, "fallen", fallen)
+    patch.setattr(dialect, "abandoned", fallen)
 
 
 def claims_whose_answer_was_lost_are_not_handed_back(
@@ -111,12 +114,12 @@ def claims_whose_answer_was_lost_are_not_handed_back(
 
 
 def what_runs_is_offered(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(Hold, "held", property(lambda _hold: set()))
-    patch.setattr(Hold, "count", property(lambda _hold: 0))
+    patch.setattr(InFlight, "held", property(lambda _hold: set()))
+    patch.setattr(InFlight, "count", property(lambda _hold: 0))
 
 
 def what_is_held_is_read_again(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(Hold, "new", lambda _hold, tasks: list(tasks))
+    patch.setattr(InFlight, "new", lambda _hold, tasks: list(tasks))
 
 
 def a_visit_takes_what_its_owner_may_run(patch: pytest.MonkeyPatch, stage: Stage) -> None:

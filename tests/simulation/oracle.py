@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.stage import Stage
-from windlass.engine.shelf import Run, State
-from windlass.model.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
-from windlass.model.status import Status
-from windlass.model.task import Claimed
+from windlass.core.run.ready import Run, State
+from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
+from windlass.value.status import Status
+from windlass.value.task import Claimed
 
 MAX_LOST = 3
 LEFT = "select id from windlass_worker where left_at is not null"

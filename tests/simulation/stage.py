@@ -9,15 +9,15 @@ import pytest
 from tests.clockwork import following
 from windlass import App, telemetry
 from windlass.clock import ManualClock
-from windlass.engine import alone
-from windlass.engine.finish import Finish
-from windlass.engine.load import KindLoad
-from windlass.engine.shelf import Run
-from windlass.model.task import Claimed
-from windlass.store import finish
-from windlass.store.database import Database
-from windlass.store.number import Numbers
-from windlass.store.schema import metadata
+from windlass.core.fetch import quarantine as alone
+from windlass.core.finish.finish import Finish
+from windlass.core.finish.store import finish
+from windlass.core.run.load import KindLoad
+from windlass.core.run.ready import Run
+from windlass.database.database import Database
+from windlass.database.number import Numbers
+from windlass.database.schema import metadata
+from windlass.value.task import Claimed
 
 LEASE = "2s"
 DEAD_AFTER = "1s"

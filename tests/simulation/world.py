@@ -17,7 +17,7 @@ from tests.simulation.stage import Stage
 from tests.simulation.user import Users
 from windlass.clock import SECOND
 from windlass.errors import DatabaseUnavailable
-from windlass.model.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.value.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 
 MOST_WORKERS = 4
 PASSES = (0.001, 0.02, 0.06, 0.12, 0.3)
@@ -49,12 +49,12 @@ WEIGHTS = {
     "die": 0.3,
     "join": 0.7,
     "exit": 0.4,
-    "despair": 0.3,
+    "stop_if_lease_ended": 0.3,
     "switch": 0.4,
     "obey": 0.8,
 }
 FAULTS = (
-    "pause", "die", "join", "exit", "despair", "cancel", "retry", "replace", "remove", "hurry",
+    "pause", "die", "join", "exit", "stop_if_lease_ended", "cancel", "retry", "replace", "remove", "hurry",
     "visit", "poison", "enqueue_late", "offer", "switch", "interrupt", "lose_answer",
     "die_inside",
 )  # fmt: skip
@@ -147,7 +147,7 @@ class World(Users):
             self._perform(Step("end", actor.slot, 0))
         self._perform(Step("mark", actor.slot, 0))
         self._perform(Step("flush", actor.slot, 0))
-        if actor.is_visitor and actor.is_here and actor.hold.is_empty:
+        if actor.is_visitor and actor.is_here and actor.in_flight.is_empty:
             self._perform(Step("exit", actor.slot, 0))
 
     def _starts(self, actor: Actor) -> bool:
@@ -199,11 +199,11 @@ class World(Users):
 
     def _check(self, name: str) -> None:
         here = [actor for actor in self.actors if actor.is_here]
-        if self.oracle.left & {actor.life.id for actor in here}:
+        if self.oracle.left & {actor.heartbeat.id for actor in here}:
             # Somebody was marked dead who is not.
             self.oracle.accidents += 1
         self.oracle.check_runs(run for actor in here for run in actor.running)
-        if name in ("feed", "beat", "join", "exit", "go_by", "offer", "despair"):
+        if name in ("feed", "beat", "join", "exit", "go_by", "offer", "stop_if_lease_ended"):
             self.oracle.check_shares(
                 (actor.ring._worker, actor.ring.share.runs) for actor in here if actor.ring.share
             )
@@ -246,28 +246,28 @@ class World(Users):
     # What workers do
 
     def _beat(self, actor: Actor, rng: random.Random) -> bool | None:
-        if "life" in actor.busy or (actor.is_writing and actor.hold.is_halted):
+        if "life" in actor.busy or (actor.is_writing and actor.in_flight.is_halted):
             return False
         with actor.at("life"):
-            actor.life.tick()
+            actor.heartbeat.tick()
         return None
 
     def _feed(self, actor: Actor, rng: random.Random) -> bool | None:
         if "feed" in actor.busy or actor.is_writing:
             return False
         with actor.at("feed"):
-            actor.worker.feed.tick()
+            actor.worker.fetcher.tick()
         return None
 
     def _offer(self, actor: Actor, rng: random.Random) -> bool | None:
         if "feed" in actor.busy or actor.is_visitor:
             return False
         with actor.at("feed"):
-            actor.worker.feed._claims.help()
+            actor.worker.fetcher._claims.help()
         return None
 
     def _start(self, actor: Actor, rng: random.Random) -> bool | None:
-        run = actor.hold.start_next(is_async=True)
+        run = actor.in_flight.start_next(is_async=True)
         if run is None:
             return False
         actor.runs.append(run)
@@ -291,11 +291,11 @@ class World(Users):
                 (70, 12, 5, 8, 5),
             )[0]  # fmt: skip
         self.log.append(f"{'  ' * len(self._stack)}it is {run.task.id} {type(outcome).__name__}")
-        actor.hold.end(run, outcome)
+        actor.in_flight.end(run, outcome)
         return None
 
     def _flush(self, actor: Actor, rng: random.Random) -> bool | None:
-        if actor.is_writing or "flush" in actor.busy or not actor.hold.ended:
+        if actor.is_writing or "flush" in actor.busy or not actor.in_flight.ended:
             return False
         with actor.at("flush"):
             actor.finish.flush()
@@ -315,16 +315,16 @@ class World(Users):
         return None
 
     def _despair(self, actor: Actor, rng: random.Random) -> None:
-        actor.life.despair()
+        actor.heartbeat.stop_if_lease_ended()
 
     def _exit(self, actor: Actor, rng: random.Random) -> bool | None:
         if actor.busy or actor.is_writing:
             return False
         with actor.at("feed", "life", "flush", "exit"):
-            actor.hold.drop_queued()
-            actor.hold.drop(list(actor.hold.running))
+            actor.in_flight.drop_queued()
+            actor.in_flight.drop(list(actor.in_flight.running))
             actor.worker._flush()
-            actor.life.leave("stopped")
+            actor.heartbeat.leave("stopped")
         actor.is_here = False
         return None
 
@@ -362,7 +362,7 @@ class World(Users):
         with new.at("feed", "life"):
             if not new.is_visitor:
                 new.worker.switchboard.obey()
-            new.life.join_ring()
+            new.heartbeat.join_ring()
 
     def _pass_by(self, actor: Actor, rng: random.Random) -> None:
         self.clock.advance(int(rng.choice(PASSES) * SECOND))
@@ -376,6 +376,6 @@ class World(Users):
 
 
 OF_WORKERS = frozenset(
-    ("beat", "feed", "offer", "start", "end", "flush", "mark", "obey", "despair", "exit", "die",
+    ("beat", "feed", "offer", "start", "end", "flush", "mark", "obey", "stop_if_lease_ended", "exit", "die",
      "pause")
 )  # fmt: skip

@@ -2,11 +2,11 @@
 
 from sqlalchemy import create_engine, select, text, update
 
-from windlass.model.rolling import GOES
-from windlass.store import trigger
-from windlass.store.database import Database, normalise
-from windlass.store.schema import tally, task
-from windlass.store.source import Table
+from windlass.database.database import Database, normalise
+from windlass.database.schema import tally, task
+from windlass.rolling.model import GOES
+from windlass.rolling.store import trigger
+from windlass.source.store.table import Table
 
 MANY = {
     "sqlite": "with recursive n (i) as (select 1 union all select i + 1 from n where i < {count}) "

@@ -7,8 +7,8 @@ from sqlalchemy import URL, text
 from sqlalchemy.exc import DBAPIError
 
 from windlass import App, BadDatabase, DatabaseUnavailable
-from windlass.store import database as module
-from windlass.store.database import Database, normalise
+from windlass.database import database as module
+from windlass.database.database import Database, normalise
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from sqlalchemy import text
 from tests.store.plans import scans, statements
 from tests.store.test_plan import PROBLEMS, SERIES
 from windlass import App
-from windlass.model.status import Status
-from windlass.store import external
+from windlass.external import store as external
+from windlass.value.status import Status
 
 MANY = {"sqlite": 50_000, "postgresql": 50_000, "mariadb": 20_000}
 

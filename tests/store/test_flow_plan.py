@@ -13,8 +13,8 @@ from tests.engine.noder import Noder
 from tests.store.plans import explain, scans, statements
 from tests.store.test_plan import SERIES
 from windlass import App, Done, External
-from windlass.model.flow import How
-from windlass.store import flow
+from windlass.flow.model.graph import How
+from windlass.flow.store import flow
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 

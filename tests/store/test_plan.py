@@ -14,9 +14,11 @@ from tests.engine.hand import Hand
 from tests.store.plans import Statement, explain, statements
 from windlass import App
 from windlass.clock import SECOND
-from windlass.model.outcome import Retried, Succeeded, settle_visits
-from windlass.store import claim, task, worker
-from windlass.store.finish import Batch
+from windlass.core.fetch.store import claim
+from windlass.core.finish.store.finish import Batch
+from windlass.core.ring.store import worker
+from windlass.core.task.store import task
+from windlass.value.outcome import Retried, Succeeded, settle_visits
 
 MANY = {"sqlite": 1_000_000, "postgresql": 1_000_000, "mariadb": 100_000}
 
@@ -93,13 +95,13 @@ def rescue(hand: Hand) -> object:
 @act
 def beat(hand: Hand) -> object:
     beating = hand.app.worker()
-    beating.life.join_ring()
-    beating.feed.tick()
-    run = beating.hold.advance(None, None, is_async=True)
+    beating.heartbeat.join_ring()
+    beating.fetcher.tick()
+    run = beating.in_flight.advance(None, None, is_async=True)
     run.began = float("-inf")
-    beating.life._steady_since = float("-inf")
+    beating.heartbeat._steady_since = float("-inf")
     # The first beat pushes what runs and hands back what lapsed; the next only looks.
-    return beating.life.tick(), beating.life.tick()
+    return beating.heartbeat.tick(), beating.heartbeat.tick()
 
 
 @act

@@ -9,10 +9,10 @@ from sqlalchemy import insert
 
 from windlass import App
 from windlass.clock import SECOND
-from windlass.model.bucket import BUCKETS
-from windlass.store import claim
-from windlass.store.dialect.base import Lane, Most, Stamp
-from windlass.store.schema import task
+from windlass.core.fetch.store import claim
+from windlass.database.dialect.base import Lane, Most, Stamp
+from windlass.database.schema import task
+from windlass.value.bucket import BUCKETS
 
 NOW = 1_800_000_000 * SECOND
 MOST = Most(1_000, NOW, range(3), range(BUCKETS))

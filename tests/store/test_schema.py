@@ -16,9 +16,9 @@ from sqlalchemy import create_engine, inspect, text
 from tests.conftest import pool_of
 from tests.database import name_in
 from windlass import App, SchemaMismatch
-from windlass.store import migrate
-from windlass.store.database import Database
-from windlass.store.schema import metadata
+from windlass.database import migrate
+from windlass.database.database import Database
+from windlass.database.schema import metadata
 
 
 @pytest.fixture

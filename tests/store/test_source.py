@@ -9,7 +9,7 @@ import pytest
 from tests.relay import Relay
 from tests.store.shop import Shop
 from windlass.errors import BadDatabase, BadSource, DatabaseUnavailable
-from windlass.store.source import PART, Table
+from windlass.source.store.table import PART, Table
 
 ODD = [
     "a",

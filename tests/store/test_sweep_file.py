@@ -47,7 +47,7 @@ def test_a_quote_in_a_column_without_quotes_is_named_with_its_place(path):
 
 
 def test_a_quote_that_is_never_closed_does_not_take_in_the_whole_file(path, monkeypatch):
-    monkeypatch.setattr("windlass.store.file.LONGEST_ROW", 100)
+    monkeypatch.setattr("windlass.source.file.LONGEST_ROW", 100)
     path.write_text('code,note\nA1,"open\n' + "A2,x\n" * 100)
 
     with pytest.raises(BadSource, match="begins at byte 10 a quote is not closed"):

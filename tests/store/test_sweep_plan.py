@@ -13,11 +13,13 @@ from tests.store.plans import scans, statements
 from tests.store.test_plan import SERIES
 from windlass import App, Keys
 from windlass.clock import SECOND
-from windlass.engine import round as rounds
-from windlass.store import range as ranges
-from windlass.store import sweep, sweep_failure, worker
-from windlass.store.sweep import is_
-from windlass.store.sweep_failure import NewFailure
+from windlass.core.ring.store import worker
+from windlass.sweep.engine import round as rounds
+from windlass.sweep.store import failed_item as sweep_failure
+from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep
+from windlass.sweep.store.failed_item import NewFailure
+from windlass.sweep.store.sweep import is_
 
 MANY = 20_000
 LAST = 1_000

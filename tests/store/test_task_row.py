@@ -8,12 +8,14 @@ from sqlalchemy import insert, select
 from tests.table import count, failures
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
-from windlass.model.task import NewTask
-from windlass.store import history, task, worker
-from windlass.store.schema import alert, failure, stat
-from windlass.store.schema import task as table
-from windlass.store.schema import worker as worker_table
-from windlass.store.task import TaskFilter
+from windlass.core.finish.store import history
+from windlass.core.ring.store import worker
+from windlass.core.task.store import task
+from windlass.core.task.store.task import TaskFilter
+from windlass.database.schema import alert, failure, stat
+from windlass.database.schema import task as table
+from windlass.database.schema import worker as worker_table
+from windlass.value.task import NewTask
 
 DAY = 24 * 3600 * SECOND
 

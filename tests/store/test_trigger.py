@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from tests.store.shop import EXACT, FollowedShop
-from windlass.model.rolling import GOES, PAYLOAD
-from windlass.store import trigger
-from windlass.store.number import Numbers
+from windlass.database.number import Numbers
+from windlass.rolling.model import GOES, PAYLOAD
+from windlass.rolling.store import trigger
 
 ODD_KINDS = ["it's", 'a "kind"', "back\\slash\\", "%s :name {x} $1 $body$", "\\'; drop table x; --"]
 

@@ -7,10 +7,10 @@ import pytest
 from tests.database import migrate
 from tests.server import MariaDB
 from tests.store.shop import EXACT, FollowedShop
+from windlass.database.database import Database, normalise
 from windlass.errors import BadSource
-from windlass.store import trigger
-from windlass.store.database import Database, normalise
-from windlass.store.source import Table
+from windlass.rolling.store import trigger
+from windlass.source.store.table import Table
 
 
 @pytest.fixture

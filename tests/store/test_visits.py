@@ -8,12 +8,12 @@ from sqlalchemy import select, update
 from tests.engine.hand import Hand
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.model.outcome import SUCCESS, settle, settle_visits
-from windlass.model.rolling import GOES, HURRIED
-from windlass.store import claim
-from windlass.store.dialect.base import Lane, Most
-from windlass.store.finish import Batch
-from windlass.store.schema import task
+from windlass.core.fetch.store import claim
+from windlass.core.finish.store.finish import Batch
+from windlass.database.dialect.base import Lane, Most
+from windlass.database.schema import task
+from windlass.rolling.model import GOES, HURRIED
+from windlass.value.outcome import SUCCESS, settle, settle_visits
 
 CODES = [f"item-{number}" for number in range(5)]
 KINDS = ("together", "apart")

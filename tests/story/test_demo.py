@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, inspect
 
 from tests.demo import PATIENCE, Demo, demo
 from tests.wait import eventually
-from windlass.store.database import normalise
+from windlass.database.database import normalise
 
 pytestmark = pytest.mark.mostly("sqlite")
 

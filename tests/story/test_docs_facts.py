@@ -7,9 +7,9 @@ import pytest
 
 from tests.story.page import pages
 from tests.tidy.source import PACKAGE, ROOT, name_of
-from windlass.model.status import TRANSITIONS, Status
-from windlass.store.schema import metadata
+from windlass.database.schema import metadata
 from windlass.telemetry import WORDS
+from windlass.value.status import TRANSITIONS, Status
 
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from windlass.errors import BadBreaker
-from windlass.model.breaker import Breaker, State, Terms, parse_breaker
+from windlass.value.breaker import Breaker, State, Terms, parse_breaker
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from windlass.model.bucket import BUCKETS, bucket_of
+from windlass.value.bucket import BUCKETS, bucket_of
 
 
 @pytest.mark.parametrize(("name", "bucket"), [("1", 131), ("order-7", 9), ("", 0), ("鍵", 108)])

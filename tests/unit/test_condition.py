@@ -3,7 +3,7 @@
 import pytest
 
 from windlass import BadFlow
-from windlass.model.condition import Condition
+from windlass.flow.model.condition import Condition
 
 RESULTS = {
     "load": {"rows": 3, "name": "bolt", "parts": [1, 2, 5]},

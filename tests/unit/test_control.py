@@ -3,10 +3,10 @@
 import pytest
 
 from windlass import BadStep
-from windlass.model import control as rule
-from windlass.model import step as steps
-from windlass.model.control import Control, Progress, RunStatus, Start
-from windlass.model.step import Step
+from windlass.control.model import control as rule
+from windlass.control.model import step as steps
+from windlass.control.model.control import Control, Progress, RunStatus, Start
+from windlass.control.model.step import Step
 
 HOUR = 3600 * 1_000_000
 

@@ -7,7 +7,7 @@ import pytest
 
 from windlass import BadSchedule
 from windlass.clock import from_datetime, to_datetime
-from windlass.model.cron import Schedule
+from windlass.value.cron import Schedule
 
 BERLIN = "Europe/Berlin"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadDuration
-from windlass.model.duration import format_duration, parse_duration
+from windlass.value.duration import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import copy
 import pytest
 
 from windlass import BadFlow
-from windlass.model.flow import NodeShape, check_graph, placed
-from windlass.model.node import Result, Results
-from windlass.model.run import FlowProgress
-from windlass.model.status import Status
-from windlass.model.template import read_template
+from windlass.flow.model.graph import NodeShape, check_graph, placed
+from windlass.flow.model.node import Result, Results
+from windlass.flow.model.run import FlowProgress
+from windlass.flow.model.template import read_template
+from windlass.value.status import Status
 
 
 class Counted(tuple):

@@ -1,6 +1,6 @@
 """How many rows are offered to others."""
 
-from windlass.model.help import BEHIND_SECONDS, MOST_OFFERED, PATIENCE_SECONDS, Helping
+from windlass.core.fetch.help import BEHIND_SECONDS, MOST_OFFERED, PATIENCE_SECONDS, Helping
 
 
 def test_only_who_has_been_behind_for_a_while_is_helped():

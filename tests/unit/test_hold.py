@@ -5,12 +5,12 @@ import time
 import msgspec
 import pytest
 
-from windlass.declare.kind import Options, make_kind
-from windlass.engine.hold import Hold
-from windlass.engine.item import ItemRun
-from windlass.engine.shelf import State
-from windlass.model.outcome import Failed, Succeeded
-from windlass.model.task import Claimed
+from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import State
+from windlass.core.task.kind import Options, make_kind
+from windlass.sweep.engine.item import ItemRun
+from windlass.value.outcome import Failed, Succeeded
+from windlass.value.task import Claimed
 
 
 def kind(name, *, is_async=False, **options):
@@ -39,7 +39,7 @@ def claimed(number, name="a", *, priority=0):
 
 
 def hold_of(*kinds, concurrency=10):
-    return Hold({each.name: each for each in kinds}, concurrency)
+    return InFlight({each.name: each for each in kinds}, concurrency)
 
 
 def start_next(hold, *, is_async=False):

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from windlass import BadInput, BadMembers
-from windlass.engine.member import connect, parse
-from windlass.engine.member.base import Roster, Seat, workers_in
+from windlass.core.ring.member import connect, parse
+from windlass.core.ring.member.base import Roster, Seat, workers_in
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_client_that_is_not_installed_is_named_with_the_command(kind, client, 
             raise ModuleNotFoundError(f"No module named {client!r}", name=client)
         return really_import(name, *args, **kwargs)
 
-    monkeypatch.delitem(sys.modules, f"windlass.engine.member.{kind}", raising=False)
+    monkeypatch.delitem(sys.modules, f"windlass.core.ring.member.{kind}", raising=False)
     monkeypatch.setattr(builtins, "__import__", import_without)
 
     with pytest.raises(BadMembers, match=rf"needs {client}.*pip install 'windlass\[{kind}\]'"):
@@ -98,7 +98,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1000.0
 
-    monkeypatch.setattr("windlass.engine.member.base.time.monotonic", lambda: Clock.now)
+    monkeypatch.setattr("windlass.core.ring.member.base.time.monotonic", lambda: Clock.now)
     return Clock
 
 

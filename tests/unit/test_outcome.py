@@ -4,8 +4,8 @@ import pytest
 
 from windlass import Cancel, Retry, Snooze
 from windlass.clock import SECOND
-from windlass.model.cron import Schedule
-from windlass.model.outcome import (
+from windlass.value.cron import Schedule
+from windlass.value.outcome import (
     KEEP_FAILED,
     KEEP_RESULT,
     LONGEST_REMARK,
@@ -21,9 +21,9 @@ from windlass.model.outcome import (
     settle,
     storable,
 )
-from windlass.model.retry import retry_policy
-from windlass.model.status import Status, may_become
-from windlass.model.task import Claimed
+from windlass.value.retry import retry_policy
+from windlass.value.status import Status, may_become
+from windlass.value.task import Claimed
 
 HOUR = 3600 * SECOND
 NOW = 1_000 * HOUR

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadArgument, BadDeclaration, NotSerializable, PayloadTooLarge
-from windlass.model.payload import LARGEST_PAYLOAD, Arguments, encode_result, result_decoder
+from windlass.value.payload import LARGEST_PAYLOAD, Arguments, encode_result, result_decoder
 
 
 class Colour(Enum):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadRate
-from windlass.model.rate import CAUTION, Grant, Pace, parse_rate, reserve
+from windlass.value.rate import CAUTION, Grant, Pace, parse_rate, reserve
 
 
 @pytest.mark.parametrize(

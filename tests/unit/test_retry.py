@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from windlass import BadDeclaration, BadDuration, Retry
 from windlass.clock import SECOND
-from windlass.model.retry import LONGEST_BACKOFF, retry_policy
+from windlass.value.retry import LONGEST_BACKOFF, retry_policy
 
 HALF = 0.5
 

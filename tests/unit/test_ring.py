@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadInput
-from windlass.model.bucket import BUCKETS
-from windlass.model.ring import arcs, assign, spread, tokens_of
+from windlass.ring import arcs, assign, spread, tokens_of
+from windlass.value.bucket import BUCKETS
 
 END = 2**32
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadDatabase
-from windlass.model.shard import (
+from windlass.value.shard import (
     MOST_SHARDS,
     Past,
     Roster,

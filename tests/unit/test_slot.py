@@ -1,10 +1,10 @@
-"""Slots: several holds share one budget, and none of them starves."""
+"""Budget: several holds share one budget, and none of them starves."""
 
-from windlass.engine.slot import Slots
+from windlass.core.shard.budget import Budget
 
 
 def test_all_together_never_run_more_than_the_budget():
-    slots = Slots(3, holders=2)
+    slots = Budget(3, holders=2)
 
     taken = [slots.take(holder, "mail", 10) for holder in ("a", "b", "a", "b")]
 
@@ -13,7 +13,7 @@ def test_all_together_never_run_more_than_the_budget():
 
 
 def test_a_kind_has_its_own_limit_over_all_holders():
-    slots = Slots(10, holders=2)
+    slots = Budget(10, holders=2)
 
     assert slots.take("a", "mail", 2)
     assert slots.take("b", "mail", 2)
@@ -22,7 +22,7 @@ def test_a_kind_has_its_own_limit_over_all_holders():
 
 
 def test_who_uses_more_than_its_part_leaves_the_next_slot_to_one_who_wants_it():
-    slots = Slots(4, holders=2)
+    slots = Budget(4, holders=2)
     for _ in range(4):
         assert slots.take("busy", "mail", 10)
     assert not slots.take("other", "mail", 10)
@@ -34,14 +34,14 @@ def test_who_uses_more_than_its_part_leaves_the_next_slot_to_one_who_wants_it():
 
 
 def test_who_wants_nothing_leaves_all_slots_to_the_others():
-    slots = Slots(4, holders=2)
+    slots = Budget(4, holders=2)
 
     assert [slots.take("busy", "mail", 10) for _ in range(4)] == [True] * 4
 
 
 def test_a_wish_that_is_not_repeated_is_forgotten(monkeypatch):
-    slots, now = Slots(2, holders=2), [100.0]
-    monkeypatch.setattr("windlass.engine.slot.time.monotonic", lambda: now[0])
+    slots, now = Budget(2, holders=2), [100.0]
+    monkeypatch.setattr("windlass.core.shard.budget.time.monotonic", lambda: now[0])
     assert slots.take("busy", "mail", 10)
     assert slots.take("busy", "mail", 10)
     assert not slots.take("other", "mail", 10)
@@ -54,7 +54,7 @@ def test_a_wish_that_is_not_repeated_is_forgotten(monkeypatch):
 
 
 def test_a_kind_at_its_limit_does_not_hold_back_other_kinds():
-    slots = Slots(4, holders=2)
+    slots = Budget(4, holders=2)
     assert slots.take("busy", "mail", 1)
     assert not slots.take("other", "mail", 1)
 
@@ -62,7 +62,7 @@ def test_a_kind_at_its_limit_does_not_hold_back_other_kinds():
 
 
 def test_a_slot_that_comes_free_wakes_those_who_were_refused():
-    slots, woken = Slots(1, holders=2), []
+    slots, woken = Budget(1, holders=2), []
     slots.on_free(lambda: woken.append("woken"))
     assert slots.take("a", "mail", 1)
 

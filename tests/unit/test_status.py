@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from windlass import Status
-from windlass.model.status import FINAL, TRANSITIONS, may_become
+from windlass.value.status import FINAL, TRANSITIONS, may_become
 
 
 def test_the_codes_are_those_of_the_tables():

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from windlass import BadDeclaration, BadInput, Keys, Table
 from windlass.clock import SECOND
-from windlass.model.key import encode_key
-from windlass.model.status import Status
-from windlass.model.sweep import (
+from windlass.sweep.model import (
     EMPTY_ROUND,
     SHORTEST_ROUND,
     Order,
@@ -31,6 +29,8 @@ from windlass.model.sweep import (
     stragglers,
     tiles,
 )
+from windlass.value.key import encode_key
+from windlass.value.status import Status
 
 NOW = 1_000 * SECOND
 NUMBERS = count(1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from windlass.clock import from_datetime, to_datetime
 from windlass.errors import BadWindow
-from windlass.model.window import Part, parse_window
+from windlass.value.window import Part, parse_window
 
 BERLIN = "Europe/Berlin"
 NEW_YORK = "America/New_York"

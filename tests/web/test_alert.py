@@ -8,9 +8,9 @@ import pytest
 from tests.web.conftest import Console
 from windlass import App, web
 from windlass.clock import SECOND, ManualClock
-from windlass.operate import change
-from windlass.store import history
-from windlass.store.alert import write_alert
+from windlass.core.alert.store import write_alert
+from windlass.core.finish.store import history
+from windlass.watch.change import operate as change
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = 3_600 * SECOND

@@ -2,11 +2,11 @@
 
 import pytest
 
+from windlass.core.finish.store import history
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.operate import audit
-from windlass.operate.audit import Hand
-from windlass.store import audit as store
-from windlass.store import history
+from windlass.watch.audit import operate as audit
+from windlass.watch.audit import store
+from windlass.watch.audit.operate import Hand
 
 ADA = Hand("Ada", "api", "192.0.2.7")
 

@@ -8,8 +8,8 @@ import httpx
 
 from tests.wait import eventually
 from windlass import web
+from windlass.watch.change.listen import Watch
 from windlass.web.serve import Beside, bind, url_of
-from windlass.web.watch import Watch
 
 TOPICS = {
     *("tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows", "control", "audit"),
@@ -109,7 +109,7 @@ async def test_nobody_looks_at_the_database_when_nobody_listens(sqlite_shop):
 
 
 async def test_only_so_many_may_listen(sqlite_shop, monkeypatch):
-    monkeypatch.setattr("windlass.web.watch.MOST_LISTENERS", 1)
+    monkeypatch.setattr("windlass.watch.change.listen.MOST_LISTENERS", 1)
     watch = Watch(sqlite_shop.app, seconds=0.01)
 
     async with watch.listening({}):

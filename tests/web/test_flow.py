@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.web.conftest import SECRET, VIEWER_SECRET
-from windlass.operate import flow_look
-from windlass.store import flow_page
+from windlass.flow.operate import look as flow_look
+from windlass.flow.store import page as flow_page
 
 
 class Kitchen:
@@ -287,7 +287,7 @@ def test_a_run_is_exported(console, kitchen, monkeypatch):
     assert console.get(f"flows/{run}/export", format="dot")["text"].startswith("digraph")
     spec = json.loads(console.get(f"flows/{run}/export", format="json")["text"])
     assert ["cut", "hot"] in spec["edges"]
-    monkeypatch.setattr("windlass.web.route.flow.MOST_EXPORTED", 3)
+    monkeypatch.setattr("windlass.flow.route.flow.MOST_EXPORTED", 3)
     assert console.client.get(f"/api/flows/{run}/export").status_code == 409
 
 

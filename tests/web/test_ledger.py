@@ -10,7 +10,7 @@ from tests.web.conftest import SECRET, VIEWER_SECRET, Console, Shop
 from windlass import App, web
 from windlass.ledger import Ledger
 from windlass.ledger.http import create
-from windlass.store import ledger_list
+from windlass.ledger.store import list as ledger_list
 
 EVIL = "<img src=x onerror=alert(1)>/'\"&ü"
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.web.conftest import Console, Shop
 from windlass import App, Status, web
-from windlass.operate.change import TOPICS
+from windlass.watch.change.operate import TOPICS
 
 pytestmark = pytest.mark.mostly("sqlite")
 

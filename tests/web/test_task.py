@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import update
 
 from windlass import Status
-from windlass.operate import bulk
-from windlass.store import schema, task_page
+from windlass.core.task.store import page as task_page
+from windlass.database import schema
+from windlass.operate.task import bulk
 
 
 def pages(console, **query):

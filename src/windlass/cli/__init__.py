@@ -10,30 +10,10 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
-from windlass.cli import (
-    alert,
-    audit,
-    console,
-    control,
-    demo,
-    dev,
-    early,
-    flow,
-    init,
-    ledger,
-    migrate,
-    ring,
-    rolling,
-    run,
-    shard,
-    status,
-    sweep,
-    switch,
-    task,
-    worker,
-)
+from windlass.cli import console, demo, dev, early, init, worker
 from windlass.cli.early import StoppedEarly
 from windlass.cli.output import complain
+from windlass.control.command import control, run
 from windlass.errors import (
     BadBreaker,
     BadDuration,
@@ -42,6 +22,18 @@ from windlass.errors import (
     BadWindow,
     WindlassError,
 )
+from windlass.flow.command import flow
+from windlass.ledger import command as ledger
+from windlass.operate.ring import command as ring
+from windlass.operate.shard import command as shard
+from windlass.operate.switch import command as switch
+from windlass.operate.task import command as task
+from windlass.rolling import command as rolling
+from windlass.sweep import command as sweep
+from windlass.watch.alert import command as alert
+from windlass.watch.audit import command as audit
+from windlass.watch.check import command as migrate
+from windlass.watch.status import command as status
 
 # Options of which nobody can tell what was meant. Others may be refused for what the rows say.
 UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from windlass.app import App
-from windlass.engine.identity import whoami
+from windlass.core.identity import whoami
 from windlass.errors import WindlassError
-from windlass.operate.audit import Hand, Log
+from windlass.watch.audit.operate import Hand, Log
 
 TERMINAL = "cli"
 # Of what was given in great number, the log tells so many.

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.clock import SECOND, from_datetime, to_datetime
-from windlass.model.duration import format_duration
-from windlass.model.status import Status
+from windlass.value.duration import format_duration
+from windlass.value.status import Status
 
 COLOURS = {
     Status.WAITING: "cyan",

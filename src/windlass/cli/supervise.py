@@ -15,8 +15,8 @@ import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
-from windlass.engine.team import Team
-from windlass.engine.worker import Pulse, Worker
+from windlass.core.shard.team import Team
+from windlass.worker import Pulse, Worker
 
 CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
+from windlass.database.schema import task
 from windlass.demo import shop
 from windlass.demo.custom import Custom
 from windlass.demo.goods import ARTICLES, PRODUCTS
 from windlass.demo.routine import Routine
 from windlass.demo.trouble import Trouble
-from windlass.model.rolling import Freshness
-from windlass.model.status import Status
-from windlass.model.sweep import Progress
-from windlass.operate import gather
-from windlass.store.schema import task
+from windlass.operate import fan_out as gather
+from windlass.rolling.model import Freshness
+from windlass.sweep.model import Progress
+from windlass.value.status import Status
 
 FLOWS = (shop.cancel_order.kind, shop.print_catalogue.kind)
 

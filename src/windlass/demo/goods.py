@@ -20,8 +20,8 @@ from sqlalchemy import (
     select,
 )
 
+from windlass.database.database import Database
 from windlass.errors import BadDatabase
-from windlass.store.database import Database
 
 PRODUCTS = 20_000
 ARTICLES = 100_000
@@ -56,7 +56,7 @@ THINGS = (
     "keel-bolt",
     "ladder",
     "lantern",
-    "life-vest",
+    "heartbeat-vest",
     "mainsail",
     "marlinspike",
     "oar",

@@ -17,13 +17,13 @@ from typing import Any
 from rich.console import Console
 from sqlalchemy import make_url
 
+from windlass.database.database import Database
 from windlass.demo import goods
 from windlass.demo.diary import Diary
 from windlass.demo.service import Service
 from windlass.demo.setting import Setting
 from windlass.errors import BadDatabase, WindlassError
-from windlass.operate import gather
-from windlass.store.database import Database
+from windlass.operate import fan_out as gather
 
 STOP_SECONDS = 3.0
 JOIN_SECONDS = 30.0
@@ -158,7 +158,7 @@ def _tables(url: str, console: Console) -> Iterator[None]:
 
 
 def _make(database: Database) -> None:
-    from windlass.store.migrate import migrate
+    from windlass.database.migrate import migrate
 
     migrate(database)
     goods.fill(database)

@@ -10,16 +10,16 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from windlass.app import App
-from windlass.declare.external import External
-from windlass.declare.flow import Drawing
+from windlass.core.run.context import context
 from windlass.demo import goods, setting
 from windlass.demo.client import Client
-from windlass.engine.context import context
 from windlass.errors import AlreadyRunning, Snooze
+from windlass.external.declare import External
+from windlass.external.model import Answer, Done, Running
+from windlass.flow.declare import Drawing
 from windlass.ledger import Ledger
-from windlass.model.external import Answer, Done, Running
-from windlass.model.keys import Keys
-from windlass.store.source import Table
+from windlass.source.keys import Keys
+from windlass.source.store.table import Table
 
 SETTING = setting.read()
 CHAPTERS = ("anchors", "ropes", "sails", "lights", "charts", "clothing")

@@ -4,6 +4,8 @@ Only what was deducted can be given back, in as many parts as one likes, never m
 deducted, and every call can be repeated under its id.
 """
 
+from typing import TYPE_CHECKING
+
 from windlass.errors import (
     IdConflict,
     InvalidQuantity,
@@ -14,20 +16,23 @@ from windlass.errors import (
     UnknownDeduction,
     UnknownSku,
 )
-from windlass.ledger.ledger import Ledger
-from windlass.model.audit import Audit
-from windlass.model.ledger import (
-    Confirmation,
-    Deduction,
-    DeductionLine,
-    DeductionStatus,
-    Entry,
-    Line,
-    Movement,
-    Receipt,
-    Return,
-    Stock,
-)
+from windlass.lazy import attributes_of
+
+if TYPE_CHECKING:
+    from windlass.ledger.ledger import Ledger
+    from windlass.ledger.model.ledger import (
+        Confirmation,
+        Deduction,
+        DeductionLine,
+        DeductionStatus,
+        Entry,
+        Line,
+        Movement,
+        Receipt,
+        Return,
+        Stock,
+    )
+    from windlass.value.audit import Audit
 
 __all__ = [
     "Audit",
@@ -51,3 +56,23 @@ __all__ = [
     "UnknownDeduction",
     "UnknownSku",
 ]
+
+__getattr__ = attributes_of(
+    __name__,
+    {
+        "windlass.ledger.ledger": ("Ledger",),
+        "windlass.ledger.model.ledger": (
+            "Confirmation",
+            "Deduction",
+            "DeductionLine",
+            "DeductionStatus",
+            "Entry",
+            "Line",
+            "Movement",
+            "Receipt",
+            "Return",
+            "Stock",
+        ),
+        "windlass.value.audit": ("Audit",),
+    },
+)

@@ -9,7 +9,10 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import URL, Engine
 
 from windlass.clock import Clock, DatabaseClock
-from windlass.declare.twin import twin
+from windlass.database import migrate
+from windlass.database.connection import has_begun, is_async, join, joined
+from windlass.database.database import Database
+from windlass.database.dialect.base import Executor
 from windlass.errors import (
     BadConnection,
     BadDatabase,
@@ -23,11 +26,9 @@ from windlass.errors import (
     UnknownSku,
 )
 from windlass.fork import watch_forks
-from windlass.ledger.batch import Batch
-from windlass.ledger.desk import Desk
-from windlass.model.audit import Audit, found
-from windlass.model.duration import Duration
-from windlass.model.ledger import (
+from windlass.ledger.engine.batch import Batch
+from windlass.ledger.engine.desk import Desk
+from windlass.ledger.model.ledger import (
     Adjust,
     Answer,
     Confirm,
@@ -48,10 +49,11 @@ from windlass.model.ledger import (
     Undo,
     check_id,
 )
-from windlass.store import ledger_audit, ledger_view, migrate
-from windlass.store.connection import has_begun, is_async, join, joined
-from windlass.store.database import Database
-from windlass.store.dialect.base import Executor
+from windlass.ledger.store import audit as ledger_audit
+from windlass.ledger.store import view as ledger_view
+from windlass.value.audit import Audit, found
+from windlass.value.duration import Duration
+from windlass.value.twin import twin
 
 T = TypeVar("T")
 

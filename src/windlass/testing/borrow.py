@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from windlass.app import App
 from windlass.clock import Clock
-from windlass.engine.fleet import make_fleet
+from windlass.core.shard.fleet import make_fleet
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from windlass.clock import ManualClock, from_datetime, to_datetime
 from windlass.errors import BadInput
-from windlass.model.duration import Duration, parse_duration
+from windlass.value.duration import Duration, parse_duration
 
 
 class Clock(ManualClock):

@@ -11,7 +11,7 @@ import pytest
 from windlass import telemetry
 from windlass.app import App
 from windlass.errors import BadInput
-from windlass.operate import gather
+from windlass.operate import fan_out as gather
 from windlass.testing.borrow import borrowed
 from windlass.testing.clock import Clock
 from windlass.testing.lend import Lender, make_lender

@@ -15,10 +15,10 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from windlass.database.database import Database, first_line, normalise
+from windlass.database.migrate import VERSION_TABLE, migrate
+from windlass.database.schema import metadata
 from windlass.errors import BadDatabase
-from windlass.store.database import Database, first_line, normalise
-from windlass.store.migrate import VERSION_TABLE, migrate
-from windlass.store.schema import metadata
 
 
 class Lender(ABC):

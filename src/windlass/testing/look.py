@@ -13,13 +13,13 @@ import msgspec
 
 from windlass.app import App
 from windlass.clock import to_datetime
-from windlass.declare.kind import Kind
+from windlass.core.task.kind import Kind
+from windlass.core.task.store.task import TaskFilter
 from windlass.errors import BadArgument
-from windlass.model.payload import encode_value
-from windlass.model.status import Status
-from windlass.model.task import TaskView
-from windlass.operate import gather
-from windlass.store.task import TaskFilter
+from windlass.operate import fan_out as gather
+from windlass.value.payload import encode_value
+from windlass.value.status import Status
+from windlass.value.task import TaskView
 
 PAGE = 1_000
 MOST_SHOWN = 20

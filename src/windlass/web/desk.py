@@ -9,14 +9,14 @@ from urllib.parse import unquote
 from fastapi import Depends, HTTPException, Path, Request
 
 from windlass.app import App
-from windlass.declare.kind import Kind
+from windlass.core.task.kind import Kind
 from windlass.errors import BadInput
-from windlass.operate.audit import Hand, Log
-from windlass.operate.ledger import Ledgers
+from windlass.ledger.operate import Ledgers
+from windlass.watch.audit.operate import Hand, Log
+from windlass.watch.change.listen import Watch
 from windlass.web.gate import Actor
 from windlass.web.problem import Unknown
 from windlass.web.session import Guesses, Sessions
-from windlass.web.watch import Watch
 
 LONGEST_PART = 1_000
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import AfterValidator, Field
 
-from windlass.model.task import is_storable
+from windlass.value.task import is_storable
 
 DEEPEST = 40
 LARGEST_NUMBER = 2**63

@@ -33,7 +33,7 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.errors import Refused as LedgerRefused
-from windlass.operate.alert import UnknownAlert
+from windlass.watch.alert.operate import UnknownAlert
 
 PROBLEM = "application/problem+json"
 LONGEST = 2_000

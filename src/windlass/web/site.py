@@ -7,15 +7,16 @@ from fastapi import FastAPI
 from windlass import __version__
 from windlass.app import App
 from windlass.errors import BadInput
-from windlass.operate.ledger import Ledgers
+from windlass.external.route import callback
+from windlass.ledger.operate import Ledgers
+from windlass.watch.change.listen import Watch
 from windlass.web import static
 from windlass.web.desk import Desk
 from windlass.web.gate import Gate
 from windlass.web.problem import handle_problems
-from windlass.web.route import callback, routes
+from windlass.web.route import routes
 from windlass.web.session import Guesses, Sessions
 from windlass.web.shell import Shell
-from windlass.web.watch import Watch
 
 LONGEST_SECRET = 1_000
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from windlass.clock import to_datetime
-from windlass.model.key import shown
-from windlass.model.task import LONGEST_KEY
+from windlass.value.key import shown
+from windlass.value.task import LONGEST_KEY
 
 T = TypeVar("T")
 

@@ -1,0 +1,375 @@
+"""`windlass control list|show|release|reset`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.text import Text
+
+from windlass.app import App
+from windlass.cli.hand import Refusal, log_of
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    complain,
+    console,
+    counted,
+    done,
+    fits,
+    plain,
+    print_json,
+    say,
+    table,
+    timestamp,
+    visible,
+    warn_missing,
+    when,
+)
+from windlass.clock import SECOND, from_datetime
+from windlass.control import operate
+from windlass.control.model.control import DONE, Place, RunStatus, RunView, check_place
+from windlass.control.model.step import StepName, StepState
+from windlass.operate import fan_out as gather
+from windlass.value.duration import format_duration
+from windlass.watch.audit.operate import Action
+
+COLOURS = {
+    RunStatus.READY: "cyan",
+    RunStatus.RUNNING: "blue",
+    RunStatus.SUCCEEDED: "green",
+    RunStatus.FAILED: "red",
+}
+STEP_COLOURS = {
+    StepState.DONE: "green",
+    StepState.UNDER_WAY: "blue",
+    StepState.NOT_FINISHED: "yellow",
+}
+MOST = {"name": 40, "partition": 30, "step": 24, "who": 40}
+MOST_WHEN_NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
+TRIES_SHOWN = 20
+LONGEST_JSON = 1_000
+
+cli = typer.Typer(help="Look at named runs, free those that are stuck, have others start over.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the run.")]
+PartitionOption = Annotated[
+    str, typer.Option("--partition", metavar="P", help="Its partition; default: none.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@cli.command("list")
+def list_runs(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only the partitions of this run.")
+    ] = None,
+    running: Annotated[bool, typer.Option("--running", help="Only what is running.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what failed.")] = False,
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List named runs: who runs them, or how they ended."""
+    loaded = _load(app)
+    wanted = [RunStatus.RUNNING] * running + [RunStatus.FAILED] * failed
+    found = gather.controls(loaded.fleet, name=name, statuses=wanted or tuple(RunStatus))
+    warn_missing(found.missing)
+    if as_json:
+        print_json(plain(found))
+    elif found:
+        _show_list(found, loaded.clock.now())
+    elif wanted or name is not None:
+        say("No such run.")
+    else:
+        say("Nothing was ever started; see app.control and windlass run.")
+
+
+@cli.command()
+def show(
+    name: NameArgument,
+    partition: PartitionOption = "",
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the steps of a run, where it stopped, its error, and its earlier tries."""
+    loaded = _load(app)
+    place = check_place(name, partition)
+    run, now = _find(loaded, place), loaded.clock.now()
+    tries = gather.control_history(loaded.fleet, place, limit=TRIES_SHOWN)
+    if as_json:
+        print_json(plain(run) | {"history": plain(tries)})
+        return
+    _show_facts(run, now)
+    if run.steps:
+        console.print()
+        _show_steps(run, now)
+    if run.error is not None:
+        console.print()
+        lines = map(visible, run.error.expandtabs().splitlines())
+        console.print(Text("\n".join(lines), style="red"), soft_wrap=True)
+    if earlier := [each for each in tries if each.batch != run.batch]:
+        console.print()
+        _show_tries(earlier, now)
+
+
+@cli.command()
+def release(
+    name: NameArgument,
+    partition: PartitionOption = "",
+    app: AppOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Free a run that is stuck: its holder can record nothing more, and anyone may start it."""
+    loaded = _load(app)
+    place = check_place(name, partition)
+    run, now = _find(loaded, place), loaded.clock.now()
+    if run.status is not RunStatus.RUNNING:
+        _refuse(place, f"there is nothing to release: {_past(run, now)}")
+    if not yes:
+        _ask(f"{_holding(run, place, now)}\nRelease it?", f"control {place} was not released")
+    asked = None if yes else run.batch
+    with log_of(loaded).deed(Action.CONTROL_RELEASE, str(place), batch=run.batch) as deed:
+        reply = operate.release(loaded.fleet, place, batch=asked)
+        if reply.code != DONE:
+            now_runs = _find(loaded, place)
+            its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
+            _refuse(place, f"it has ended meanwhile; {its_end}")
+        deed.says(f"{place} is released")
+    if as_json:
+        print_json(plain(_find(loaded, place)))
+    else:
+        done(f"{place} is released; {reply.data['who']} can record nothing more")
+
+
+@cli.command()
+def reset(
+    name: NameArgument,
+    partition: PartitionOption = "",
+    app: AppOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a run that failed start over: forget which steps are done, their results, its data."""
+    loaded = _load(app)
+    place = check_place(name, partition)
+    run, now = _find(loaded, place), loaded.clock.now()
+    if run.status is RunStatus.RUNNING:
+        _refuse(place, f"{run.who} is running it; release it first")
+    if run.status is not RunStatus.FAILED:
+        _refuse(place, f"there is nothing to reset: {_past(run, now)}")
+    if not yes:
+        ended = counted(sum(step.is_done for step in run.steps), "step")
+        _ask(
+            f"{place} failed {when(run.end_time, now=now)} with {ended} done. They are forgotten, "
+            "and the next try starts over.\nReset it?",
+            f"control {place} was not reset",
+        )
+    with log_of(loaded).deed(Action.CONTROL_RESET, str(place), batch=run.batch) as deed:
+        if operate.reset(loaded.fleet, place, batch=run.batch).code != DONE:
+            _refuse(place, "it was started meanwhile")
+        deed.says(f"{place} starts over")
+    if as_json:
+        print_json(plain(_find(loaded, place)))
+    else:
+        done(f"{place} is reset; its next try begins with its first step")
+
+
+def _load(app: str | None) -> App:
+    loaded = load_app(app, needs_kinds=False)
+    loaded.prepare()
+    return loaded
+
+
+def _find(loaded: App, place: Place) -> RunView:
+    run = loaded.control.get(*place)
+    if run is not None:
+        return run
+    others = [each.partition for each in gather.controls(loaded.fleet, name=place.name)]
+    hint = f"; try --partition {others[-1]!r}" if others else ""
+    if others == [""]:
+        hint = "; it was started without a partition"
+    complain(f"control {place} was never started{hint}")
+    raise typer.Exit(1)
+
+
+def _refuse(place: Place, why: str) -> NoReturn:
+    raise Refusal(f"control {place}: {why}")
+
+
+def _ask(question: str, refusal: str) -> None:
+    """Go on only if a person says yes; on standard error, which is for people."""
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in {"y", "yes"}:
+        return
+    if not answer:
+        typer.echo(err=True)
+        refusal = "there is nobody to ask; use --yes"
+    complain(refusal)
+    raise typer.Exit(1)
+
+
+def _holding(run: RunView, place: Place, now: int) -> str:
+    """Who would lose the run, and what that does not do."""
+    began = f"{timestamp(run.start_time)} ({when(run.start_time, now=now)})"
+    at = "" if run.step is None else f", at step {run.step!r}"
+    until = "it never expires"
+    if run.expire_time is not None:
+        until = f"it {'expired' if run.expired else 'expires'} {when(run.expire_time, now=now)}"
+    return (
+        f"{run.who} has been running {place} since {began}{at}; {until}.\n"
+        "Releasing does not stop it: if it still lives, two may run at once."
+    )
+
+
+def _past(run: RunView, now: int) -> str:
+    if run.status is RunStatus.READY:
+        return "its next try starts over"
+    return f"it {run.status} {when(run.end_time, now=now)}"
+
+
+def _show_list(found: list[RunView], now: int) -> None:
+    """All in one table, or, where that has no room, in two."""
+    whole = table(
+        *("name", "partition", "status", "step", "started", "progress", "took", "tries"),
+        *("who", "error"),
+        right=("tries",),
+        wrap=("name", "partition"),
+        cut=("error",),
+        most=MOST,
+    )
+    place = ["name", "partition"] if any(run.partition for run in found) else ["name"]
+    progress = ["progress"] if any(run.progress for run in found) else []
+    states = table(
+        *(*place, "status", "step", "started", *progress),
+        wrap=("name", "partition"),
+        most=MOST_WHEN_NARROW,
+    )
+    ends = table(*place, "who", "error", cut=("error",), most=MOST_WHEN_NARROW)
+    for run in found:
+        names = [Text(visible(run.name), style="bold"), Text(visible(run.partition) or "-")]
+        state = [_status(run), Text(_step(run.step)), Text(when(run.start_time, now=now))]
+        far, end = Text(_progress(run)), [Text(visible(run.who or "-")), _first_line(run.error)]
+        whole.add_row(*names, *state, far, _took(run, now), str(run.tries), *end)
+        states.add_row(*names[: len(place)], *state, *[far][: len(progress)])
+        ends.add_row(*names[: len(place)], *end)
+    if fits(whole):
+        console.print(whole)
+    else:
+        console.print(states)
+        console.print()
+        console.print(ends)
+
+
+def _show_facts(run: RunView, now: int) -> None:
+    name = visible(run.name)
+    shown = table("run", name, wrap=(name,))
+    if run.partition:
+        shown.add_row("partition", visible(run.partition))
+    shown.add_row("status", _status(run))
+    if run.step is not None:
+        shown.add_row(_where(run), _step(run.step))
+    if run.progress is not None:
+        shown.add_row("progress", _progress(run))
+    shown.add_row("who", visible(run.who or "-"))
+    shown.add_row("tries", str(run.tries))
+    is_running = run.status is RunStatus.RUNNING
+    for label, moment in (
+        ("first try", run.first_time),
+        ("this try", run.start_time),
+        ("expired" if run.expired else "expires", run.expire_time if is_running else None),
+        ("ended", run.end_time),
+    ):
+        if moment is not None:
+            shown.add_row(label, _moment(moment, now))
+    shown.add_row("running for" if is_running else "took", _took(run, now))
+    if run.data is not None:
+        shown.add_row("data", _json(run.data))
+    console.print(shown)
+
+
+def _where(run: RunView) -> str:
+    return {RunStatus.RUNNING: "is at step", RunStatus.FAILED: "stopped at step"}.get(
+        run.status, "last step"
+    )
+
+
+def _show_steps(run: RunView, now: int) -> None:
+    columns = ("step", "state", "began", "took", "result")
+    whole = table(*columns, wrap=("step",), cut=("result",), most={"step": MOST["name"]})
+    narrow = table(
+        *(column for column in columns if column != "began"),
+        wrap=("step",),
+        cut=("result",),
+        most={"step": MOST_WHEN_NARROW["name"]},
+    )
+    for step in run.steps:
+        state = Text(step.state.value, style=STEP_COLOURS[step.state])
+        took = _lasted(step.seconds, step.began_at, now)
+        result = "" if step.result is None else _json(step.result)
+        whole.add_row(_step(step.step), state, timestamp(step.began_at), took, result)
+        narrow.add_row(_step(step.step), state, took, result)
+    console.print(whole if fits(whole) else narrow)
+
+
+def _show_tries(tries: list[RunView], now: int) -> None:
+    columns = ("earlier tries", "status", "took", "try", "step")
+    whole = table(*columns, "steps", "who", "error", right=("try",), cut=("error",), most=MOST)
+    narrow = table(*columns, "error", right=("try",), cut=("error",), most=MOST_WHEN_NARROW)
+    for run in tries:
+        cells = [Text(timestamp(run.end_time)), _status(run), Text(_took(run, now))]
+        cells += [Text(str(run.tries)), Text(_step(run.step))]
+        ended = sum(step.is_done for step in run.steps)
+        steps = f"{counted(ended, 'step')} done" if run.steps else "-"
+        error = _first_line(run.error)
+        whole.add_row(*cells, steps, visible(run.who or "-"), error)
+        narrow.add_row(*cells, error)
+    console.print(whole if fits(whole) else narrow)
+
+
+def _status(run: RunView) -> Text:
+    if run.expired:
+        return Text("running, expired", style="yellow")
+    return Text(str(run.status), style=COLOURS[run.status])
+
+
+def _step(step: StepName | None) -> str:
+    """A step as people name it; "1" is not 1."""
+    if isinstance(step, str):
+        return f'"{step}"' if step.isdigit() else visible(step)
+    return "-" if step is None else str(step)
+
+
+def _progress(run: RunView) -> str:
+    if run.progress is None:
+        return "-"
+    total = run.progress.total
+    return f"{run.progress.done:,}" + ("" if total is None else f" of {total:,}")
+
+
+def _moment(moment: datetime, now: int) -> str:
+    told, away = timestamp(moment), when(moment, now=now)
+    return told if told == away else f"{told} ({away})"
+
+
+def _took(run: RunView, now: int) -> str:
+    return "-" if run.start_time is None else _lasted(run.run_seconds, run.start_time, now)
+
+
+def _lasted(seconds: float | None, since: datetime, now: int) -> str:
+    """How long it took, or has taken so far."""
+    until_now = max(0, now - from_datetime(since))
+    return format_duration(until_now if seconds is None else seconds * SECOND)
+
+
+def _json(value: Any) -> str:
+    """What was kept, as it was kept; of much, the beginning."""
+    text = visible(msgspec.json.format(msgspec.json.encode(value), indent=0).decode())
+    return text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}…"
+
+
+def _first_line(error: str | None) -> Text:
+    return Text(visible((error or "").partition("\n")[0]))

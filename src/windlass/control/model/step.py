@@ -1,0 +1,206 @@
+"""The steps of a run: which of them are done, and what asking for one makes of them.
+
+A step is done when the next one begins, when the run finishes, or when its function has returned
+and the result is written. A step that was interrupted is thus repeated, never skipped. Numbers are
+in order by themselves. Names are in the order in which they were asked for: a re-run that asks for
+what is done in another order has other code than the run it continues, and is told so.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from windlass.clock import SECOND, to_datetime
+from windlass.errors import BadStep
+from windlass.value.task import is_storable
+
+LONGEST_NAME = 255
+LARGEST_NUMBER = 2**53 - 1
+LARGEST_STEPS = 4 * 1024 * 1024
+
+StepName = int | str
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step. `asked` is the try that asked for it last; `called`: it ends with its function."""
+
+    step: int | str
+    began_at: int
+    ended_at: int | None = None
+    asked: int = 1
+    called: bool = False
+    result: Any | UnsetType = UNSET
+
+    @property
+    def is_done(self) -> bool:
+        return self.ended_at is not None
+
+
+Steps = tuple[Step, ...]
+
+
+class StepState(Enum):
+    """How far a step has come."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    NOT_FINISHED = "not finished"
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """A step as people see it; `seconds` is how long it took."""
+
+    step: int | str
+    state: StepState
+    began_at: datetime
+    ended_at: datetime | None
+    seconds: float | None
+    result: Any
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is done."""
+        return self.state is StepState.DONE
+
+
+def step_view(step: Step, *, running: int | None, ended_at: int | None) -> StepView:
+    """A step of a run whose try `running` is under way, or that ended then."""
+    state, until = StepState.DONE, step.ended_at
+    if until is None:
+        is_running = step.asked == running
+        state = StepState.UNDER_WAY if is_running else StepState.NOT_FINISHED
+        until = None if is_running else ended_at
+    return StepView(
+        step.step,
+        state,
+        to_datetime(step.began_at),
+        None if step.ended_at is None else to_datetime(step.ended_at),
+        None if until is None else max(0, until - step.began_at) / SECOND,
+        None if step.result is UNSET else step.result,
+    )
+
+
+def check_step(given: object, *, what: str) -> StepName:
+    """`given`, if it can be a step: a positive number, or a name."""
+    if isinstance(given, str):
+        if not given or len(given) > LONGEST_NAME:
+            raise BadStep(
+                f"{what}: a step's name has 1 to {LONGEST_NAME} characters, not {len(given)}"
+            )
+        if not is_storable(given):
+            raise BadStep(f"{what}: step {given!r} has characters that databases cannot store")
+        return given
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise BadStep(f"{what}: step {given!r} is neither a whole number from 1 on nor a name")
+    if given < 1:
+        raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
+    if given > LARGEST_NUMBER:
+        raise BadStep(f"{what}: step {given!r} is over {LARGEST_NUMBER:,}")
+    return given
+
+
+def find(steps: Steps, asked: StepName) -> Step | None:
+    """The step of that name or number; 1 and "1" are two."""
+    return next((step for step in steps if step.step == asked), None)
+
+
+def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
+    """The steps after `asked` was found done and is skipped in this try."""
+    check_name(steps, asked, tries=tries, what=what)
+    return tuple(replace(step, asked=tries) if step.step == asked else step for step in steps)
+
+
+def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str) -> Steps:
+    """The steps after `asked`, which is not done, has begun: what was under way is done."""
+    check_number(steps, asked, tries=tries, what=what)
+    check_name(steps, asked, tries=tries, what=what)
+    kept = [_ended(step, tries, now) for step in steps if step.step != asked]
+    # Beside what this try has asked for so far: the list is then in the order of asking.
+    place = 1 + max((at for at, step in enumerate(kept) if step.asked == tries), default=-1)
+    new = Step(asked, now, asked=tries, called=called)
+    return (*kept[:place], new, *kept[place:])
+
+
+def check_once(known: Step | None, *, tries: int, what: str) -> None:
+    """BadStep if this very try has done the step: what was meant to be done again would not be."""
+    if known is not None and known.is_done and known.asked == tries:
+        raise BadStep(
+            f"{what}: step {known.step!r} is asked for twice; in a loop, give each turn a step of "
+            'its own, such as f"part-{number}"'
+        )
+
+
+def check_number(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if this try has come further than the number `asked`."""
+    if not isinstance(asked, int):
+        return
+    seen = (step.step for step in steps if isinstance(step.step, int) and step.asked == tries)
+    last = max(seen, default=0)
+    if asked < last:
+        raise BadStep(
+            f"{what}: step {asked} goes backwards: this try has come to step {last} already; "
+            "number the steps in the order in which they are taken"
+        )
+
+
+def is_under_way(step: Step, *, tries: int) -> bool:
+    """Whether this try has begun the step and not ended it."""
+    return not step.is_done and step.asked == tries
+
+
+def complete(steps: Steps, asked: StepName, *, now: int, result: object) -> Steps:
+    """The steps after the function of `asked` has returned `result`."""
+    return tuple(
+        replace(step, ended_at=now, result=result) if step.step == asked else step for step in steps
+    )
+
+
+def finish(steps: Steps, *, tries: int, now: int) -> Steps:
+    """The steps after the run has finished."""
+    return tuple(_ended(step, tries, now) for step in steps)
+
+
+def encode_steps(steps: Steps, *, what: str) -> str:
+    """The steps as they are kept."""
+    encoded = msgspec.json.encode(steps)
+    if len(encoded) > LARGEST_STEPS:
+        raise BadStep(
+            f"{what}: its {len(steps):,} steps with their results are over {LARGEST_STEPS:,} bytes "
+            "as JSON; take fewer steps, or store the results and return their keys"
+        )
+    return encoded.decode()
+
+
+def decode_steps(text: str | None) -> Steps:
+    """The steps as they were kept."""
+    return () if text is None else _decode(text)
+
+
+_decode = msgspec.json.Decoder(Steps).decode
+
+
+def _ended(step: Step, tries: int, now: int) -> Step:
+    """A step that was under way is done, unless its own function says when it is."""
+    if is_under_way(step, tries=tries) and not step.called:
+        return replace(step, ended_at=now)
+    return step
+
+
+def check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if an earlier try did something before `asked` that this one has not come to."""
+    step = find(steps, asked)
+    if step is None or not isinstance(asked, str) or step.asked == tries:
+        return
+    for earlier in steps[: steps.index(step)]:
+        if isinstance(earlier.step, str) and earlier.is_done and earlier.asked < tries:
+            raise BadStep(
+                f"{what}: step {asked!r} has moved: an earlier try did {earlier.step!r} before it; "
+                "keep the order of the steps, give those that changed another name, or start over "
+                "with: windlass control reset"
+            )

@@ -1,0 +1,97 @@
+"""Marking: the claim of a row that was only read is written down when it must outlive the moment.
+
+That is when its handler runs long, or when its bucket is given to another worker. If the row is no
+longer as it was read, somebody has cancelled or moved it, and its run is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.core.fetch.store import claim
+from windlass.core.loop import Loop
+from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import Run
+from windlass.database.database import Database
+from windlass.database.dialect.base import Stamp
+from windlass.database.number import Numbers
+
+LONG_SECONDS = 0.25
+LOOK_SECONDS = 0.1
+
+
+class Mark(Loop):
+    """Writes down what runs long."""
+
+    name = "mark"
+
+    def __init__(
+        self,
+        database: Database,
+        in_flight: InFlight,
+        clock: Clock,
+        numbers: Numbers,
+        *,
+        lease: int,
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._in_flight = in_flight
+        self._clock = clock
+        self._numbers = numbers
+        self._lease = lease
+
+    def tick(self) -> float:
+        if self._long_runs():
+            with self._in_flight.desk:
+                runs = self._long_runs()
+                for worker in {run.task.worker for run in runs}:
+                    self._mark(worker, [run for run in runs if run.task.worker == worker])
+        return LOOK_SECONDS
+
+    def _long_runs(self) -> list[Run]:
+        return self._in_flight.long_reads(time.monotonic() - LONG_SECONDS)
+
+    def _mark(self, worker: int, runs: list[Run]) -> None:
+        now = self._clock.now()
+        stamp = Stamp(self._numbers.take()[0], worker, now, now + self._lease)
+        write_down(self._database, self._in_flight, runs, stamp)
+
+
+def write_down(
+    database: Database,
+    in_flight: InFlight,
+    runs: Sequence[Run],
+    stamp: Stamp,
+    *,
+    beside: Callable[[Connection], None] | None = None,
+) -> None:
+    """Write the claims of runs that were read, and what is to be written `beside` them.
+
+    Call it with the desk of the rows in flight, so that no outcome of theirs is written at the same time.
+    """
+
+    def work(connection: Connection) -> set[int] | None:
+        if not database.dialect.alive(connection, stamp.worker):
+            return None
+        marked = claim.mark(connection, [run.task for run in runs], stamp) if runs else set()
+        if beside is not None:
+            beside(connection)
+        return marked
+
+    marked = database.write(work)
+    if marked is None:
+        # Marked left: the next heartbeat finds it so, and stops everything.
+        return
+    for run in runs:
+        if run.task.id in marked:
+            run.task = replace(run.task, batch=stamp.batch)
+    changed = [run.task.id for run in runs if run.task.id not in marked]
+    for run in in_flight.drop(changed):
+        telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)

@@ -1,0 +1,493 @@
+"""The owner's read: the rows of a worker's own buckets, in order, from a cursor, without a write.
+
+What others may take too is claimed: rows that may have killed their last owner, rows that a busy
+owner offers, rows that fell with their worker, and rows of kinds that the owner of their bucket
+does not serve.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import groupby
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import SECOND, Clock
+from windlass.core.fetch.claim import Taken
+from windlass.core.fetch.help import Helping
+from windlass.core.fetch.store import claim as store
+from windlass.core.fetch.store import offer
+from windlass.core.finish.store.finish import Batch
+from windlass.core.limit.gate import Allowed, Gate
+from windlass.core.ring.ring import Ring
+from windlass.core.ring.store import worker
+from windlass.core.ring.store.worker import WorkerView
+from windlass.core.run.in_flight import InFlight
+from windlass.core.run.load import Room
+from windlass.core.task.kind import Kind
+from windlass.database.database import Database
+from windlass.database.dialect.base import ENDLESS, Lane, Most, Stamp
+from windlass.database.number import Numbers
+from windlass.value.task import Claimed
+
+TAKE_AT_MOST = 1_000
+RESCUE_AT_MOST = 500
+LOOK_AGAIN_AFTER = 0.25
+PROBE_AGAIN_AFTER = 1.0
+HELP_AGAIN_AFTER = 0.25
+# While short tasks run their rows still look due: what is asked about those is asked now and then.
+ALONE_AGAIN_AFTER = 0.25
+# So many runs of a kind a second.
+FAST = 1_000
+# A row may commit late with an early time: everything is read from its beginning that often.
+START_OVER_AFTER = 1.0
+# And of what was due only just now, the last moment is read again each time.
+JUST_NOW = 1 * SECOND
+A_MOMENT = SECOND // 10
+# How many rows at most may be due at the very microsecond where the last read ended.
+BESIDE_CURSOR = 16
+# Each time that many times that something was offered, it comes before what is ours.
+OFFERS_FIRST = 4
+# The priority of offers, whatever their rows have: what is ours comes first.
+OFFERS = -(1 << 15) - 1
+
+
+class OwnersRead:
+    """Takes what is due in the buckets of this worker, and what nobody owns."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        numbers: Numbers,
+        in_flight: InFlight,
+        ring: Ring,
+        *,
+        lease: int,
+        dead_after: int,
+        fail_as_poison: Callable[[list[Claimed], Connection], Batch],
+        gate: Gate,
+        once: bool = False,
+        on_news: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._clock = clock
+        self._numbers = numbers
+        self._in_flight = in_flight
+        self._ring = ring
+        self._lease = lease
+        # By then all others have given a heartbeat, or were found dead.
+        self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
+        self._bury = fail_as_poison
+        self._gate = gate
+        self._on_news = on_news
+        self._refused: set[str] = set()
+        self._probes: set[int] = set()
+        self._found_none: dict[str, float] = {}
+        # From then on, items that were visited are not visited again: for a drain, which ends.
+        self._once_since = clock.now() if once else None
+        self._lanes: list[Lane] = []
+        self._looked_at = float("-inf")
+        self._offered: set[str] = set()
+        # By kind, priority and bucket: when what is read next was due, and if that is old.
+        self._cursors: dict[tuple[str, int, int], tuple[int, bool]] = {}
+        self._started_over_at = 0.0
+        self._is_rung = False
+        self._share = ring.share
+        self._helped_at = 0.0
+        self._asked_for_alone_at = 0.0
+        self._helping = Helping()
+        self._offers_seen = 0
+
+    def tend(self) -> bool:
+        self._ring.settle()
+        if self._share is not self._ring.share:
+            # What is new in it lies before the cursors, and may be what to probe with.
+            self._share, self._started_over_at = self._ring.share, float("-inf")
+            self._looked_at = float("-inf")
+            self._found_none.clear()
+        return self._ring.is_settled
+
+    def take(self, room: Room) -> Taken:
+        if not room.kinds:
+            return Taken([], [])
+        self._start_over()
+        if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
+            tasks = self._collect(room)
+            held_for = self._gate.seconds_until(self._refused)
+            if tasks or held_for is not None:
+                return Taken(tasks, [], held_for=held_for, probes=self._probes)
+        lanes = self._look()
+        tasks = self._collect(room)
+        if not tasks and self._once_since is not None:
+            # Before a drain ends: a row that it ran may be due again before what it read since.
+            self._cursors.clear()
+            self._lanes = list(lanes)
+            refused = self._refused
+            tasks = self._collect(room)
+            # A probe that found nothing just now is not asked for again, but may wait to run alone.
+            self._refused = refused if not tasks else self._refused
+        held_for = self._gate.seconds_until(self._refused)
+        if tasks:
+            return Taken(tasks, [], held_for=held_for, probes=self._probes)
+        return self._found_nothing([lane for lane in lanes if lane.kind in room.kinds], held_for)
+
+    def look_again(self) -> None:
+        """Forget what is known of the lanes: something new was enqueued."""
+        self._looked_at = float("-inf")
+        self._is_rung = True
+
+    def take_abandoned(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
+        if not kinds:
+            return Taken([], [])
+        max_lost = {name: self._kinds[name].max_lost for name in kinds}
+        rescued = store.rescue(
+            self._database,
+            max_lost,
+            self._stamp(),
+            limit=RESCUE_AT_MOST,
+            alone=alone,
+            rest=self._rest(),
+            room={None: room.total, **room.kinds},
+            fail_as_poison=self._bury,
+        )
+        if rescued.put_back:
+            self.look_again()
+        tasks, self._probes = rescued.again, set()
+        if alone and not tasks:
+            tasks = self._claim_alone()
+        return Taken(
+            tasks,
+            rescued.poison,
+            some_quarantined=rescued.some_quarantined,
+            probes=self._probes,
+            left=rescued.left,
+        )
+
+    def help(self) -> None:
+        now = time.monotonic()
+        if now - self._helped_at < HELP_AGAIN_AFTER:
+            return
+        self._helped_at = now
+        loads = self._in_flight.loads
+        # What is done that fast is not worth a claim.
+        slow = {
+            name
+            for name, load in loads.items()
+            if (load.running or load.queued) and load.per_second < FAST
+        }
+        behind = self._helping.behind(slow, now)
+        if behind and self._ring.has_others:
+            self._help_with(behind, now)
+
+    def _help_with(self, kinds: list[str], now: float) -> None:
+        """Offer rows of kinds that we are behind with, as many as the others have time for."""
+
+        def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
+            lanes = self._database.dialect.lanes(connection, kinds)
+            return lanes, offer.counts(connection), worker.listing(connection)
+
+        lanes, offered, workers = self._database.read(look)
+        others = [view for view in workers if view.id != self._share.worker]
+        free = [
+            lane
+            for lane in lanes
+            if self._in_flight.loads[lane.kind].is_open and self._gate.is_free(lane.kind)
+        ]
+        for kind in {lane.kind for lane in free}:
+            idle = sum(view.idle for view in others if kind in view.kinds)
+            lying = offered.get(kind, 0)
+            wanted = self._helping.wanted(kind, idle=idle, offered=lying, now=now)
+            if wanted:
+                self._offer([lane for lane in free if lane.kind == kind], wanted)
+
+    def _offer(self, lanes: list[Lane], count: int) -> None:
+        """Offer so many rows of the lanes of a kind, if there are, the least urgent lane first."""
+        kind, moment = lanes[0].kind, self._clock.now()
+        load, me, offered = self._in_flight.loads[kind], self._share.worker, 0
+        # What can be done here within a second stays here.
+        own = int(load.per_second)
+        self._in_flight.trim(kind, own)
+        spare = max(0, own - load.queued)
+        for lane in sorted(lanes, key=lambda lane: lane.priority):
+            if not self._is_due(lane, moment):
+                continue
+            begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
+            for buckets in self._share.runs:
+                held = self._in_flight.held
+                left = count - offered
+                most = self._most(lane, len(held) + spare + left, moment, buckets=buckets)
+                if left > 0:
+                    made = offer.make(
+                        self._database, me, begin, most, unless=held, spare=spare, count=left
+                    )
+                    offered += len(made.offered)
+                    spare -= made.spared
+        self._helping.made(kind, offered)
+        if offered:
+            telemetry.emit("ring.offered", worker=me, kind=kind, rows=offered)
+
+    def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
+        now = self._clock.now()
+        due = [lane for lane in lanes if self._is_due(lane, now) and lane.kind not in self._refused]
+        # A probe that found nothing here may find it where nobody is any more.
+        sought = due or [lane for lane in lanes if self._found_none_lately(lane.kind)]
+        later = [self._seconds_until(lane, now) for lane in lanes if not self._is_due(lane, now)]
+        ring = self._ring
+        return Taken(
+            [],
+            [],
+            next_due_in=min(later, default=None),
+            is_settling=bool(sought)
+            and not (ring.is_settled and ring.are_others_alive)
+            and time.monotonic() < self._known_at,
+            some_quarantined=bool(due) and self._some_wait_to_run_alone(due, now),
+            held_for=held_for,
+        )
+
+    def _some_wait_to_run_alone(self, due: list[Lane], now: int) -> bool:
+        asked_at = time.monotonic()
+        is_drain = self._once_since is not None
+        if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
+            return False
+        self._asked_for_alone_at = asked_at
+        return store.some_quarantined(
+            self._database, due, self._lives, buckets=self._share.runs, now=now
+        )
+
+    def _is_due(self, lane: Lane, now: int) -> bool:
+        return lane.due_at <= self._due_until(lane.kind, now)
+
+    def _due_until(self, kind: str, now: int) -> int:
+        until = self._kinds[kind].due_until(now)
+        period = self._kinds[kind].period
+        if self._once_since is None or period is None:
+            return until
+        return min(until, self._once_since + period.shortest - 1)
+
+    def _seconds_until(self, lane: Lane, now: int) -> float:
+        return max(0, self._kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
+
+    def _start_over(self) -> None:
+        now = time.monotonic()
+        since = now - self._started_over_at
+        # What is hurried comes before what was read.
+        if since > START_OVER_AFTER or (self._is_rung and since > LOOK_AGAIN_AFTER):
+            self._cursors.clear()
+            self._started_over_at, self._is_rung = now, False
+
+    def _look(self) -> list[Lane]:
+        def look(connection: Connection) -> tuple[list[Lane], set[str], set[int]]:
+            lanes = self._database.dialect.lanes(connection, self._kinds)
+            return lanes, offer.kinds(connection), worker.present(connection)
+
+        self._lanes, self._offered, present = self._database.read(look)
+        if present != self._ring.present:
+            # Somebody came or went: sooner noticed, sooner divided.
+            self._on_news()
+        self._looked_at = time.monotonic()
+        return list(self._lanes)
+
+    def _rest(self) -> dict[str, int]:
+        """The kinds whose rows are not taken over at once, and when their rows are due instead."""
+        now = self._clock.now()
+        return {
+            name: kind.due_until(now)
+            for name, kind in self._kinds.items()
+            if not self._gate.is_free(name)
+        }
+
+    def _collect(self, room: Room) -> list[Claimed]:
+        self._refused, self._probes = set(), set()
+        now = self._clock.now()
+        left = dict(room.kinds)
+        budget = min(TAKE_AT_MOST, room.total)
+        tasks: list[Claimed] = []
+        due = [lane for lane in self._lanes if lane.kind in left and self._is_due(lane, now)]
+        more: set[str] = set()
+        offered = self._offers(left)
+        groups = [*_by_priority(due), offered]
+        if offered:
+            self._offers_seen += 1
+            if self._offers_seen % OFFERS_FIRST == 0:
+                # What is ours comes first, but nothing waits for ever.
+                groups = [offered, *groups[:-1]]
+        for equals in groups:
+            # Kinds of one priority share alike; a lower one gets what a higher one leaves.
+            share = max(1, budget // max(1, len(equals)))
+            for lane in equals:
+                limit = min(share, left[lane.kind], budget, self._batch_of(lane.kind))
+                if limit < 1:
+                    more.add(lane.kind)
+                    continue
+                try:
+                    taken = self._through_gate(lane, limit)
+                except Exception:
+                    if tasks:
+                        # The next time meets it again; what was taken is ours to run.
+                        return tasks
+                    raise
+                if len(taken) == limit:
+                    more.add(lane.kind)
+                left[lane.kind] -= len(taken)
+                budget -= len(taken)
+                tasks += taken
+        self._helping.caught_up(left.keys() - more)
+        return tasks
+
+    def _offers(self, kinds: Collection[str]) -> list[Lane]:
+        """What others offered when it was last looked at, each kind as a lane of its own."""
+        offered, self._offered = self._offered, set()
+        return [Lane(kind, OFFERS, 0) for kind in sorted(offered & set(kinds))]
+
+    def _through_gate(self, lane: Lane, limit: int) -> list[Claimed]:
+        if self._found_none_lately(lane.kind):
+            self._refused.add(lane.kind)
+            return []
+        allowed = self._gate.allow(lane.kind, limit)
+        if allowed.most < 1:
+            self._refused.add(lane.kind)
+            return []
+        taken = self._take_lane(lane, allowed.most)
+        self._gate.took(lane.kind, allowed, len(taken))
+        if allowed.is_probe:
+            self._probes.update(row.id for row in taken)
+            if not taken:
+                # What is due may have to run alone, or be another worker's to probe.
+                self._found_none[lane.kind] = time.monotonic()
+        return taken
+
+    def _batch_of(self, kind: str) -> int:
+        period = self._kinds[kind].period
+        return TAKE_AT_MOST if period is None else period.batch
+
+    def _found_none_lately(self, kind: str) -> bool:
+        return time.monotonic() - self._found_none.get(kind, float("-inf")) < PROBE_AGAIN_AFTER
+
+    def _take_lane(self, lane: Lane, limit: int) -> list[Claimed]:
+        if lane.priority == OFFERS:
+            return offer.claim(self._database, lane.kind, self._stamp(), limit=limit)
+        taken: list[Claimed] = []
+        for way in (self._claim_carefully, self._read, self._claim_from_strangers):
+            if len(taken) < limit:
+                taken += way(lane, limit - len(taken))
+        if len(taken) < limit:
+            self._lanes.remove(lane)
+        return taken
+
+    def _claim_carefully(self, lane: Lane, limit: int) -> list[Claimed]:
+        """Rows that were due when the last owner of their bucket died may be what it died of."""
+        careful_to = self._share.careful_to
+        if lane.due_at > careful_to:
+            return []
+        taken: list[Claimed] = []
+        for buckets in self._share.runs:
+            stamp = self._stamp()
+            most = self._most(lane, limit - len(taken), stamp.now, buckets=buckets)
+            most = most._replace(due_until=min(most.due_until, careful_to))
+            if most.limit > 0:
+                taken += self._unless_held(store.claim(self._database, lane, stamp, most))
+        return taken
+
+    def _unless_held(self, claimed: list[Claimed]) -> list[Claimed]:
+        """Give back what runs here already: somebody has moved it since it was read."""
+        held = [row for row in claimed if self._in_flight.knows(row.id)]
+        if held:
+            self._database.write(lambda connection: store.put_back(connection, held))
+        return [row for row in claimed if row not in held]
+
+    def _read(self, lane: Lane, limit: int) -> list[Claimed]:
+        begin = max(lane.due_at, self._share.careful_to + 1)
+        taken: list[Claimed] = []
+        for buckets in self._share.runs:
+            if len(taken) < limit:
+                taken += self._read_run(lane._replace(due_at=begin), limit - len(taken), buckets)
+        return taken
+
+    def _read_run(self, lane: Lane, limit: int, buckets: range) -> list[Claimed]:
+        """New rows of one run of buckets, from where the last read of them ended."""
+        place = lane.kind, lane.priority, buckets.start
+        begin, is_ahead = self._cursors.get(place, (0, False))
+        begin = max(begin, lane.due_at)
+        stamp = self._reading()
+        # Where no cursor is ahead of what is held, that is found again.
+        found_again = BESIDE_CURSOR if is_ahead else self._in_flight.count
+        most = self._most(lane, limit + found_again, stamp.now, buckets=buckets)
+        rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+        if rows and not new and len(rows) == most.limit:
+            # So many that are held were due at the very moment where the cursor stands.
+            most = most._replace(limit=limit + self._in_flight.count)
+            rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+        taken = new[:limit]
+        if rows:
+            last = (taken if len(new) > limit else rows)[-1].due_at
+            is_ahead = last < stamp.now - JUST_NOW
+            self._cursors[place] = last if is_ahead else max(begin, last - A_MOMENT), is_ahead
+        return taken
+
+    def _read_new(
+        self, lane: Lane, stamp: Stamp, most: Most
+    ) -> tuple[list[Claimed], list[Claimed]]:
+        """Rows from `lane` on, and those of them that are not held."""
+        self._in_flight.begin_read()
+        rows = store.read(self._database, lane, stamp, most)
+        return rows, self._in_flight.new(rows)
+
+    def _claim_from_strangers(self, lane: Lane, limit: int) -> list[Claimed]:
+        """Nobody reads rows of a kind in buckets whose owner does not serve it."""
+        owners = self._ring.strangers.get(lane.kind)
+        if not owners:
+            return []
+        stamp = self._stamp()
+        most = self._most(lane, limit, stamp.now)
+        return store.claim_foreign(self._database, lane, stamp, most, owners=owners)
+
+    def _claim_alone(self) -> list[Claimed]:
+        now = self._clock.now()
+        for lane in store.lanes(self._database, self._kinds):
+            allowed = self._gate.allow(lane.kind, 1) if self._is_due(lane, now) else Allowed(0)
+            if allowed.most:
+                taken = next(self._alone_in(lane, now), [])
+                self._gate.took(lane.kind, allowed, len(taken))
+                if allowed.is_probe:
+                    self._probes.update(row.id for row in taken)
+                if taken:
+                    return taken
+        return []
+
+    def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
+        """A row of ours, or of nobody's, that was lost so often that it runs alone."""
+        most = Most(1, self._due_until(lane.kind, now), range(self._lives(lane.kind), ENDLESS))
+        for buckets in self._share.runs:
+            taken = store.claim(self._database, lane, self._stamp(), most._replace(buckets=buckets))
+            if taken:
+                yield taken
+        owners = self._ring.strangers.get(lane.kind)
+        if owners:
+            yield store.claim_foreign(self._database, lane, self._stamp(), most, owners=owners)
+
+    def _most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
+        most = Most(limit, self._due_until(lane.kind, now), range(self._lives(lane.kind)))
+        return most if buckets is None else most._replace(buckets=buckets)
+
+    def _lives(self, kind: str) -> int:
+        """Rows that were lost at least this often run alone."""
+        return max(1, self._kinds[kind].max_lost - 1)
+
+    def _stamp(self) -> Stamp:
+        now = self._clock.now()
+        return Stamp(self._numbers.take()[0], self._share.worker, now, now + self._lease)
+
+    def _reading(self) -> Stamp:
+        now = self._clock.now()
+        return Stamp(None, self._share.worker, now, now)
+
+
+def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:
+    """The lanes of each priority, highest first, and among equals the longest due first."""
+    ordered = sorted(lanes, key=lambda lane: (-lane.priority, lane.due_at))
+    return [list(equals) for _, equals in groupby(ordered, key=lambda lane: lane.priority)]

@@ -1,0 +1,134 @@
+"""Offers: due rows that their owner has no time for, given up to whoever claims them.
+
+An offered row has batch 0 and an entry here, both written in one transaction. Its owner never reads
+it again; like everyone it may claim it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from windlass.core.fetch.store.claim import PICKED
+from windlass.database.database import Database
+from windlass.database.dialect.base import Lane, Most, Stamp, stamped
+from windlass.database.schema import offer, task
+from windlass.value.status import Status
+from windlass.value.task import Claimed
+
+OFFERED = 0
+
+
+class Made(NamedTuple):
+    """The ids of rows that were offered, and how many others were spared."""
+
+    offered: list[int]
+    spared: int
+
+
+def make(
+    database: Database,
+    worker: int,
+    lane: Lane,
+    most: Most,
+    *,
+    unless: Collection[int],
+    spare: int = 0,
+    count: int = 1_000,
+) -> Made:
+    """Offer up to `count` due rows of `lane` in the worker's buckets, but for some.
+
+    Of the others the first ones are spared. Nothing is offered if the worker is left.
+    """
+
+    def work(connection: Connection) -> Made:
+        if not database.dialect.alive(connection, worker):
+            return Made([], 0)
+        due = database.dialect.read_ids(connection, lane, most)
+        free = [number for number in due if number not in unless]
+        ids, spared = free[spare : spare + count], min(spare, len(free))
+        if not ids:
+            return Made([], spared)
+        # An entry from before may be in the hands of one who is about to delete it.
+        database.dialect.remove_offers(connection, ids)
+        database.dialect.give_up(connection, ids)
+        given_up = connection.execute(
+            select(task.c.id, task.c.kind, task.c.due_at).where(
+                task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
+            )
+        ).all()
+        new = [{"task_id": row.id, "kind": row.kind, "due_at": row.due_at} for row in given_up]
+        if new:
+            connection.execute(insert(offer), new)
+            if database.dialect.wakes:
+                database.dialect.notify(connection)
+        return Made([row.id for row in given_up], spared)
+
+    return database.write(work)
+
+
+def kinds(connection: Connection) -> set[str]:
+    """The kinds of which something is offered."""
+    return set(connection.scalars(select(offer.c.kind).distinct()))
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """How many rows of each kind are offered."""
+    query = select(offer.c.kind, func.count()).group_by(offer.c.kind)
+    return dict(map(tuple, connection.execute(query)))
+
+
+def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Claimed]:
+    """Take offered rows of a kind by a written claim, the oldest first."""
+
+    def work(connection: Connection) -> list[Claimed]:
+        if not database.dialect.alive(connection, stamp.worker):
+            return []
+        ids = connection.scalars(
+            select(offer.c.task_id)
+            .where(offer.c.kind == kind, offer.c.due_at <= stamp.now)
+            .order_by(offer.c.due_at)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        ).all()
+        if not ids:
+            return []
+        rows = connection.execute(
+            select(*PICKED)
+            .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
+            .order_by(task.c.id)
+            .with_hint(task, "force index (primary)", "mysql")
+            .with_hint(task, "force index (primary)", "mariadb")
+            .with_for_update()
+        ).all()
+        if rows:
+            database.dialect.stamp(connection, [row.id for row in rows], stamp)
+        # Those of rows that are gone meanwhile too.
+        database.dialect.remove_offers(connection, ids)
+        return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
+
+    return database.write(work)
+
+
+def withdraw(connection: Connection, ids: Collection[int]) -> set[int]:
+    """Take back the offers of these rows, which nobody can claim then; which were still offered."""
+    if not ids:
+        return set()
+    offered = set(
+        connection.scalars(
+            select(offer.c.task_id)
+            .where(offer.c.task_id.in_(ids))
+            .order_by(offer.c.task_id)
+            .with_for_update()
+        )
+    )
+    if offered:
+        connection.execute(delete(offer).where(offer.c.task_id.in_(offered)))
+    return offered
+
+
+def count(connection: Connection) -> int:
+    """How many rows are offered."""
+    return int(connection.execute(select(func.count()).select_from(offer)).scalar_one())

@@ -1,0 +1,44 @@
+"""The one clock of a kind with a rate: every start has its moment, and no two share one.
+
+The time is that of the database, read after the row is locked: whatever the clocks of the workers
+say, all of them reserve on one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import Connection, select, update
+
+from windlass.database.dialect.base import Dialect
+from windlass.database.schema import rate
+from windlass.value import rate as model
+from windlass.value.rate import Reserved
+
+
+class Measured(NamedTuple):
+    """What was reserved, and what the monotonic clock here showed at the database's `now`."""
+
+    reserved: Reserved
+    now: int
+    monotonic: int
+
+
+def reserve(connection: Connection, dialect: Dialect, kind: str, *, per_second: float) -> Measured:
+    """The next free stretch of starts, for the caller alone, unless it is far off."""
+    query = select(rate.c.next_at, rate.c.per_second).where(rate.c.kind == kind).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        dialect.ensure(connection, rate, kind=kind, next_at=0, per_second=per_second)
+        row = connection.execute(query).one()
+    now, monotonic = dialect.measure(connection), time.monotonic_ns() // 1_000
+    next_at: int = row.next_at
+    if row.per_second != per_second:
+        # What was reserved at another rate holds no longer than the moment it takes to be heard.
+        next_at = min(next_at, now + model.SLICE)
+    reserved = model.reserve(next_at, per_second=per_second, now=now)
+    if reserved.next_at != row.next_at or row.per_second != per_second:
+        values = {"next_at": reserved.next_at, "per_second": per_second}
+        connection.execute(update(rate).where(rate.c.kind == kind).values(values))
+    return Measured(reserved, now, monotonic)

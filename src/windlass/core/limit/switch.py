@@ -1,0 +1,144 @@
+"""The switchboard: what operators set, and what time it is, decide which kinds may run.
+
+A row in the switch table says it; everyone who changes that row, by whatever means, is obeyed
+within half a second. Tasks that run go on to their end; those that were claimed but have not begun
+are given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.core.fetch.store import claim
+from windlass.core.limit.breaker import Breakers
+from windlass.core.limit.rate import Rates
+from windlass.core.limit.store import switch
+from windlass.core.limit.store.switch import Switch
+from windlass.core.loop import Loop
+from windlass.core.run.in_flight import InFlight
+from windlass.core.run.load import KindLoad
+from windlass.core.task.kind import Kind
+from windlass.database.database import Database
+from windlass.errors import BadInput
+from windlass.value.rate import parse_rate
+from windlass.value.task import Claimed
+from windlass.value.window import Window, parse_window
+
+LOOK_SECONDS = 0.4
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What holds for a kind: what is set for it, or else what it declares."""
+
+    off: bool
+    window: Window | None
+    rate: float | None
+    concurrency: int | None
+    problem: str | None = None
+
+    def is_open(self, now: int) -> bool:
+        """Whether its tasks may start."""
+        return not self.off and (self.window is None or self.window.is_open(now))
+
+
+def setting_of(kind: Kind, found: Switch) -> Setting:
+    """What holds for `kind`. What cannot be read in the row is as the kind declares it."""
+    window, rate, problem = kind.window, kind.rate, None
+    if found.has_odd_breaker:
+        problem = "breaker: its state makes no sense, so it counts as closed"
+    try:
+        if found.window is not None:
+            window = None if found.window == NONE else parse_window(found.window)
+    except BadInput as error:
+        problem = str(error)
+    try:
+        if found.rate is not None:
+            rate = None if found.rate == NONE else parse_rate(found.rate)
+    except BadInput as error:
+        problem = str(error)
+    concurrency: object = found.concurrency
+    if concurrency is None:
+        return Setting(found.off, window, rate, kind.concurrency, problem)
+    # SQLite takes any text for a number.
+    if not isinstance(concurrency, int) or concurrency < 1:
+        problem = f"concurrency: {concurrency!r} is not a number from 1 on"
+        return Setting(found.off, window, rate, kind.concurrency, problem)
+    return Setting(found.off, window, rate, concurrency, problem)
+
+
+class Switchboard(Loop):
+    """Looks at the switches twice a second and makes the rows in flight obey them."""
+
+    name = "switch"
+
+    def __init__(
+        self,
+        database: Database,
+        in_flight: InFlight,
+        clock: Clock,
+        rates: Rates,
+        breakers: Breakers,
+        *,
+        opened: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._in_flight = in_flight
+        self._clock = clock
+        self._rates = rates
+        self._breakers = breakers
+        self._opened = opened
+        self._told: dict[str, str | None] = {}
+
+    def tick(self) -> float:
+        self.obey()
+        return LOOK_SECONDS
+
+    def obey(self) -> None:
+        """Make everything here as the switches say."""
+        switches = self._database.read(switch.listing, tries=2)
+        now = self._clock.now()
+        for name, load in self._in_flight.loads.items():
+            self._set(load, switches.get(name, Switch(name)), now)
+
+    def _set(self, load: KindLoad, found: Switch, now: int) -> None:
+        name = load.kind.name
+        setting = setting_of(load.kind, found)
+        self._complain(name, setting.problem)
+        load.limits(setting.concurrency, self._in_flight.concurrency)
+        self._rates.set(name, setting.rate)
+        load.is_rated = setting.rate is not None
+        if load.kind.breaker is not None:
+            self._breakers.see(name, found.breaker)
+        was_open, load.is_open = load.is_open, setting.is_open(now)
+        if not load.is_open or self._breakers.is_open(name):
+            # Also what a claim brought that was under way when this was first seen.
+            self._give_back(name)
+        if load.is_open and not was_open:
+            telemetry.emit("kind.opened", kind=name)
+            self._opened()
+        if was_open and not load.is_open:
+            telemetry.emit("kind.held_back", kind=name, off=setting.off)
+
+    def _give_back(self, kind: str) -> None:
+        """What was claimed and has not begun waits again, for whenever it may."""
+        # What was only read needs nothing: nobody else knows of it.
+        queued = [task for task in self._in_flight.take_back(kind) if not task.is_read]
+        if queued:
+            self._database.write(lambda connection: self._put_back(connection, queued))
+
+    def _put_back(self, connection: Connection, tasks: list[Claimed]) -> None:
+        if self._database.dialect.alive(connection, tasks[0].worker):
+            claim.put_back(connection, tasks)
+
+    def _complain(self, kind: str, problem: str | None) -> None:
+        if problem is not None and self._told.get(kind) != problem:
+            telemetry.emit("switch.unreadable", kind=kind, error=problem)
+        self._told[kind] = problem

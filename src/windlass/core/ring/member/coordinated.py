@@ -1,0 +1,82 @@
+"""Membership by a coordinator: one stay after another, each under one id."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from windlass.core.ring.member.address import Address
+from windlass.core.ring.member.base import Roster, Seat
+from windlass.errors import MembersUnavailable
+
+JOIN_SECONDS = 5.0
+LEAVE_SECONDS = 2.0
+
+
+class Stay(Protocol):
+    """One worker's time in one ring, kept up against whatever happens until it is ended."""
+
+    entered: threading.Event
+    """Set once the key is written and the others are listed."""
+
+    def start(self) -> None:
+        """Go in, on a thread of its own."""
+
+    def end(self, timeout: float) -> None:
+        """Withdraw, and wait so long for it; it ends later by itself if that is not enough."""
+
+
+class Begin(Protocol):
+    """Makes the stay of one seat; etcd's and ZooKeeper's each do."""
+
+    def __call__(
+        self, address: Address, seat: Seat, roster: Roster, *, dead_after: int
+    ) -> Stay: ...
+
+
+class Coordinated:
+    """Members of a ring by way of etcd or ZooKeeper."""
+
+    def __init__(self, address: Address, begin: Begin, *, dead_after: int) -> None:
+        self.kind = address.kind
+        self._address = address
+        self._begin = begin
+        self._dead_after = dead_after
+        self._roster = Roster(address.kind)
+        self._lock = threading.Lock()
+        self._stay: Stay | None = None
+
+    def join(self, ring: str, worker: int) -> None:
+        seat = Seat(ring, worker)
+        with self._lock:
+            self._end()
+            self._roster.open(seat)
+            stay = self._begin(self._address, seat, self._roster, dead_after=self._dead_after)
+            self._stay = stay
+            stay.start()
+            if not stay.entered.wait(JOIN_SECONDS):
+                why = self._roster.problem
+                # Whoever joins next must know that there was an outage.
+                self._roster.lose(seat, why)
+                self._end()
+                raise MembersUnavailable(self._address.url, why)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._end()
+
+    def alive(self) -> frozenset[int] | None:
+        return self._roster.alive
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        self._roster.listen(heard)
+
+    def close(self) -> None:
+        self.leave()
+
+    def _end(self) -> None:
+        stay, self._stay = self._stay, None
+        self._roster.close()
+        if stay is not None:
+            stay.end(LEAVE_SECONDS)

@@ -1,0 +1,196 @@
+"""Membership by ZooKeeper: an ephemeral node for each worker, and a watch on their folder.
+
+A stay is one session of ZooKeeper, or several if sessions run out. kazoo keeps the connection and
+calls back on threads of its own, which must not be held up: its callbacks only note what happened
+and wake the thread of the stay, which makes the node, lists the others, and watches again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from windlass import telemetry
+from windlass.clock import SECOND
+from windlass.core.ring.member.address import Address
+from windlass.core.ring.member.base import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Roster,
+    Seat,
+    in_short,
+    pause_after,
+    workers_in,
+)
+
+LEAST_SESSION_SECONDS = 1.0
+SESSION_PER_DEAD_AFTER = 0.8
+CALL_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+
+# What goes wrong with the connection is told by our own events; kazoo would repeat it at each try.
+LOG = logging.getLogger("windlass.kazoo")
+LOG.setLevel(logging.CRITICAL)
+
+
+class Broken(Exception):
+    """The client cannot go on."""
+
+
+class ZooKeeperStay:
+    """Keeps one node alive, and hears of all others."""
+
+    def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
+        self._address = address
+        self._seat = seat
+        self._roster = roster
+        # Not kazoo's own way to a root, which wants it to be there.
+        self._folder = address.root + seat.folder
+        self._key = address.root + seat.key
+        wanted_seconds = SESSION_PER_DEAD_AFTER * dead_after / SECOND
+        self._session_seconds = max(LEAST_SESSION_SECONDS, wanted_seconds)
+        self._node_of: int | None = None
+        self._was_cut = False
+        self._wake = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="windlass-members", daemon=True)
+        self.entered = threading.Event()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self, timeout: float) -> None:
+        self._ending.set()
+        self._wake.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._ending.is_set():
+            client = self._client()
+            try:
+                self._serve(client)
+            except Exception as problem:
+                failures += 1
+                self._lose(in_short(problem))
+                self._ending.wait(pause_after(failures))
+            finally:
+                _stop(client)
+                self._was_cut = False
+
+    def _client(self) -> Any:
+        """A new client, which has not begun to connect."""
+        again = KazooRetry(
+            max_tries=-1,
+            delay=FIRST_PAUSE_SECONDS,
+            max_delay=LONGEST_PAUSE_SECONDS,
+            interrupt=self._ending.is_set,
+        )
+        hosts = ",".join(f"{host}:{port}" for host, port in self._address.hosts)
+        client = KazooClient(
+            hosts, timeout=self._session_seconds, connection_retry=again, logger=LOG
+        )
+        client.add_listener(self._on_state)
+        return client
+
+    def _serve(self, client: Any) -> None:
+        """Returns when the stay is to end, and raises when this client is of no more use."""
+        client.start_async()
+        cut_off_since: float | None = None
+        failures = 0
+        while not self._ending.is_set():
+            self._wake.clear()
+            pause: float | None = LOOK_SECONDS
+            if self._was_cut:
+                self._was_cut = False
+                self._lose("the connection broke")
+            if client.state == KazooState.CONNECTED:
+                cut_off_since = None
+                try:
+                    pause = self._look(client)
+                    failures = 0
+                except Exception as problem:
+                    failures += 1
+                    self._lose(in_short(problem))
+                    pause = pause_after(failures)
+            elif cut_off_since is None:
+                cut_off_since = time.monotonic()
+            elif time.monotonic() - cut_off_since > self._session_seconds:
+                # Its session is over, or soon. And a server that has lost its data will never take
+                # back a client that has seen more of them: only a new one can come in.
+                raise Broken("no connection")
+            self._wake.wait(pause)
+
+    def _look(self, client: Any) -> float | None:
+        """Be there, list the others, and watch; in how many seconds to look again at the latest."""
+        identity = client.client_id
+        if identity is None:
+            raise Broken("the connection broke")
+        session, _ = identity
+        if self._node_of != session:
+            self._sit_down(client, session)
+        workers = self._list(client)
+        if self._seat.worker not in workers:
+            self._sit_down(client, session)
+            workers = self._list(client)
+        self._roster.hear(self._seat, workers, settle_seconds=self._session_seconds)
+        self.entered.set()
+        return self._roster.settle()
+
+    def _list(self, client: Any) -> set[int]:
+        names = client.get_children_async(self._folder, watch=self._on_change).get(
+            timeout=CALL_SECONDS
+        )
+        return workers_in(names)
+
+    def _sit_down(self, client: Any, session: int) -> None:
+        """Make the node in this session; one that a former session left behind is replaced."""
+        self._node_of = None
+        try:
+            client.create_async(self._key, b"", ephemeral=True, makepath=True).get(
+                timeout=CALL_SECONDS
+            )
+        except NodeExistsError:
+            found = client.exists_async(self._key).get(timeout=CALL_SECONDS)
+            if found is None or found.ephemeralOwner != session:
+                self._replace(client)
+        self._node_of = session
+
+    def _replace(self, client: Any) -> None:
+        # In one transaction, so that nobody ever lists the folder without it.
+        exchange = client.transaction()
+        exchange.delete(self._key)
+        exchange.create(self._key, b"", ephemeral=True)
+        for result in exchange.commit_async().get(timeout=CALL_SECONDS):
+            if isinstance(result, NoNodeError):
+                raise Broken("the node of the former session has just gone")
+            if isinstance(result, Exception):
+                raise result
+
+    def _lose(self, why: str) -> None:
+        self._roster.lose(self._seat, why)
+
+    def _on_state(self, state: str) -> None:
+        if state != KazooState.CONNECTED:
+            self._was_cut = True
+        self._wake.set()
+
+    def _on_change(self, _event: object) -> None:
+        self._wake.set()
+
+
+def _stop(client: Any) -> None:
+    """Close the session, so that the node is gone at once, and end kazoo's threads."""
+    try:
+        client.stop()
+        client.close()
+    except Exception as problem:
+        telemetry.log.debug("a client of ZooKeeper did not stop in time: %s", problem)

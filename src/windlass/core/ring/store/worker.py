@@ -1,0 +1,234 @@
+"""Workers: who is there, who is alive, and what happens to the work of those who are not.
+
+Whether a worker is alive is decided by its own row alone. Everyone who writes on behalf of a worker
+holds a shared lock on that row while it does; the one who marks it dead locks it alone. So an act
+of a worker is either wholly before its funeral or does not happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, select, update
+from sqlalchemy.exc import DBAPIError
+
+from windlass.core.fetch.store import claim
+from windlass.core.ring.store import bucket
+from windlass.database.database import Database
+from windlass.database.schema import shard, task, worker
+from windlass.sweep.store import range as ranges
+from windlass.value.status import Status
+
+KEEP_LEFT = 7 * 86_400 * 1_000_000
+MOST_IDLE = 32_000
+
+SEEN = (
+    worker.c.id,
+    worker.c.host,
+    worker.c.pid,
+    worker.c.joined_at,
+    worker.c.lease_until,
+    worker.c.idle,
+    worker.c.left_at,
+    worker.c.left_why,
+    worker.c.kinds,
+)
+# As `join` writes it. Such a worker is there for one row, and no member of the ring.
+SERVES_NOTHING = '{"serves":[],%'
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """A worker as people see it. Times are microseconds since the epoch."""
+
+    id: int
+    host: str
+    pid: int
+    joined_at: int
+    lease_until: int
+    idle: int
+    left_at: int | None
+    left_why: str | None
+    kinds: list[str]
+    declared: list[str]
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """The kinds that a worker runs, and all that its app declares."""
+
+    serves: list[str]
+    declares: list[str]
+
+
+def join(
+    connection: Connection,
+    *,
+    number: int,
+    host: str,
+    pid: int,
+    kinds: Kinds,
+    now: int,
+    lease_until: int,
+) -> None:
+    """Be there from now on, holding nothing. Repeating it changes nothing."""
+    if connection.scalar(select(worker.c.id).where(worker.c.id == number)) is not None:
+        return
+    connection.execute(
+        insert(worker).values(
+            id=number,
+            host=host[:255],
+            pid=pid,
+            lease_until=lease_until,
+            joined_at=now,
+            kinds=msgspec.json.encode(kinds).decode(),
+        )
+    )
+
+
+def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
+    """Give a heartbeat; False when the worker was marked left before.
+
+    `idle` is how many rows it could start soon while it has none: 0 if it has enough to do.
+    """
+    result = connection.execute(
+        update(worker)
+        .where(worker.c.id == number, worker.c.left_at.is_(None))
+        .values(lease_until=lease_until, idle=min(idle, MOST_IDLE))
+    )
+    return bool(result.rowcount)
+
+
+def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
+    """The name of the ring, and by what its workers know each other: by `members`, if none did."""
+    found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
+    if found.members == members:
+        return found.ring, members
+    others = select(worker.c.id).where(worker.c.left_at.is_(None), worker.c.lease_until >= now)
+    if connection.scalar(others.limit(1)) is not None:
+        return found.ring, found.members
+    connection.execute(update(shard).values(members=members))
+    return found.ring, members
+
+
+def mark_dead(
+    database: Database, *, number: int, now: int, why: str, by_lease: bool = True
+) -> int | None:
+    """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
+
+    Its claims become due at once and lose their batch: nothing it still tries to write matches.
+    Unless it goes `by_lease`, others have told that it is gone, whatever it wrote here last. Also
+    None if somebody holds one of the rows for long: who cares for the dead has a heartbeat to keep.
+    """
+
+    def work(connection: Connection) -> int | None:
+        if not database.dialect.lock_worker(connection, number, patient=False):
+            return None
+        lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
+        if lease_until is None or (by_lease and lease_until >= now):
+            return None
+        _leave(connection, number, now=now, why=why)
+        abandoned = ranges.fall(connection, number)
+        bucket.bury(connection, number, now=now)
+        ids = connection.scalars(claim.claimed_by(number)).all()
+        if ids:
+            connection.execute(
+                update(task)
+                .where(task.c.id.in_(ids), task.c.status == Status.RUNNING)
+                .values(due_at=now, batch=None)
+            )
+            claim.let_go(connection, ids)
+        return len(ids) + abandoned
+
+    try:
+        return database.write(work, patient=False)
+    except DBAPIError as problem:
+        if database.dialect.is_locked(problem):
+            return None
+        raise
+
+
+def leave(
+    database: Database, *, number: int, now: int, why: str, due: Mapping[str, int] = claim.NOTHING
+) -> int | None:
+    """Go, and hand back all claims without counting the attempt; None if already marked left.
+
+    They are due now, or when `due` says for their kind.
+    """
+
+    def work(connection: Connection) -> int | None:
+        if not database.dialect.lock_worker(connection, number):
+            return None
+        handed_back = ranges.hand_back(connection, number)
+        bucket.leave(connection, number)
+        handed_back += claim.hand_back(connection, worker=number, now=now, due=due)
+        _leave(connection, number, now=now, why=why)
+        return handed_back
+
+    return database.write(work)
+
+
+def present(connection: Connection) -> set[int]:
+    """The ids of all that have not left."""
+    return set(connection.scalars(select(worker.c.id).where(worker.c.left_at.is_(None))))
+
+
+def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:
+    """Workers that are there, and those that left after `left_since`."""
+    there: ColumnElement[bool] = worker.c.left_at.is_(None)
+    if left_since is not None:
+        there = or_(there, worker.c.left_at >= left_since)
+    rows = connection.execute(select(*SEEN).where(there).order_by(worker.c.id))
+    return [_view(row) for row in rows]
+
+
+def recent(connection: Connection, *, limit: int) -> list[WorkerView]:
+    """The members of the ring that joined last, and those that left last, so many of each."""
+    kinds = cast(worker.c.kinds, Text)
+    members = select(*SEEN).where(kinds.not_like(SERVES_NOTHING)).limit(limit)
+    joined = members.order_by(worker.c.id.desc())
+    left = members.where(worker.c.left_at.is_not(None)).order_by(worker.c.left_at.desc())
+    found = [_view(row) for query in (joined, left) for row in connection.execute(query)]
+    return list({view.id: view for view in found}.values())
+
+
+def known_by(connection: Connection) -> str:
+    """By what the workers of the ring know each other, or the last ones did."""
+    return str(connection.execute(select(shard.c.members)).scalar_one())
+
+
+def forget(connection: Connection, *, now: int) -> int:
+    """Delete workers that left long ago and of whom no row speaks any more."""
+    gone = select(worker.c.id).where(worker.c.left_at < now - KEEP_LEFT)
+    held = select(task.c.worker).where(
+        task.c.status == Status.RUNNING, task.c.due_at.is_not(None), task.c.worker.is_not(None)
+    )
+    ids = connection.scalars(gone.where(worker.c.id.not_in(held)).limit(1_000)).all()
+    if ids:
+        connection.execute(worker.delete().where(worker.c.id.in_(ids)))
+    return len(ids)
+
+
+def _leave(connection: Connection, number: int, *, now: int, why: str) -> None:
+    connection.execute(
+        update(worker).where(worker.c.id == number).values(left_at=now, left_why=why[:255])
+    )
+
+
+def _view(row: Sequence[Any]) -> WorkerView:
+    number, host, pid, joined_at, lease_until, idle, left_at, left_why, stored = row
+    kinds = msgspec.json.decode(stored, type=Kinds)
+    return WorkerView(
+        number,
+        host,
+        pid,
+        joined_at,
+        lease_until,
+        idle,
+        left_at,
+        left_why,
+        kinds=kinds.serves,
+        declared=kinds.declares,
+    )

@@ -1,0 +1,15 @@
+"""Which run the calling handler is in."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from windlass.core.run.ready import Run
+
+current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
+
+
+def is_running(task_id: int) -> bool:
+    """Whether the caller is in the run of that task."""
+    run = current.get()
+    return run is not None and run.task.id == task_id

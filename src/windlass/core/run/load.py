@@ -1,0 +1,70 @@
+"""How busy each kind is in a worker, and how much more of it could start soon."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from windlass.core.shard.budget import Budget
+from windlass.core.task.kind import Kind
+
+AHEAD_SECONDS = 0.2
+# What is lost so often is poison, or has to run alone the next time.
+MOST_FRAIL = 2
+
+
+class KindLoad:
+    """How busy one kind is in this worker."""
+
+    def __init__(self, kind: Kind, concurrency: int) -> None:
+        self.kind = kind
+        self.timeout = None if kind.timeout is None else kind.timeout / 1e6
+        self.is_scheduled = kind.schedule is not None
+        self.is_rolling = kind.period is not None
+        self.is_sweep = kind.sweep is not None
+        self.forgets = kind.terms.forgets
+        self.forgets_named = kind.terms.forgets_named
+        self.is_open = True
+        # Whether a breaker is about to open: nothing begins until that is written down.
+        self.is_tripped = False
+        self.is_rated = kind.rate is not None
+        # Whether the death of a worker costs so much that nothing is taken before it can begin.
+        self.is_frail = kind.max_lost <= MOST_FRAIL
+        self.limits(kind.concurrency, concurrency)
+        # The budget that it shares with the workers of other shards, and as whom.
+        self.budget: Budget | None = None
+        self.holder: object = None
+        # Where its rows are, for those who write beside them.
+        self.place: object = None
+        self.queued = 0
+        self.running = 0
+        self.ended = 0
+        self.per_second = 0.0
+        self.ended_before = 0
+
+    def limits(self, own: int | None, concurrency: int) -> None:
+        """Run at most `own` at once, if that is given, of the `concurrency` of the worker."""
+        self.has_own_limit = own is not None
+        self.limit = min(own or concurrency, concurrency)
+
+    def room(self, total: int, *, free: int) -> int:
+        """How many more of this kind could start soon, if `total` could, and `free` at once."""
+        if not self.is_open:
+            return 0
+        total = min(total, free) if self.is_frail else total
+        free = self.limit - self.running - self.queued
+        if self.is_rated or self.is_frail:
+            # What starts later than it was counted would start beside others: no pile of them.
+            return 0 if self.queued else min(total, free)
+        if not self.has_own_limit:
+            return total
+        return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+
+class Room(NamedTuple):
+    """How many rows a worker could start soon: in all, and of each kind."""
+
+    total: int
+    kinds: dict[str, int]
+
+
+NO_ROOM = Room(0, {})

@@ -1,0 +1,323 @@
+"""Running handlers: async ones by a set of coroutines, sync ones by threads.
+
+Both are made as they are needed and pull the next run when they are free; nothing is created per
+task. A runner never decides
+anything about the row: it hands the outcome to the rows in flight, which takes it or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from windlass import telemetry
+from windlass.core.loop import Loop
+from windlass.core.run.current import current
+from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import Run
+from windlass.value.outcome import (
+    SUCCESS,
+    Expanded,
+    Failed,
+    Outcome,
+    Retried,
+    Submitted,
+    Succeeded,
+    describe,
+    judge,
+)
+from windlass.value.payload import encode_result
+
+SLICE_SECONDS = 0.005
+IDLE_THREAD_SECONDS = 30.0
+
+
+def success(result: object) -> Outcome:
+    """The outcome of a handler that returned `result`."""
+    if result is None:
+        return SUCCESS
+    if isinstance(result, Expanded | Submitted | Retried | Failed):
+        return result
+    try:
+        return Succeeded(encode_result(result))
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        # Trying again would only return the same thing.
+        return Failed(*describe(TypeError(f"the result cannot be kept: {problem}")))
+
+
+def failure(run: Run, error: BaseException) -> Outcome:
+    """The outcome of a handler that raised `error`."""
+    try:
+        return judge(error, run.kind.terms, tries=run.task.tries, random=random.random())
+    except Exception as problem:
+        return Failed(*describe(problem))
+
+
+class Coroutines:
+    """Runs async handlers on the event loop, by so many coroutines at most as may run at once."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runners: list[asyncio.Task[None]] = []
+        self._resting: list[asyncio.Future[None]] = []
+        self._is_waking = False
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Begin to run what is queued, on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._wake_one()
+
+    async def stop(self) -> None:
+        """End the runners; a handler that still runs is cancelled."""
+        self._is_stopping = True
+        for runner in self._runners:
+            runner.cancel()
+        if self._runners:
+            await asyncio.wait(self._runners, timeout=1.0)
+
+    def wake(self) -> None:
+        """Let resting runners look for work; from any thread."""
+        if self._loop is None or self._is_waking:
+            return
+        self._is_waking = True
+        try:
+            self._loop.call_soon_threadsafe(self._wake_one)
+        except RuntimeError:
+            self._is_waking = False
+
+    def _wake_one(self) -> None:
+        """Let one runner look for work, which wakes the next: a short task ends before that."""
+        self._is_waking = False
+        if self._is_stopping or not self._in_flight.asyncs.queued:
+            return
+        while self._resting:
+            future = self._resting.pop()
+            if not future.done():
+                self._is_waking = True
+                future.set_result(None)
+                return
+        if self._loop is not None and self._may_grow:
+            self._is_waking = True
+            name = f"windlass-runner-{len(self._runners)}"
+            self._runners.append(self._loop.create_task(self._run(), name=name))
+
+    @property
+    def _may_grow(self) -> bool:
+        return len(self._runners) < self._in_flight.concurrency
+
+    async def _run(self) -> None:
+        self._is_waking = False
+        runner = Runner()
+        in_flight = self._in_flight
+        run: Run | None = None
+        outcome: Outcome | None = None
+        slice_began = time.monotonic()
+        while not self._is_stopping:
+            run = in_flight.advance(run, outcome, is_async=True)
+            if run is None:
+                await self._rest()
+                slice_began = time.monotonic()
+                continue
+            if (
+                in_flight.asyncs.queued
+                and not self._is_waking
+                and (self._resting or self._may_grow)
+            ):
+                self._wake_one()
+            run.runner = runner
+            runner.current = run
+            current.set(run)
+            try:
+                result = await run.call()
+                outcome = SUCCESS if result is None else success(result)
+            except asyncio.CancelledError as error:
+                outcome = runner.cancelled(run, error)
+            except BaseException as error:
+                outcome = failure(run, error)
+            finally:
+                runner.let_go(run)
+            if run.began - slice_began > SLICE_SECONDS:
+                await asyncio.sleep(0)
+                slice_began = time.monotonic()
+
+    async def _rest(self) -> None:
+        assert self._loop is not None
+        future = self._loop.create_future()
+        self._resting.append(future)
+        try:
+            await future
+        finally:
+            self._is_waking = False
+
+
+class Runner:
+    """The coroutine that runs one handler after the other, as others may stop it."""
+
+    __slots__ = ("_loop", "_stopped", "_task", "current")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._stopped: Run | None = None
+        self.current: Run | None = None
+
+    def stop(self, run: Run) -> None:
+        """Cancel the handler of `run`, and never the one after it; from any thread."""
+        self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def cancelled(self, run: Run, error: asyncio.CancelledError) -> Outcome | None:
+        """What it means that the handler of `run` was cancelled: nothing, if we did it."""
+        if self._stopped is run:
+            return None
+        if self._task.cancelling():
+            raise error
+        return failure(run, error)
+
+    def let_go(self, run: Run) -> None:
+        """Be done with `run`, also when its handler would not be stopped."""
+        self.current = None
+        if self._stopped is run:
+            self._stopped = None
+            self._task.uncancel()
+
+    def _cancel(self, run: Run) -> None:
+        if self.current is run:
+            self._stopped = run
+            self._task.cancel()
+
+
+class Threads:
+    """Runs sync handlers; threads are made as they are needed, up to the concurrency."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._condition = threading.Condition()
+        self._count = 0
+        self._resting = 0
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Let no thread begin another run. Threads inside a handler are left to it."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+
+    def wake(self) -> None:
+        """Have as many threads look for work as there is work."""
+        with self._condition:
+            wanted = self._in_flight.syncs.queued
+            if self._resting:
+                self._condition.notify(wanted)
+            while self._count < self._in_flight.concurrency and wanted > self._resting:
+                self._count += 1
+                wanted -= 1
+                threading.Thread(target=self._run, name="windlass-handler", daemon=True).start()
+
+    def give_up(self, thread: HandlerThread, run: Run) -> None:
+        """Let go of a thread that cannot be stopped; another one may take its place."""
+        with self._condition:
+            if thread.current is not run:
+                return
+            thread.current = None
+            thread.is_given_up = True
+            self._count -= 1
+            self._in_flight.abandoned += 1
+        telemetry.emit(
+            "task.abandoned", task=run.number, kind=run.kind.name, threads=self._in_flight.abandoned
+        )
+        self.wake()
+
+    def _run(self) -> None:
+        in_flight = self._in_flight
+        thread = HandlerThread(self)
+        run: Run | None = None
+        outcome: Outcome | None = None
+        while not self._is_stopping:
+            run = in_flight.advance(run, outcome, is_async=False)
+            if run is None:
+                if not self._rest():
+                    return
+                continue
+            thread.current = run
+            run.runner = thread
+            outcome = self._call(run)
+            with self._condition:
+                thread.current = None
+                if thread.is_given_up:
+                    # Its place was given to another thread meanwhile.
+                    in_flight.abandoned -= 1
+                    return
+        if run is not None and outcome is not None:
+            in_flight.end(run, outcome)
+
+    def _rest(self) -> bool:
+        with self._condition:
+            if self._in_flight.syncs.queued and not self._in_flight.is_full:
+                # A kind may be at its limit: look again soon rather than spin.
+                self._condition.wait(0.005)
+                return True
+            self._resting += 1
+            woken = self._condition.wait(IDLE_THREAD_SECONDS)
+            self._resting -= 1
+            if woken or self._is_stopping:
+                return True
+            self._count -= 1
+            return False
+
+    @staticmethod
+    def _call(run: Run) -> Outcome:
+        current.set(run)
+        try:
+            return success(run.call())
+        except BaseException as error:
+            return failure(run, error)
+        finally:
+            current.set(None)
+
+
+class HandlerThread:
+    """A thread that runs one handler after the other, as others may give it up."""
+
+    __slots__ = ("_threads", "current", "is_given_up")
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self.current: Run | None = None
+        self.is_given_up = False
+
+    def stop(self, run: Run) -> None:
+        """Let the thread go its way; its outcome no longer counts."""
+        self._threads.give_up(self, run)
+
+
+class Watch(Loop):
+    """Ends runs whose time is out, and all of them when no heartbeat gets through."""
+
+    name = "watch"
+
+    def __init__(self, in_flight: InFlight, *, stop_if_lease_ended: Callable[[], None]) -> None:
+        super().__init__()
+        self._in_flight = in_flight
+        self._despair = stop_if_lease_ended
+        timeouts = [
+            load.kind.timeout / 1e6
+            for load in in_flight.loads.values()
+            if load.kind.timeout is not None
+        ]
+        self._pause = min(0.05, max(0.005, min(timeouts) / 10)) if timeouts else 0.25
+
+    def tick(self) -> float:
+        self._despair()
+        for run in self._in_flight.overdue(time.monotonic()):
+            assert run.kind.timeout is not None
+            error = TimeoutError(f"the handler did not end within {run.kind.timeout / 1e6:g} s")
+            if self._in_flight.end(run, failure(run, error)) and run.runner is not None:
+                run.runner.stop(run)
+        return self._pause

@@ -1,0 +1,78 @@
+"""One budget for the workers of several shards in one process: so many runs at once.
+
+Whoever ends a run would be the first to take its slot again, and a busy shard would never leave one
+to the others. So one that uses more than its part waits while another one wants a slot.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+# One who has not asked again for so long no longer wants a slot.
+WANTED_SECONDS = 1.0
+
+
+class Budget:
+    """Counts what runs in several holds: in all, and of each kind.
+
+    Its lock is taken inside theirs, and nobody is called under it.
+    """
+
+    def __init__(self, total: int, holders: int = 1) -> None:
+        self.total = total
+        # So many may each of them have waiting, so that it is known that it wants some.
+        self.ahead = max(1, total // (4 * holders))
+        self._lock = threading.Lock()
+        self._used: Counter[str | None] = Counter()
+        self._used_by: Counter[tuple[Hashable, str | None]] = Counter()
+        self._wanted: dict[tuple[Hashable, str | None], float] = {}
+        self._wakers: list[Callable[[], None]] = []
+
+    def on_free(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when a slot is free that somebody wanted."""
+        self._wakers.append(wake)
+
+    @property
+    def free(self) -> int:
+        """How many more could run."""
+        return self.total - self._used[None]
+
+    def take(self, holder: Hashable, kind: str, limit: int) -> bool:
+        """Take a slot for a run of `kind`, of which `limit` may run; whether there was one."""
+        with self._lock:
+            now = time.monotonic()
+            for what, most in ((None, self.total), (kind, limit)):
+                if self._used[what] >= most or self._has_its_part(holder, what, most, now):
+                    self._wanted[holder, what] = now
+                    return False
+            for what in (None, kind):
+                self._used[what] += 1
+                self._used_by[holder, what] += 1
+                self._wanted.pop((holder, what), None)
+            return True
+
+    def give_back(self, holder: Hashable, kind: str) -> None:
+        """A run has ended."""
+        with self._lock:
+            for what in (None, kind):
+                self._used[what] -= 1
+                self._used_by[holder, what] -= 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Have all look again whether they can start something, if one was refused before."""
+        if self._wanted:
+            for wake in self._wakers:
+                wake()
+
+    def _has_its_part(self, holder: Hashable, what: str | None, most: int, now: float) -> bool:
+        others = [
+            self._used_by[other, what]
+            for (other, wanted), asked_at in self._wanted.items()
+            if wanted == what and other != holder and now - asked_at < WANTED_SECONDS
+        ]
+        mine = self._used_by[holder, what]
+        return bool(others) and mine >= most / (len(others) + 1) and mine > min(others)

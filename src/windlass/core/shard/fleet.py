@@ -1,0 +1,363 @@
+"""The shards of an app: which of them a row belongs to, and which of them answer."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import URL, Connection
+
+from windlass import telemetry
+from windlass.clock import Clock, DatabaseClock
+from windlass.core.shard.roster import assemble, check_alone, propose, tell
+from windlass.core.shard.shard import OUTAGES, Answers, Shard, fan_out
+from windlass.core.shard.store import shard as store
+from windlass.core.task.enqueue import Guard, Vanished
+from windlass.core.task.store import task
+from windlass.database import migrate
+from windlass.database.database import TRIES, Database
+from windlass.database.dialect.base import Executor
+from windlass.errors import BadDatabase, BadInput, BadSource, DatabaseUnavailable
+from windlass.source.contract import MirrorSource
+from windlass.value.shard import COMING, CONTROL, MOST_SHARDS, Roster, place_of
+
+T = TypeVar("T")
+
+OPEN_SECONDS = 3.0
+ROUTE_SECONDS = 10.0
+ROUTE_PAUSE = 0.02
+
+
+class Rerouted(Exception):
+    """A shard does not know the roster that somebody goes by, or knows a newer one."""
+
+    def __init__(self, shard: Shard) -> None:
+        super().__init__(shard.name)
+        self.shard = shard
+
+
+class Route(NamedTuple):
+    """Where a key belongs, and where it may still be from before; look there first."""
+
+    home: Shard
+    earlier: list[Shard]
+    # Of the roster that says so.
+    number: int
+
+    @property
+    def shards(self) -> list[Shard]:
+        return [*self.earlier, self.home]
+
+
+class Held(NamedTuple):
+    """Keys that are in a shard, and those that may be about to come: a copy is there already."""
+
+    there: set[str]
+    coming: set[str]
+
+
+class Fleet:
+    """One shard or several. With one, everything is as if there were no shards at all."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards: list[Shard] = []
+        self.single: Shard | None = None
+        self._roster: Roster | None = None
+        self._turn = count()
+        self._is_ready = False
+        self._lock = threading.RLock()
+        self.exchange(shards)
+
+    @property
+    def roster(self) -> Roster:
+        """What the shards know of each other; `prepare` comes first."""
+        assert self._roster is not None
+        return self._roster
+
+    def exchange(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Stand on these shards from now on; returns those it stood on before.
+
+        Nothing may run on them meanwhile. Tests lend an app a database of their own this way.
+        """
+        with self._lock:
+            before, self.shards = self.shards, list(shards)
+            self.single = self.shards[0] if len(self.shards) == 1 else None
+            self._roster = None
+            self._is_ready = False
+            for shard in self.shards:
+                shard.on_back = self._assemble_quietly
+            return before
+
+    def migrate(self) -> str:
+        """Create or upgrade the tables of all databases; the version that they have then."""
+        for shard in self.shards:
+            migrate.migrate(shard.database)
+            if self.single is None:
+                shard.look()
+        self._assemble()
+        return migrate.VERSION
+
+    def prepare(self) -> None:
+        """Make sure that the tables are there. SQLite gets them on first use.
+
+        Of several databases, those that do not answer are left for later.
+        """
+        if not self._is_ready:
+            with self._lock:
+                self._prepare()
+
+    def close(self) -> None:
+        """Give back all connections."""
+        for shard in self.shards:
+            shard.close()
+
+    # Which shard
+
+    def home(self, kind: str, key: str) -> Shard:
+        """Where a row with this key belongs."""
+        return self.single or self._at(self.roster.home(kind, key), kind, key)
+
+    def route(self, kind: str, key: str) -> Route:
+        """Where a row with this key belongs, and where it may be."""
+        if self.single is not None:
+            return Route(self.single, [], 0)
+        home = self.home(kind, key)
+        if not home.is_known() and home.is_up:
+            # One who only reads would not hear otherwise that rows have moved.
+            try:
+                self.reconcile(home)
+            except OUTAGES as problem:
+                home.failed(problem)
+        return self.route_by(self.roster, kind, key)
+
+    def route_by(self, roster: Roster, kind: str, key: str) -> Route:
+        """`route`, by a roster that others may have replaced meanwhile."""
+        earlier = [self._at(ring, kind, key) for ring in roster.earlier(kind, key)]
+        home = self._at(roster.home(kind, key), kind, key)
+        return Route(home, earlier, roster.number)
+
+    def guard(self, shard: Shard, number: int) -> Guard:
+        """Makes sure, in the transaction that writes a key, that the roster has that number."""
+        dialect = shard.database.dialect
+
+        def check(executor: Executor) -> None:
+            if store.number_of(executor, dialect) != number:
+                raise Rerouted(shard)
+
+        return check
+
+    def keyed(self, work: Callable[[], T]) -> T:
+        """Do `work`, which goes by keys; all of it again if the shards have changed meanwhile."""
+        deadline = time.monotonic() + ROUTE_SECONDS
+        while True:
+            try:
+                return work()
+            except Rerouted as problem:
+                self.reconcile(problem.shard)
+            except Vanished:
+                # It has moved meanwhile.
+                pass
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable("the shards are being changed again and again; try again")
+            time.sleep(random.uniform(0, ROUTE_PAUSE))
+
+    def held(self, shard: Shard, kind: str, keys: Collection[str], *, number: int) -> Held:
+        """Those of the keys that are in a shard where nobody writes them by the roster `number`."""
+
+        def look(connection: Connection) -> Held:
+            # In this order: what was written under an older roster is there by now.
+            if store.get(connection).number != number:
+                raise Rerouted(shard)
+            found = task.find_batches(connection, shard.database.dialect, kind, keys)
+            coming = {key for key, batch in found.items() if batch == COMING}
+            return Held(found.keys() - coming, coming)
+
+        return shard.database.read(look)
+
+    def reconcile(self, shard: Shard) -> None:
+        """Know what a shard knows, and have it know what is known here."""
+        row = shard.look()
+        if row.roster is not None and row.number > self.roster.number:
+            self._roster = row.roster
+        tell(shard, self.roster)
+
+    def taking(self) -> Iterator[Shard]:
+        """Shards that take rows without a key, a different one first each time.
+
+        Those that are down come last, when nobody else is left.
+        """
+        shards = [shard for shard in self.shards if shard.row is not None]
+        first = next(self._turn) % max(1, len(shards))
+        ordered = shards[first:] + shards[:first]
+        for wanted in (True, False):
+            for shard in ordered:
+                if shard.is_up is not wanted:
+                    continue
+                try:
+                    if not shard.is_known():
+                        self.reconcile(shard)
+                except OUTAGES as problem:
+                    shard.failed(problem)
+                    continue
+                if not self.roster.is_draining(shard.ring):
+                    yield shard
+
+    def seeking(self, number: int) -> list[Shard]:
+        """The shards in the order in which to look for a row: first where it was made.
+
+        A row that moves is for a moment in both or, to one who looks, in none: look twice.
+        """
+        if self.single is not None:
+            return [self.single]
+        place = place_of(number)
+        there = [shard for shard in self.shards if shard.row is not None]
+        first = [shard for shard in there if shard.row and shard.row.place == place]
+        return first + [shard for shard in there if shard not in first]
+
+    def named(self, name: str) -> Shard:
+        """The shard that a person means."""
+        found = [shard for shard in self.shards if shard.is_named(name)]
+        if len(found) != 1:
+            known = ", ".join(f"{shard.index} ({shard.name})" for shard in self.shards)
+            problem = "is not a shard" if not found else "names several shards"
+            raise BadInput(f"{name!r} {problem} of this app; give one of: {known}")
+        return found[0]
+
+    def fan_out(self, work: Callable[[Shard], T]) -> Answers[T]:
+        """Ask all shards at once; those that are down are missing."""
+        if self.single is not None:
+            return Answers([(self.single, work(self.single))], ())
+        return fan_out(self.shards, lambda shard: work(self.opened(shard)))
+
+    def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
+        """Do `work`, which may be repeated, on all shards, or say where it could not be done."""
+        done = self.fan_out(work)
+        if done.missing:
+            raise DatabaseUnavailable(
+                f"{what}, but not on {', '.join(done.missing)}, which could not be reached; "
+                "do it again when it is back",
+                missing=done.missing,
+            )
+        return done.values
+
+    def change(self, change: Callable[[Roster], Roster]) -> Roster:
+        """Change the roster, and tell all shards that answer."""
+        with self._lock:
+            self._roster = propose(self.shards, self.roster, change)
+            there = [shard for shard in self.shards if shard.row is not None]
+            fan_out(there, lambda shard: tell(shard, self.roster))
+            return self.roster
+
+    def opened(self, shard: Shard) -> Shard:
+        """The shard, opened now if it was away until now."""
+        if shard.row is None:
+            shard.open()
+            self._assemble()
+        return shard
+
+    @property
+    def share(self) -> float:
+        """The part of a rate that each shard may use."""
+        return 1.0 / len(self.shards)
+
+    def at(self, ring: str) -> Shard:
+        """The shard of that name, if it answers."""
+        for shard in self.shards:
+            if shard.row is not None and shard.row.ring == ring:
+                return shard
+        away = tuple(shard.name for shard in self.shards if shard.row is None)
+        if not away:
+            raise BadDatabase(
+                f"{self.roster.peers[ring].name} became a shard after this process began; give it "
+                "to App(...) and start again"
+            )
+        raise DatabaseUnavailable(
+            f"a shard does not answer and has not since this process began: {', '.join(away)}",
+            missing=away,
+        )
+
+    def _at(self, ring: str, kind: str, key: str) -> Shard:
+        try:
+            return self.at(ring)
+        except DatabaseUnavailable as problem:
+            raise DatabaseUnavailable(
+                f"{what_belongs(kind, key)} belongs to a shard that does not answer: "
+                f"{', '.join(problem.missing)}",
+                missing=problem.missing,
+            ) from problem
+
+    def _prepare(self) -> None:
+        if self._is_ready:
+            return
+        if self.single is None:
+            fan_out(self.shards, Shard.open, seconds=OPEN_SECONDS)
+        else:
+            self.single.prepare(tries=TRIES)
+        self._assemble()
+
+    def _assemble(self) -> None:
+        with self._lock:
+            if self.single is not None:
+                check_alone(self.single)
+            else:
+                if not any(shard.row for shard in self.shards):
+                    names = tuple(shard.name for shard in self.shards)
+                    raise DatabaseUnavailable(
+                        f"none of the shards answers: {', '.join(names)}", missing=names
+                    )
+                self._roster = assemble(self.shards)
+            self._is_ready = True
+
+    def _assemble_quietly(self) -> None:
+        try:
+            if self._is_ready and self.single is None:
+                self._assemble()
+        except Exception as problem:
+            telemetry.log.error("a shard that came back cannot be used: %s", problem)
+
+
+def what_belongs(kind: str, key: str) -> str:
+    """What has a home, for people."""
+    if kind == CONTROL:
+        return f"control {key.partition(chr(0))[0]!r}"
+    return f"kind {kind!r}: key {key!r}"
+
+
+def make_fleet(
+    databases: Sequence[str | URL],
+    *,
+    clock: Clock | None,
+    max_payload: int,
+    idle_milliseconds: int,
+) -> Fleet:
+    """The shards at these URLs. All go by `clock` if one is given, else each by its own."""
+    if len(databases) > MOST_SHARDS:
+        raise BadDatabase(f"{len(databases)} databases are too many: at most {MOST_SHARDS} shards")
+    shards: list[Shard] = []
+    for index, url in enumerate(databases, start=1):
+        database = Database(url)
+        database.dialect.idle_milliseconds = idle_milliseconds
+        if any(database.url == shard.database.url for shard in shards):
+            raise BadDatabase(f"{database.name} is given twice; each shard has its own database")
+        # With others to go to, nobody waits long for the time.
+        tries = TRIES if len(databases) == 1 else 2
+        own = clock or DatabaseClock(partial(database.measure, tries=tries))
+        shards.append(Shard(index, database, own, max_payload=max_payload))
+    return Fleet(shards)
+
+
+def only_database(fleet: Fleet, source: MirrorSource) -> Database:
+    """The database whose triggers can keep all items; an app with several has none."""
+    if fleet.single is None:
+        name = source.name if isinstance(source, MirrorSource) else repr(source)
+        raise BadSource(
+            f"{name} cannot be followed: its triggers could only write into their own database, "
+            f"and the items of this app are in {len(fleet.shards)} shards; mirror it now and then, "
+            "or call add(now=True) and remove from your own code"
+        )
+    return fleet.single.database

@@ -1,0 +1,368 @@
+"""Moving rows from a shard to where they belong, though two databases share no transaction.
+
+Who is the authority? The shard that a row leaves, until it is deleted there; from then on the copy.
+A batch of rows goes in steps, each a transaction, noted in a journal in the shard that they leave:
+
+1. There: the rows are marked, so that no worker takes them, and their ids are in the journal.
+2. At the other end: their copies are written, marked too. Nobody runs them.
+3. There: the rows that are still as they were copied are deleted, and the journal says which.
+   Who was quicker, and cancelled, hurried, replaced or removed one, has touched the real row; it is
+   not deleted, or was deleted by them, and its copy is of no use.
+4. At the other end: the copies of rows that left lose their mark and are run; the others go.
+5. There: the journal is empty.
+
+What does each failure do? A mover that dies leaves a journal, and the next one goes on from it:
+before step 3, by copying again what is still marked, afterwards by step 4. Each step changes
+nothing when it is done again. Each looks first, under a lock, at how far the journal has come on
+its side: there by its number, at the other end by the number of the last that has arrived. So two
+movers do not get in each other's way, and one that was stopped and wakes up late does nothing.
+
+The run of a flow goes once it has ended, and its nodes with it: they are copied in step 2 and
+deleted in step 3. Who has it go on meanwhile has touched the real row, and it stays.
+
+Whoever looks for a row looks where it leaves before where it comes, and finds it.
+
+A row that a worker may have begun is not moved: one that is running, and while the shard has
+workers one that is due, or will be in a moment. The owner of a bucket may hold what is due in it
+with nothing written. So even when rows that are due are to go, they go only from buckets that
+nobody owns, or whose owner does not serve their kind, and the bucket is locked while they are
+marked. A mover that took so long to mark them that others may have become due lets them stay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import SECOND
+from windlass.control.engine.register import key_of
+from windlass.control.model.control import Place, RunStatus
+from windlass.core.ring.store import worker
+from windlass.core.shard.fleet import Fleet, Rerouted
+from windlass.core.shard.shard import Shard
+from windlass.core.shard.store import move as store
+from windlass.core.shard.store import move_along
+from windlass.core.shard.store import shard as shard_store
+from windlass.core.shard.store.move import Seen, Values
+from windlass.core.shard.store.shard import Journal
+from windlass.value.shard import CONTROL, Roster
+from windlass.value.status import Status
+
+PAGE = 1_000
+BATCH = 200
+SOON = 2 * SECOND
+# What was not due by SOON is not due now, if marking it took no longer; half of it is for clocks.
+MARK_SECONDS = 1.0
+EVER = 1 << 62
+
+
+@dataclass
+class Pass:
+    """What one walk through all rows of a shard has done, and what it had to leave."""
+
+    moved: int = 0
+    # Rows that are running, or about to, and runs of flows that go on.
+    busy: int = 0
+    runs: int = 0
+    # Rows whose key another row has where they belong.
+    stuck: list[str] = field(default_factory=list)
+    # The shards that took rows all the while.
+    layout: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.moved or self.busy or self.stuck)
+
+
+class Mover:
+    """Moves the rows of one shard that belong elsewhere, a batch at a time."""
+
+    def __init__(self, fleet: Fleet, source: Shard, *, dead_after: int, due: bool = False) -> None:
+        self._fleet = fleet
+        self._source = source
+        self._dead_after = dead_after
+        # Whether rows that are due go, too, while the shard has workers.
+        self._due = due
+        self._turn = 0
+
+    def walk(self) -> Pass:
+        """Go through all rows once, and move those that can be moved."""
+        self._fleet.reconcile(self._source)
+        done = Pass(layout=self._fleet.roster.layout)
+        done.moved += self.resume()
+        self._bury()
+        due_after = self._due_after()
+        for page in self._pages():
+            groups: dict[Shard, list[Seen]] = {}
+            for row in page:
+                target = self._target(row)
+                if target is None:
+                    continue
+                if row.could_go(due_after=due_after):
+                    groups.setdefault(target, []).append(row)
+                else:
+                    done.busy += 1
+                    done.runs += row.is_run
+            for target, rows in groups.items():
+                for begin in range(0, len(rows), BATCH):
+                    self._move(target, rows[begin : begin + BATCH], done)
+        self._walk_runs(done)
+        return done
+
+    def resume(self) -> int:
+        """Finish what a mover that died has begun; how many rows that were."""
+        journal = self._source.database.write(shard_store.moving).journal
+        return 0 if journal is None else self._finish(journal, Pass())
+
+    def take_back(self) -> None:
+        """Let rows stay that a mover which died has left on their way, if they have not left."""
+        journal = self._source.database.write(shard_store.moving).journal
+        if journal is not None:
+            self._finish(self._give_up(journal), Pass())
+
+    def _pages(self) -> Iterator[list[Seen]]:
+        last: int | None = None
+        while True:
+
+            def look(connection: Connection, last: int | None = last) -> list[Seen]:
+                return store.after(connection, last, limit=PAGE)
+
+            page = self._source.database.read(look)
+            yield page
+            if len(page) < PAGE:
+                return
+            last = page[-1].id
+
+    def _target(self, row: Seen) -> Shard | None:
+        """Where a row belongs, if that is not here."""
+        if row.key is not None:
+            home = self._fleet.home(row.kind, row.key)
+            return None if home is self._source else home
+        if not self._fleet.roster.is_draining(self._source.ring):
+            return None
+        others = [
+            shard
+            for shard in self._fleet.shards
+            if shard.row is not None and not self._fleet.roster.is_draining(shard.ring)
+        ]
+        up = [shard for shard in others if shard.is_up] or others
+        return up[(self._turn // BATCH) % len(up)]
+
+    def _move(self, target: Shard, rows: list[Seen], done: Pass) -> None:
+        self._turn += len(rows)
+        ids = {row.id: row.id for row in rows}
+        # Numbers of triggers are negative, and each database has its own.
+        below = [number for number in ids if number < 0]
+        if below:
+            ids |= zip(below, target.numbers.take(len(below)), strict=True)
+        began = 0.0
+
+        def begin(connection: Connection) -> tuple[Journal | None, int]:
+            nonlocal began
+            found = shard_store.moving(connection)
+            if found.journal is not None:
+                return found.journal, 0
+            began, now = time.monotonic(), self._source.clock.now()
+            marked = store.mark(connection, rows, now=now, soon=now + SOON)
+            if not marked:
+                return None, 0
+            going = {number: new for number, new in ids.items() if number in marked}
+            journal = Journal(found.last + 1, target.ring, going)
+            kept = replace(found, last=journal.number, journal=journal)
+            shard_store.keep_moving(connection, kept)
+            return journal, len(marked)
+
+        journal, marked = self._source.database.write(begin)
+        done.busy += len(rows) - marked
+        if journal is None:
+            return
+        if marked and time.monotonic() - began > MARK_SECONDS:
+            journal = self._give_up(journal)
+            done.busy += marked
+        done.moved += self._finish(journal, done)
+
+    def _finish(self, journal: Journal, done: Pass) -> int:
+        """Take a batch from wherever its journal says it is to its end; how many rows moved."""
+        target = next(
+            shard for shard in self._fleet.shards if shard.row and shard.ring == journal.to
+        )
+        self._fleet.reconcile(target)
+        if not journal.has_left:
+            try:
+                journal = self._copy(target, journal, done)
+            except Rerouted:
+                journal = self._give_up(journal)
+        self._arrive(target, journal)
+        self._close(journal)
+        target.bell.ring_here()
+        if journal.ids:
+            telemetry.emit(
+                "shard.moved",
+                rows=len(journal.ids),
+                source=self._source.name,
+                target=target.name,
+            )
+        return len(journal.ids)
+
+    def _copy(self, target: Shard, journal: Journal, done: Pass) -> Journal:
+        """Steps 2 and 3: the journal as it is then."""
+        source, ids, roster = self._source.database, journal.ids, self._fleet.roster
+        copies = source.read(lambda connection: store.leaving(connection, list(ids)))
+        items = source.read(store.item_kinds)
+        check = self._fleet.guard(target, roster.number)
+        if not all(_belongs(roster, target, row) for row in copies.values()):
+            raise Rerouted(target)
+        moved = [{**row, "id": ids[number]} for number, row in copies.items()]
+
+        def put(connection: Connection) -> dict[int, str]:
+            if self._has_arrived(connection, journal) or not moved:
+                return {}
+            check(connection)
+            dialect = target.database.dialect
+            refused = store.put(connection, dialect, moved, items=items)
+            going = [row for number, row in copies.items() if ids[number] not in refused]
+            move_along.put(connection, dialect, source, going, ids)
+            return refused
+
+        refused = target.database.write(put)
+        kept = {
+            number
+            for number, row in copies.items()
+            if not self._may_go(row, refused.get(ids[number]), items, done)
+        }
+        going = {number: row for number, row in copies.items() if number not in kept}
+
+        def leave(connection: Connection) -> Journal:
+            gone = store.release(connection, going)
+            store.unmark(connection, list(ids.keys() - gone))
+            left = {number: new for number, new in ids.items() if number in gone}
+            stay = tuple(new for number, new in ids.items() if number not in gone)
+            return replace(journal, ids=left, has_left=True, stay=stay)
+
+        return self._next(journal, leave)
+
+    def _next(self, journal: Journal, step: Callable[[Connection], Journal]) -> Journal:
+        """Take a journal a step further where its rows leave, unless another mover was quicker."""
+
+        def work(connection: Connection) -> Journal:
+            found = shard_store.moving(connection)
+            if found.journal is None or found.journal.number != journal.number:
+                # It is at its end.
+                return replace(journal, ids={}, has_left=True, stay=())
+            if found.journal.has_left:
+                return found.journal
+            after = step(connection)
+            shard_store.keep_moving(connection, replace(found, journal=after))
+            return after
+
+        return self._source.database.write(work)
+
+    def _has_arrived(self, connection: Connection, journal: Journal) -> bool:
+        """Whether the other end is done with a journal; it stays so until the transaction ends."""
+        arrived = shard_store.moving(connection).arrived
+        return arrived.get(self._source.ring, 0) >= journal.number
+
+    def _arrive(self, target: Shard, journal: Journal) -> None:
+        """Step 4."""
+
+        def work(connection: Connection) -> None:
+            found = shard_store.moving(connection)
+            if found.arrived.get(self._source.ring, 0) < journal.number:
+                store.arrive(connection, list(journal.ids.values()), journal.stay)
+                arrived = {**found.arrived, self._source.ring: journal.number}
+                shard_store.keep_moving(connection, replace(found, arrived=arrived))
+
+        target.database.write(work)
+
+    def _may_go(self, row: Values, refused: str | None, items: set[str], done: Pass) -> bool:
+        """Whether a row may be deleted although its copy could not be written, or could."""
+        if refused is None or refused == "here":
+            return True
+        # The key is taken there: of an item or an ended task nothing is lost.
+        if row["kind"] in items or Status(row["status"]) in store.ENDED:
+            return True
+        done.stuck.append(f"{row['kind']} {row['task_key']}")
+        return False
+
+    def _give_up(self, journal: Journal) -> Journal:
+        """The shards have changed: what is marked stays for now."""
+
+        def stay(connection: Connection) -> Journal:
+            store.unmark(connection, list(journal.ids))
+            return replace(journal, ids={}, has_left=True, stay=tuple(journal.ids.values()))
+
+        return self._next(journal, stay)
+
+    def _close(self, journal: Journal) -> None:
+        """Step 5."""
+
+        def work(connection: Connection) -> None:
+            found = shard_store.moving(connection)
+            if found.journal is not None and found.journal.number == journal.number:
+                shard_store.keep_moving(connection, replace(found, journal=None))
+
+        self._source.database.write(work)
+
+    # Named runs need no journal: nobody deletes them, and until they have left nobody looks at the
+    # copy.
+
+    def _walk_runs(self, done: Pass) -> None:
+        for place, status in self._source.database.read(store.runs):
+            target = self._fleet.home(CONTROL, key_of(place))
+            if target is self._source:
+                continue
+            if status is RunStatus.RUNNING or not self._move_run(target, place):
+                done.busy += 1
+            else:
+                done.moved += 1
+
+    def _move_run(self, target: Shard, place: Place) -> bool:
+        source, roster = self._source.database, self._fleet.roster
+        check = self._fleet.guard(target, roster.number)
+        if roster.home(CONTROL, key_of(place)) != target.ring:
+            return False
+        copied = source.read(lambda connection: store.copy_run(connection, place))
+        if copied is None:
+            return False
+        row, history = copied
+
+        def put(connection: Connection) -> bool:
+            check(connection)
+            return store.put_run(connection, row, history)
+
+        try:
+            if not target.database.write(put):
+                return False
+        except Rerouted:
+            return False
+        return source.write(lambda connection: store.release_run(connection, row))
+
+    # Which rows workers may have begun
+
+    def _due_after(self) -> int:
+        now = self._source.clock.now()
+        return now + SOON if self._has_workers(now) and not self._due else -EVER
+
+    def _has_workers(self, now: int) -> bool:
+        views = self._source.database.read(worker.listing)
+        return any(view.kinds and view.lease_until >= now for view in views)
+
+    def _bury(self) -> None:
+        """Nobody else may be there to notice that the workers of this shard are dead."""
+        now = self._source.clock.now()
+        for view in self._source.database.read(worker.listing):
+            if view.lease_until < now - self._dead_after:
+                why = "it missed its heartbeat"
+                worker.mark_dead(self._source.database, number=view.id, now=now, why=why)
+
+
+def _belongs(roster: Roster, target: Shard, row: Values) -> bool:
+    """Whether a row goes to `target`, by the roster that its copy is written under."""
+    if row["task_key"] is None:
+        return not roster.is_draining(target.ring)
+    return roster.home(row["kind"], row["task_key"]) == target.ring

@@ -1,0 +1,219 @@
+"""How several databases become the shards of one app, and how a new one joins them.
+
+Who is the authority? The roster, at its anchor: the shard that takes rows and has the lowest place.
+A change is written there first, and only on top of the one before it. The others hear of it from
+whoever made it, and from everyone who meets a shard that has not heard.
+
+What does each failure do? The anchor is away: nothing changes. Whoever made a change dies half-way:
+the next who looks hands it on. A shard was away: it is told before anything is written into it, as
+each transaction that writes a key compares the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.core.limit.store import switch
+from windlass.core.limit.store.switch import Switch
+from windlass.core.shard.shard import Shard
+from windlass.core.shard.store import shard as store
+from windlass.errors import BadDatabase, DatabaseUnavailable
+from windlass.rolling.store import trigger
+from windlass.value.shard import Roster, first_roster
+
+PROPOSALS = 10
+
+
+def assemble(shards: Sequence[Shard]) -> Roster:
+    """The roster of the app with these databases; those that are new join it.
+
+    Databases that do not answer are counted in, as long as the others know them.
+    """
+    there = [shard for shard in shards if shard.row is not None]
+    _tell_apart(there)
+    known = [shard.row.roster for shard in there if shard.row and shard.row.roster]
+    roster = max(known, key=lambda each: each.number) if known else _begin(shards, there)
+    for shard in there:
+        if shard.ring not in roster.peers:
+            roster = _join(shard, roster, there)
+    _check_complete(shards, there, roster)
+    for shard in there:
+        tell(shard, roster)
+    return roster
+
+
+def propose(shards: Sequence[Shard], roster: Roster, change: Callable[[Roster], Roster]) -> Roster:
+    """Make `change` to the newest roster, and tell all who answer; the roster then."""
+    for _ in range(PROPOSALS):
+        wanted = change(roster)
+        if wanted == roster:
+            return roster
+        # One that lost its anchor for good is changed at the next one.
+        anchor = roster.anchor if roster.anchor in wanted.needed else wanted.anchor
+        at = next((shard for shard in shards if shard.row and shard.ring == anchor), None)
+        if at is None:
+            name = roster.peers[anchor].name
+            raise DatabaseUnavailable(
+                f"the shards cannot be changed now: {name} decides about them and does not answer",
+                missing=(name,),
+            )
+        tell(at, roster)
+        if _decide(at, wanted):
+            return wanted
+        roster = _known_at(at)
+    raise DatabaseUnavailable("the shards are being changed by others again and again; try again")
+
+
+def tell(shard: Shard, roster: Roster) -> None:
+    """Have a shard know the roster, unless it knows a newer one."""
+    if shard.row is not None and shard.row.number >= roster.number:
+        return
+    dialect = shard.database.dialect
+    shard.row = shard.database.write(lambda connection: store.push(connection, dialect, roster))
+
+
+def _decide(anchor: Shard, roster: Roster) -> bool:
+    dialect = anchor.database.dialect
+    decided = anchor.database.write(lambda connection: store.propose(connection, dialect, roster))
+    anchor.look()
+    return decided
+
+
+def _known_at(shard: Shard) -> Roster:
+    assert shard.row is not None
+    assert shard.row.roster is not None
+    return shard.row.roster
+
+
+def _begin(shards: Sequence[Shard], there: Sequence[Shard]) -> Roster:
+    """Databases come together for the first time: at most one of them may have tasks."""
+    _all_must_answer(shards, there)
+    used = [shard for shard in there if shard.database.read(store.has_tasks)]
+    if len(used) > 1:
+        raise BadDatabase(_have_tasks(used[1], used[0]))
+    for shard in there:
+        _check_not_following(shard)
+    names = {shard.ring: shard.name for shard in there}
+    first = first_roster(names, used=used[0].ring if used else None)
+    anchor = next(shard for shard in there if first.peers[shard.ring].place == 0)
+    for shard in there:
+        if shard is not anchor:
+            _copy_switches(anchor, shard)
+    return first if _decide(anchor, first) else _known_at(anchor)
+
+
+def _join(shard: Shard, roster: Roster, there: Sequence[Shard]) -> Roster:
+    assert shard.row is not None
+    if shard.row.roster is not None:
+        raise BadDatabase(
+            f"{shard.name} is a shard of another app, together with "
+            f"{_named(shard.row.roster, {shard.ring})}; give an empty database"
+        )
+    if shard.database.read(store.has_tasks):
+        raise BadDatabase(_have_tasks(shard, there[0]))
+    _check_not_following(shard)
+    other = next(each for each in there if each.ring in roster.peers)
+    _copy_switches(other, shard)
+
+    def join(found: Roster) -> Roster:
+        return found if shard.ring in found.peers else found.joined(shard.ring, shard.name)
+
+    roster = propose(there, roster, join)
+    telemetry.emit("shard.joined", shard=shard.name, place=roster.peers[shard.ring].place)
+    return roster
+
+
+def _tell_apart(there: Sequence[Shard]) -> None:
+    """No two may be the same database; an empty copy of another one gets a name of its own."""
+    for index, shard in enumerate(there):
+        for other in there[:index]:
+            if shard.ring == other.ring and not (_rename(shard, other) or _rename(other, shard)):
+                raise BadDatabase(
+                    f"{other.name} and {shard.name} are the same database, or copies of one; "
+                    "give each shard a database of its own"
+                )
+
+
+def _rename(copy: Shard, original: Shard) -> bool:
+    """Give `copy` another name if it is empty; whether it and the original are two databases."""
+    if not _is_fresh(copy):
+        return False
+    ring = copy.ring
+    copy.database.write(lambda connection: store.rename(connection, ring))
+    return copy.look().ring != original.look().ring
+
+
+def _is_fresh(shard: Shard) -> bool:
+    assert shard.row is not None
+    return shard.row.roster is None and not shard.database.read(store.has_tasks)
+
+
+def _check_complete(shards: Sequence[Shard], there: Sequence[Shard], roster: Roster) -> None:
+    """Whoever leaves out a shard that has rows would look for keys in the wrong place."""
+    absent = roster.needed - {shard.ring for shard in there}
+    if len(absent) > len(shards) - len(there):
+        listed = {shard.name for shard in shards}
+        names = [roster.peers[ring].name for ring in absent]
+        missing = ", ".join(sorted(name for name in names if name not in listed) or names)
+        raise BadDatabase(
+            f"this app does not list all of its shards: {missing} is missing. Give all of them to "
+            "App(...); to take one out, first run windlass shard drain and windlass shard move"
+        )
+
+
+def check_alone(shard: Shard) -> None:
+    """An app with one database must not be one that left out the others."""
+    row = shard.row = shard.database.read(store.find)
+    if row is not None and row.roster is not None:
+        _check_complete([shard], [shard], row.roster)
+
+
+def _all_must_answer(shards: Sequence[Shard], there: Sequence[Shard]) -> None:
+    away = tuple(shard.name for shard in shards if shard not in there)
+    if away:
+        raise DatabaseUnavailable(
+            f"{', '.join(away)} did not answer, and shards that come together for the first time "
+            "must all be there",
+            missing=away,
+        )
+
+
+def _check_not_following(shard: Shard) -> None:
+    """A trigger would write items into its own database, wherever they belong."""
+    if trigger.follows_any(shard.database):
+        raise BadDatabase(
+            f"{shard.name} follows tables by triggers, which cannot write into other shards; first "
+            "call unfollow for each rolling kind with this database alone, and mirror from then on"
+        )
+
+
+def _copy_switches(source: Shard, target: Shard) -> None:
+    """What operators have set for all shards holds for a new one, too."""
+    switches = source.database.read(switch.listing)
+    dialect = target.database.dialect
+
+    def work(connection: Connection) -> None:
+        for name, found in switches.items():
+
+            def decide(before: Switch, found: Switch = found) -> Switch:
+                return replace(found, breaker=before.breaker, has_odd_breaker=False)
+
+            switch.change(connection, dialect, name, decide)
+
+    if switches:
+        target.database.write(work)
+
+
+def _have_tasks(shard: Shard, other: Shard) -> str:
+    return (
+        f"{shard.name} has tasks of its own, whose numbers {other.name} gives out, too; a database "
+        "that joins must be empty: let an app of its own finish its tasks first, or give another"
+    )
+
+
+def _named(roster: Roster, without: set[str]) -> str:
+    return ", ".join(peer.name for ring, peer in roster.peers.items() if ring not in without)

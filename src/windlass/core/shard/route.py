@@ -1,0 +1,279 @@
+"""New rows over several shards: each with a key at its home, others where there is somebody.
+
+What is written into one shard is one transaction. Keys of one call that belong to several shards
+cannot be: they are written shard by shard, and if a later shard refuses, what was written before is
+taken back, as far as it has not begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import OUTAGES, Shard
+from windlass.core.shard.store import shard as store
+from windlass.core.task.declare import Call, How
+from windlass.core.task.enqueue import Guard, Unanswered, Vanished
+from windlass.core.task.kind import Kind
+from windlass.core.task.store import task
+from windlass.database.connection import backend_of, join
+from windlass.database.database import first_line
+from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
+from windlass.rolling.engine import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
+from windlass.value.shard import Roster
+
+
+class Router:
+    """Writes new tasks into the shards they belong to."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        """Write a row for each call; the ids, in order."""
+        single = self._fleet.single
+        if single is not None:
+            return single.enqueue.submit(kind, calls, how)
+        if how.conn is not None:
+            shard = self.shard_of(how.conn)
+            return self._fleet.keyed(lambda: self._join(shard, kind, calls, how))
+        if calls[0].key is not None:
+            return self._fleet.keyed(lambda: self._submit_keyed(kind, calls, how))
+        return self._submit_anywhere(kind, calls, how)
+
+    def _submit_anywhere(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        """All into one shard, so that they are one transaction; the next one if it is down."""
+        said: list[str] = []
+        for shard in self._fleet.taking():
+            try:
+                return shard.enqueue.submit(kind, calls, how, hasty=True)
+            except OUTAGES as problem:
+                shard.failed(problem)
+                if isinstance(problem, Unanswered):
+                    raise
+                said.append(first_line(problem))
+        names = tuple(shard.name for shard in self._fleet.shards)
+        raise DatabaseUnavailable(
+            f"kind {kind.name!r}: no shard takes a task now; of {', '.join(names)} none answers"
+            + "".join(f"; {line}" for line in said),
+            missing=names,
+        )
+
+    def _submit_keyed(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        roster = self._fleet.roster
+        groups = self._groups(roster, kind, calls)
+        if len(groups) > 1 and how.on_conflict == "raise":
+            self._check_free(kind, calls, groups)
+        ids: dict[int, int] = {}
+        written: dict[Shard, set[int]] = {}
+        for target, indexes in groups.items():
+            chosen = [calls[index] for index in indexes]
+            new: set[int] = set()
+            try:
+                guard = self._fleet.guard(target.shard, roster.number)
+                made = self._write(target, kind, chosen, how, guard=guard, new=new)
+            except Exception as problem:
+                self._take_back(written, problem)
+                raise
+            written[target.shard] = new
+            ids |= zip(indexes, made, strict=True)
+        return [ids[index] for index in range(len(calls))]
+
+    @staticmethod
+    def _write(
+        target: Target,
+        kind: Kind,
+        calls: Sequence[Call],
+        how: How,
+        *,
+        guard: Guard,
+        new: set[int],
+    ) -> list[int]:
+        shard = target.shard
+        try:
+            if not target.is_home:
+                return shard.enqueue.meet(kind, calls, how, guard=guard)
+            hasty = shard.is_down_for_long
+            return shard.enqueue.submit(kind, calls, how, guard=guard, hasty=hasty, new=new)
+        except OUTAGES as problem:
+            what = f"kind {kind.name!r}: key {calls[0].key!r} belongs to"
+            raise shard.unavailable(what, problem) from problem
+
+    @staticmethod
+    def _take_back(written: Mapping[Shard, set[int]], problem: Exception) -> None:
+        """Delete what was written into other shards. Rows that were there before stay."""
+        for shard, new in written.items():
+            if not new:
+                continue
+            try:
+                left = len(new) - shard.enqueue.take_back(sorted(new))
+            except OUTAGES:
+                left = len(new)
+            if left:
+                problem.add_note(f"{left} tasks in {shard.name} had begun, or could not be deleted")
+
+    def _check_free(
+        self, kind: Kind, calls: Sequence[Call], groups: dict[Target, list[int]]
+    ) -> None:
+        for (shard, _), indexes in groups.items():
+            keys = {str(calls[index].key) for index in indexes}
+            look = partial(
+                task.find_keys, dialect=shard.database.dialect, kind=kind.name, keys=keys
+            )
+            for key, (number, status) in shard.database.read(look).items():
+                raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
+
+    def _groups(self, roster: Roster, kind: Kind, calls: Sequence[Call]) -> dict[Target, list[int]]:
+        """Which calls go to which shard: home, unless their key is still somewhere else."""
+        keys = [str(call.key) for call in calls]
+        targets = targets_of(self._fleet, roster, kind.name, keys)
+        groups: dict[Target, list[int]] = {}
+        for index, key in enumerate(keys):
+            groups.setdefault(targets[key], []).append(index)
+        return groups
+
+    def _join(self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+        """Rows in the caller's transaction: all of their keys must belong where that is."""
+        roster = self._fleet.roster
+        guard = self._fleet.guard(shard, roster.number)
+        if calls[0].key is None:
+            if shard.ring not in roster.needed:
+                raise BadConnection(
+                    f"conn is on {shard.name}, which was drained and emptied and takes no tasks; "
+                    "enqueue without conn"
+                )
+            return shard.enqueue.submit(kind, calls, how, guard=guard)
+        ids: dict[int, int] = {}
+        for target, indexes in self._groups(roster, kind, calls).items():
+            chosen = [calls[index] for index in indexes]
+            if target.shard is not shard:
+                raise BadConnection(
+                    f"kind {kind.name!r}: key {chosen[0].key!r} belongs to {target.shard.name}, "
+                    f"but conn is on {shard.name}; enqueue it without conn, or without a key"
+                )
+            write = shard.enqueue.submit if target.is_home else shard.enqueue.meet
+            ids |= zip(indexes, write(kind, chosen, how, guard=guard), strict=True)
+        return [ids[index] for index in range(len(calls))]
+
+    def shard_of(self, conn: object) -> Shard:
+        """The shard whose database a connection is on."""
+        backend = backend_of(conn)
+        alike = [shard for shard in self._fleet.shards if shard.database.dialect.name == backend]
+        if alike:
+            database = alike[0].database
+            executor = join(conn, database.engine, database.dialect)
+            ring = store.ring_of(executor, database.dialect)
+            for shard in alike:
+                if shard.row is not None and shard.row.ring == ring:
+                    return shard
+        names = ", ".join(shard.name for shard in self._fleet.shards)
+        raise BadConnection(
+            f"conn is a {backend} connection to none of the shards of this app ({names}); a task "
+            "can only join a transaction of a database that is a shard"
+        )
+
+
+class ItemRouter:
+    """Writes items of rolling kinds into the shards they belong to."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+        """Add what is not there yet; how many that were. `now` has all of them run at once."""
+        if self._fleet.single is not None:
+            return self._fleet.single.items.add(kind, codes, now=now)
+        added: list[int] = []
+        for part in parts(kind.name, codes, size=ADD_AT_ONCE * len(self._fleet.shards)):
+            self._fleet.keyed(partial(self._add, kind, part, added, now=now))
+        return sum(added)
+
+    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
+        """Remove items; how many were there. One that runs now goes when its run ends."""
+        if self._fleet.single is not None:
+            return self._fleet.single.items.remove(kind, codes)
+        removed = 0
+        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+            for shard, listed in self._places(kind, part):
+                removed += shard.items.remove(kind, listed)
+        return removed
+
+    def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
+        """Have waiting items run next, before all others of their kind."""
+        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+            for shard, listed in self._places(kind, part):
+                shard.items.hurry(kind, listed)
+
+    def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
+        groups: dict[Target, list[str]] = {}
+        roster = self._fleet.roster
+        for code, target in targets_of(self._fleet, roster, kind.name, codes).items():
+            groups.setdefault(target, []).append(code)
+        for (shard, is_home), listed in groups.items():
+            if is_home:
+                guard = self._fleet.guard(shard, roster.number)
+                # What is done again after the shards have changed is not counted again.
+                added.append(shard.items.add(kind, listed, now=now, guard=guard))
+            elif now:
+                shard.items.hurry(kind, listed)
+
+    def _places(self, kind: Kind, codes: Sequence[str]) -> list[tuple[Shard, list[str]]]:
+        """Where items may be, earlier homes before the home: items move in that direction."""
+        earlier: dict[Shard, list[str]] = {}
+        home: dict[Shard, list[str]] = {}
+        for code in codes:
+            route = self._fleet.route(kind.name, code)
+            home.setdefault(route.home, []).append(code)
+            for shard in route.earlier:
+                earlier.setdefault(shard, []).append(code)
+        return [*earlier.items(), *home.items()]
+
+
+class Target(NamedTuple):
+    """Where a key is to be written: at home, or where it still is and no new row is made."""
+
+    shard: Shard
+    is_home: bool
+
+
+def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -> dict[str, Target]:
+    """Where each key is to be written, by a roster that must still hold when it is."""
+    targets: dict[str, Target] = {}
+    earlier: dict[Shard, list[str]] = {}
+    coming: set[str] = set()
+    for key in keys:
+        if key not in targets:
+            route = fleet.route_by(roster, kind, key)
+            targets[key] = Target(route.home, is_home=True)
+            for shard in route.earlier:
+                earlier.setdefault(shard, []).append(key)
+    for shard, listed in earlier.items():
+        try:
+            held = fleet.held(shard, kind, listed, number=roster.number)
+        except OUTAGES as problem:
+            what = f"kind {kind!r}: key {listed[0]!r} may still be in"
+            raise shard.unavailable(what, problem) from problem
+        targets |= dict.fromkeys(held.there, Target(shard, is_home=False))
+        coming |= held.coming
+    _meet_at_home(fleet, roster, kind, targets, coming)
+    return targets
+
+
+def _meet_at_home(
+    fleet: Fleet, roster: Roster, kind: str, targets: dict[str, Target], coming: set[str]
+) -> None:
+    """Keys that leave home for where the roster before put them: the copy there is nobody's yet.
+
+    Only what is still at home may be met, and nothing new be made beside the two.
+    """
+    homes: dict[Shard, list[str]] = {}
+    for key in coming:
+        if targets[key].is_home:
+            homes.setdefault(targets[key].shard, []).append(key)
+    for shard, keys in homes.items():
+        if fleet.held(shard, kind, keys, number=roster.number).there != set(keys):
+            # In a moment it is where its copy is, or nowhere.
+            raise Vanished
+        targets |= dict.fromkeys(keys, Target(shard, is_home=False))

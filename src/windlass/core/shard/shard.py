@@ -1,0 +1,205 @@
+"""One shard: a database with everything that writes into it, and whether it is believed to be up.
+
+Nobody waits for a shard that is down: the one who finds it so says it, and a thread looks from time
+to time whether it is back. So of all calls only the first is slow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.core.shard.store import shard as store
+from windlass.core.shard.store.shard import ShardRow
+from windlass.core.task.enqueue import Enqueue
+from windlass.core.wake.bell import Bell
+from windlass.database import migrate
+from windlass.database.database import Database, first_line
+from windlass.database.number import Numbers
+from windlass.errors import DatabaseUnavailable
+from windlass.flow.engine import Starts
+from windlass.rolling.engine import Items
+
+T = TypeVar("T")
+
+OUTAGES = (DatabaseUnavailable, OperationalError, InterfaceError, PoolTimeout, OSError)
+# The second finds out whether the server is gone or only the connection.
+FEW_TRIES = 2
+READ_SECONDS = 3.0
+LOOK_AGAIN_AFTER = 1.0
+# As long as it takes a server to start again.
+PATIENCE = 5.0
+FIRST_PROBE = 0.2
+LAST_PROBE = 5.0
+
+
+class Shard:
+    """A database, its clock and its numbers, and what writes new rows into it."""
+
+    def __init__(self, index: int, database: Database, clock: Clock, *, max_payload: int) -> None:
+        # Which of the app's databases it is, from 1.
+        self.index = index
+        self.database = database
+        self.clock = clock
+        self.numbers = Numbers(database)
+        self.bell = Bell(database)
+        self.enqueue = Enqueue(database, clock, self.numbers, self.bell, max_payload=max_payload)
+        self.items = Items(database, clock, self.numbers, self.bell)
+        self.starts = Starts(database, clock, self.numbers, self.bell, max_payload=max_payload)
+        self.max_payload = max_payload
+        self.row: ShardRow | None = None
+        self.down_since: float | None = None
+        self.on_back: Callable[[], None] = lambda: None
+        self._looked_at = 0.0
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    @property
+    def name(self) -> str:
+        """The URL of its database, without the password."""
+        return self.database.name
+
+    @property
+    def ring(self) -> str:
+        """The name that it has for ever; it must have been opened."""
+        assert self.row is not None
+        return self.row.ring
+
+    def is_named(self, name: str) -> bool:
+        """Whether a person means it by `name`: its number in the list, its database, or its URL."""
+        database = self.database.url.database or ""
+        return name in {str(self.index), self.name, database, database.rpartition("/")[2]}
+
+    def prepare(self, *, tries: int) -> None:
+        """Make sure that its tables are there. SQLite gets them."""
+        if self.database.dialect.name == "sqlite":
+            migrate.migrate(self.database)
+        else:
+            migrate.check(self.database, tries=tries)
+
+    def open(self) -> ShardRow:
+        """Make sure that its tables are there, and read what it is."""
+        self.prepare(tries=FEW_TRIES)
+        return self.look()
+
+    def look(self) -> ShardRow:
+        """What it is now."""
+        self.row = self.database.read(store.get, tries=FEW_TRIES)
+        self._looked_at = time.monotonic()
+        return self.row
+
+    def is_known(self) -> bool:
+        """Whether what is known of it is fresh."""
+        is_fresh = time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER
+        return self.row is not None and is_fresh
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is believed to be up."""
+        return self.down_since is None
+
+    @property
+    def is_down_for_long(self) -> bool:
+        """Whether it is no use to wait for it."""
+        since = self.down_since
+        return since is not None and time.monotonic() - since > PATIENCE
+
+    def unavailable(self, what: str, problem: BaseException) -> DatabaseUnavailable:
+        """It did not answer: the error for who needs just this one, `what` is in it."""
+        self.failed(problem)
+        return DatabaseUnavailable(
+            f"{what} {self.name}, which does not answer: {first_line(problem)}",
+            missing=(self.name,),
+        )
+
+    def failed(self, problem: BaseException) -> None:
+        """It did not answer: nobody tries it until it does."""
+        with self._lock:
+            if self.down_since is not None or self._closed.is_set():
+                return
+            self.down_since = time.monotonic()
+        telemetry.emit("shard.down", shard=self.name, error=first_line(problem))
+        threading.Thread(target=self._probe, name="windlass-probe", daemon=True).start()
+
+    def close(self) -> None:
+        """Give back its connections."""
+        self._closed.set()
+        self.bell.close()
+        self.database.close()
+        self._closed = threading.Event()
+        self.down_since = None
+
+    def _probe(self) -> None:
+        closed, pause = self._closed, FIRST_PROBE
+        while not closed.wait(pause):
+            try:
+                self.look() if self.row is not None else self.open()
+            except Exception:
+                pause = min(pause * 2, LAST_PROBE)
+                continue
+            self.down_since = None
+            telemetry.emit("shard.back", shard=self.name)
+            self.on_back()
+            return
+
+
+@dataclass(frozen=True)
+class Answers(Generic[T]):
+    """What several shards answered, in their order, and the names of those that did not."""
+
+    found: list[tuple[Shard, T]]
+    missing: tuple[str, ...]
+
+    @property
+    def values(self) -> list[T]:
+        return [value for _, value in self.found]
+
+
+def fan_out(
+    shards: Iterable[Shard], work: Callable[[Shard], T], *, seconds: float | None = None
+) -> Answers[T]:
+    """Ask all shards at once, and wait so long at most; whoever is down is missing."""
+    asked = list(shards)
+    answers: SimpleQueue[tuple[Shard, list[T], BaseException | None]] = SimpleQueue()
+
+    def ask(shard: Shard) -> None:
+        try:
+            with shard.database.hasty(FEW_TRIES):
+                answers.put((shard, [work(shard)], None))
+        except BaseException as problem:
+            answers.put((shard, [], problem))
+
+    waiting = [shard for shard in asked if shard.is_up]
+    for shard in waiting:
+        threading.Thread(target=ask, args=(shard,), name="windlass-ask", daemon=True).start()
+    found: dict[Shard, T] = {}
+    patience = READ_SECONDS if seconds is None else seconds
+    deadline = time.monotonic() + patience
+    late = set(waiting)
+    for _ in waiting:
+        try:
+            shard, value, problem = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            break
+        late.discard(shard)
+        if isinstance(problem, OUTAGES):
+            shard.failed(problem)
+        elif problem is not None:
+            raise problem
+        else:
+            (found[shard],) = value
+    for shard in late:
+        # If it was only busy, the thread that looks finds it back in a moment.
+        shard.failed(TimeoutError(f"no answer within {patience:g} s"))
+    answered = [(shard, found[shard]) for shard in asked if shard in found]
+    missing = tuple(shard.name for shard in asked if shard not in found)
+    return Answers(answered, missing)

@@ -1,0 +1,293 @@
+"""Moving rows from one shard to another: the statements of each step.
+
+In the shard that a row leaves, it has the batch LEAVING while it is on its way; its copy, in the
+shard that it comes to, has COMING. No worker takes either. `core/shard/move.py` tells the whole story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from windlass.control.model.control import Place, RunStatus
+from windlass.core.fetch.store import offer
+from windlass.core.fetch.store.offer import OFFERED
+from windlass.core.ring.store import bucket, worker
+from windlass.core.shard.store import move_along
+from windlass.database.dialect.base import Dialect
+from windlass.database.schema import control, control_run, tally, task
+from windlass.rolling.store.item import count
+from windlass.value.shard import COMING, LEAVING
+from windlass.value.status import Status
+
+Values = dict[str, Any]
+
+ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+
+
+class Seen(NamedTuple):
+    """A row as a mover comes by."""
+
+    id: int
+    kind: str
+    key: str | None
+    status: Status
+    batch: int | None
+    due_at: int | None
+    bucket: int
+    # A run of a flow: its nodes go with it, once it has ended.
+    is_run: bool = False
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether its worker died: nobody runs it."""
+        return self.status is Status.RUNNING and self.batch is None and not self.is_run
+
+    def is_due(self, by: int) -> bool:
+        return self.due_at is not None and self.due_at <= by
+
+    def could_go(self, *, due_after: int) -> bool:
+        """Whether no worker is known to have it, if those that are not due by then are free."""
+        if self.has_fallen:
+            return True
+        if self.status in ENDED:
+            return self.batch is None
+        is_waiting = self.status is Status.WAITING and self.batch in (None, OFFERED)
+        return is_waiting and not self.is_due(due_after)
+
+
+def after(connection: Connection, number: int | None, *, limit: int) -> list[Seen]:
+    """The next rows in the order of their ids; those of nodes go with their runs."""
+    query = select(
+        task.c.id,
+        task.c.kind,
+        task.c.task_key,
+        task.c.status,
+        task.c.batch,
+        task.c.due_at,
+        task.c.bucket,
+        task.c.flow_id.is_not(None),
+    ).where(or_(task.c.flow_id.is_(None), task.c.flow_id == task.c.id))
+    if number is not None:
+        query = query.where(task.c.id > number)
+    rows = connection.execute(query.order_by(task.c.id).limit(limit))
+    return [Seen(row[0], row[1], row[2], Status(row[3]), *row[4:]) for row in rows]
+
+
+def mark(connection: Connection, rows: Sequence[Seen], *, now: int, soon: int) -> set[int]:
+    """Keep workers from those of the rows that are still free; which those are.
+
+    What is due by `soon` the owner of its bucket may hold with nothing written, if it serves the
+    kind. A bucket that nobody owns stays so until the transaction ends. What was offered is free
+    for whoever takes its offer.
+    """
+    due = [row for row in rows if row.status is Status.WAITING and row.is_due(soon)]
+    unread = _unread(connection, [row for row in due if row.batch is None])
+    offered = offer.withdraw(connection, [row.id for row in due if row.batch == OFFERED])
+    later = [row.id for row in rows if row.status is Status.WAITING and not row.is_due(soon)]
+    ended = [row.id for row in rows if row.status in ENDED]
+    _mark_fallen(connection, [row.id for row in rows if row.has_fallen], now=now)
+    unclaimed = task.c.batch.is_(None)
+    is_later = or_(task.c.due_at.is_(None), task.c.due_at > soon)
+    for ids, is_free in (
+        (unread, and_(task.c.status == Status.WAITING, unclaimed)),
+        (offered, and_(task.c.status == Status.WAITING, task.c.batch == OFFERED)),
+        (later, and_(task.c.status == Status.WAITING, unclaimed, is_later)),
+        (ended, and_(task.c.status.in_(ENDED), unclaimed)),
+    ):
+        if ids:
+            free = update(task).where(task.c.id.in_(ids), is_free)
+            connection.execute(free.values(batch=LEAVING))
+    all_ids = [row.id for row in rows]
+    marked = select(task.c.id).where(task.c.id.in_(all_ids), task.c.batch == LEAVING)
+    return set(connection.scalars(marked))
+
+
+def _mark_fallen(connection: Connection, ids: Collection[int], *, now: int) -> None:
+    if ids:
+        connection.execute(
+            update(task)
+            .where(task.c.id.in_(ids), task.c.status == Status.RUNNING, task.c.batch.is_(None))
+            .values(
+                status=Status.WAITING,
+                batch=LEAVING,
+                worker=None,
+                due_at=now,
+                lost=task.c.lost + 1,
+                lost_in_a_row=task.c.lost_in_a_row + 1,
+            )
+        )
+
+
+def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:
+    """Those of the due rows that no owner of their bucket reads until the transaction ends."""
+    if not due:
+        return []
+    owners = bucket.kept_owners(connection, {row.bucket for row in due})
+    served = {view.id: view.kinds for view in worker.listing(connection)}
+
+    def is_unread(row: Seen) -> bool:
+        owner = owners.get(row.bucket)
+        return owner is None or (owner in served and row.kind not in served[owner])
+
+    return [row.id for row in due if is_unread(row)]
+
+
+def unmark(connection: Connection, ids: Collection[int]) -> None:
+    """Rows stay after all."""
+    connection.execute(
+        update(task).where(task.c.id.in_(ids), task.c.batch == LEAVING).values(batch=None)
+    )
+
+
+def leaving(connection: Connection, ids: Collection[int]) -> dict[int, Values]:
+    """All columns of the rows that are still on their way, by id."""
+    rows = connection.execute(
+        select(task).where(task.c.id.in_(ids), task.c.batch == LEAVING).order_by(task.c.id)
+    ).mappings()
+    return {row["id"]: dict(row) for row in rows}
+
+
+def item_kinds(connection: Connection) -> set[str]:
+    """The rolling kinds that have items here."""
+    return set(connection.scalars(select(tally.c.kind).distinct()))
+
+
+def put(
+    connection: Connection, dialect: Dialect, rows: Sequence[Values], *, items: Collection[str]
+) -> dict[int, str]:
+    """Write copies that wait until their rows have left; which could not be, and why not.
+
+    Copies of an earlier attempt are replaced. Where an id is taken, it was decided here already:
+    "here". Where a key is taken by another row, it is "taken".
+    """
+    ids = [row["id"] for row in rows]
+    drop(connection, ids)
+    dialect.ensure_all(connection, task, [{**row, "batch": COMING} for row in rows])
+    found = dict(
+        map(tuple, connection.execute(select(task.c.id, task.c.batch).where(task.c.id.in_(ids))))
+    )
+    _count(connection, [row for row in rows if found.get(row["id"]) == COMING], items, +1)
+    return {
+        number: "here" if number in found else "taken"
+        for number in ids
+        if found.get(number) != COMING
+    }
+
+
+def release(connection: Connection, copies: Mapping[int, Values]) -> set[int]:
+    """Delete the rows that are still as they were copied; which those are."""
+    rows = connection.execute(
+        select(task)
+        .where(task.c.id.in_(copies), task.c.batch == LEAVING)
+        .order_by(task.c.id)
+        .with_for_update()
+    ).mappings()
+    same = {row["id"] for row in rows if dict(row) == copies[row["id"]]}
+    if same:
+        move_along.drop(connection, [copies[number] for number in same])
+        connection.execute(delete(task).where(task.c.id.in_(same)))
+        _count(connection, [copies[number] for number in same], item_kinds(connection), -1)
+    return same
+
+
+def arrive(connection: Connection, ids: Collection[int], stay: Collection[int]) -> None:
+    """The rows have left: their copies are what runs now. Those of rows that stay go."""
+    drop(connection, stay)
+    connection.execute(
+        update(task).where(task.c.id.in_(ids), task.c.batch == COMING).values(batch=None)
+    )
+
+
+def drop(connection: Connection, ids: Collection[int]) -> None:
+    """Delete copies whose rows have not left."""
+    rows = connection.execute(
+        select(task.c.id, task.c.kind, task.c.task_key, task.c.flow_id)
+        .where(task.c.id.in_(ids), task.c.batch == COMING)
+        .order_by(task.c.id)
+    ).mappings()
+    copies = [dict(row) for row in rows]
+    if copies:
+        numbers = [row["id"] for row in copies]
+        move_along.drop(connection, copies)
+        connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == COMING))
+        _count(connection, copies, item_kinds(connection), -1)
+
+
+def _count(
+    connection: Connection, rows: Sequence[Values], items: Collection[str], sign: int
+) -> None:
+    kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
+    for kind in sorted(set(kinds)):
+        count(connection, kind, sign * kinds.count(kind))
+
+
+# Named runs
+
+
+def runs(connection: Connection) -> list[tuple[Place, RunStatus]]:
+    """All named runs here, and how they are."""
+    rows = connection.execute(select(control.c.name, control.c.partition_id, control.c.status))
+    return [(Place(name, partition), RunStatus(status)) for name, partition, status in rows]
+
+
+def copy_run(connection: Connection, place: Place) -> tuple[Values, list[Values]] | None:
+    """The row of a run that nobody runs, and its history."""
+    row = connection.execute(select(control).where(*_at(control, place))).mappings().first()
+    if row is None or row["status"] == RunStatus.RUNNING:
+        return None
+    tries = connection.execute(
+        select(control_run).where(*_at(control_run, place)).order_by(control_run.c.id)
+    ).mappings()
+    history = [{name: value for name, value in each.items() if name != "id"} for each in tries]
+    return dict(row), history
+
+
+def put_run(connection: Connection, row: Values, history: list[Values]) -> bool:
+    """Write a copy of a run; nobody looks at it until the run has left where it was.
+
+    False if one of that name is running here. One that was started later than the row stays.
+    """
+    place = Place(row["name"], row["partition_id"])
+    found = connection.execute(
+        select(control.c.status, control.c.batch).where(*_at(control, place)).with_for_update()
+    ).first()
+    if found is not None and found.status == RunStatus.RUNNING:
+        return False
+    if found is not None and (found.batch or 0) > (row["batch"] or 0):
+        return True
+    for table in (control, control_run):
+        connection.execute(delete(table).where(*_at(table, place)))
+    connection.execute(insert(control).values(row))
+    if history:
+        connection.execute(insert(control_run), history)
+    return True
+
+
+def release_run(connection: Connection, row: Values) -> bool:
+    """Delete a run that is still as it was copied; whether it was."""
+    place = Place(row["name"], row["partition_id"])
+    found = connection.execute(
+        select(control).where(*_at(control, place)).with_for_update()
+    ).mappings()
+    if [dict(each) for each in found] != [row]:
+        return False
+    for table in (control, control_run):
+        connection.execute(delete(table).where(*_at(table, place)))
+    return True
+
+
+def _at(table: Table, place: Place) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return table.c.name == place.name, table.c.partition_id == place.partition

@@ -1,0 +1,124 @@
+"""Crons: one standing row for each, found by a starting worker, stopped when nobody declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.clock import Clock
+from windlass.core.ring.store import worker
+from windlass.core.task.kind import CRON_KEY, Kind
+from windlass.core.task.store import cron as store
+from windlass.core.task.store import task
+from windlass.database.database import Database
+from windlass.database.number import Numbers
+from windlass.value.bucket import bucket_of
+from windlass.value.cron import Schedule
+from windlass.value.outcome import KEEP_FAILED
+from windlass.value.task import NewTask
+
+
+class Belongs(Enum):
+    """Whether the standing row of a cron belongs into a database, is still there, or neither."""
+
+    HERE = "here"
+    STILL = "still"
+    ELSEWHERE = "elsewhere"
+
+
+def everywhere(_kind: Kind) -> Belongs:
+    """In an app with one database every standing row belongs there."""
+    return Belongs.HERE
+
+
+def discover(
+    database: Database,
+    kinds: Mapping[str, Kind],
+    clock: Clock,
+    numbers: Numbers,
+    *,
+    where: Callable[[Kind], Belongs] = everywhere,
+) -> None:
+    """Make the standing rows agree with what is declared; safe with any number of workers.
+
+    `where` says whether the row of a kind belongs into this database.
+    """
+    now = clock.now()
+    for kind in kinds.values():
+        belongs = Belongs.ELSEWHERE if kind.schedule is None else where(kind)
+        if kind.schedule is not None and belongs is not Belongs.ELSEWHERE:
+            is_home = belongs is Belongs.HERE
+            _declare(database, kind, kind.schedule, now=now, numbers=numbers, is_home=is_home)
+    for name in _undeclared(database, kinds):
+        if _stop(database, name, now=now):
+            telemetry.emit("cron.stopped", kind=name)
+
+
+def _stop(database: Database, name: str, *, now: int) -> bool:
+    prune_at = now + KEEP_FAILED
+    return database.write(
+        lambda connection: store.stop(connection, name, CRON_KEY, now=now, prune_at=prune_at)
+    )
+
+
+def _declare(
+    database: Database,
+    kind: Kind,
+    schedule: Schedule,
+    *,
+    now: int,
+    numbers: Numbers,
+    is_home: bool,
+) -> None:
+    next_turn = schedule.next_after(now)
+
+    def work(connection: Connection) -> bool:
+        found = task.find(connection, kind.name, CRON_KEY)
+        if found is None and not is_home:
+            return False
+        if found is None:
+            number = numbers.take(inside=connection)[0]
+            row = NewTask(
+                number,
+                kind.name,
+                CRON_KEY,
+                bucket_of(CRON_KEY),
+                kind.priority,
+                next_turn,
+                schedule.as_payload(turn=next_turn),
+                now,
+            )
+            return bool(task.insert(connection, database.dialect, [row]))
+        if found.status.is_final and found.remark != store.STOPPED:
+            # Somebody ended it by hand, and may begin it again by a retry.
+            return False
+        if found.status.is_final:
+            # It was stopped while nobody declared it: a turn missed meanwhile comes at once.
+            last = found.finished_at or found.created_at
+            due_at = schedule.next_after(max(last, found.started_at or last))
+            payload = schedule.as_payload(turn=due_at)
+            return store.restart(connection, found.id, payload, due_at=due_at)
+        if not schedule.is_in(found.payload):
+            payload = schedule.as_payload(turn=next_turn)
+            return store.reschedule(connection, found.id, payload, due_at=next_turn)
+        return False
+
+    if database.write(work):
+        telemetry.emit("cron.declared", kind=kind.name, cron=schedule.expression, tz=schedule.zone)
+
+
+def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> Iterable[str]:
+    """Kinds with waiting rows that are no cron here, nor declared by any other living worker."""
+
+    def look(connection: Connection) -> tuple[list[str], list[worker.WorkerView]]:
+        return store.kinds_waiting(connection), worker.listing(connection)
+
+    waiting, workers = database.read(look)
+    elsewhere = {name for view in workers for name in view.declared} - kinds.keys()
+    for name in waiting:
+        is_cron_here = name in kinds and kinds[name].schedule is not None
+        if not is_cron_here and name not in elsewhere:
+            yield name

@@ -1,0 +1,263 @@
+"""The handle of a declared task: call it, enqueue it, and hold on to what was enqueued."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+
+from windlass.clock import from_datetime
+from windlass.core.task.kind import Kind
+from windlass.errors import BadArgument, BadInput
+from windlass.value.duration import Duration, parse_duration
+from windlass.value.status import Status
+from windlass.value.task import check_key, check_priority
+from windlass.value.twin import twin
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OnConflict = Literal["skip", "raise", "replace"]
+CONFLICTS = ("skip", "raise", "replace")
+
+
+@dataclass(frozen=True)
+class How:
+    """How to enqueue: everything that is not an argument of the handler."""
+
+    key: str | None = None
+    delay: int | None = None
+    at: int | None = None
+    priority: int | None = None
+    conn: object = None
+    on_conflict: OnConflict = "skip"
+
+    def changed(
+        self,
+        name: str,
+        *,
+        what: str,
+        key: str | None,
+        delay: Duration | None,
+        at: datetime | None,
+        priority: int | None,
+        conn: object,
+    ) -> How:
+        """The same with what is given; errors name `what` is enqueued or started."""
+        how = self
+        if key is not None:
+            how = replace(how, key=check_key(name, key))
+        if delay is not None and at is not None:
+            raise BadInput(f"{what}: give delay or at, not both")
+        if delay is not None:
+            waiting = parse_duration(delay, what=f"{what}: delay", zero=True)
+            how = replace(how, delay=waiting, at=None)
+        if at is not None:
+            how = replace(how, at=_moment(what, at), delay=None)
+        if priority is not None:
+            how = replace(how, priority=check_priority(name, priority))
+        return how if conn is None else replace(how, conn=conn)
+
+
+class Call(NamedTuple):
+    """One call of a handler, to be enqueued."""
+
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    key: str | None
+
+
+class Desk(Protocol):
+    """What a handle needs of the app: to hand calls in, and to ask about them."""
+
+    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
+    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
+    def status_of(self, task_id: int, *, enqueued: bool) -> Status: ...
+    def result_of(
+        self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
+    ) -> object: ...
+    def cancel(self, task_id: int, *, reason: str) -> bool: ...
+
+
+class TaskRef:
+    """A task that was enqueued."""
+
+    __slots__ = ("_desk", "_kind", "_known_until", "id")
+
+    def __init__(
+        self, desk: Desk, number: int, kind: Kind | None, known_until: float = 0.0
+    ) -> None:
+        self._desk = desk
+        self._kind = kind
+        # Until then, on the monotonic clock, a row that is gone can only have succeeded.
+        self._known_until = known_until
+        self.id = number
+
+    @property
+    def _enqueued(self) -> bool:
+        return time.monotonic() < self._known_until
+
+    def status(self) -> Status:
+        """The state of the task now. A success that was not kept counts as succeeded."""
+        return self._desk.status_of(self.id, enqueued=self._enqueued)
+
+    def result(self, timeout: Duration | float | None = None) -> Any:
+        """Wait until the task has ended, and return what its handler returned.
+
+        Raises TaskFailed, TaskCancelled, or ResultTimeout after `timeout` (seconds or "5s").
+        """
+        return self._desk.result_of(self.id, self._kind, timeout=timeout, enqueued=self._enqueued)
+
+    def cancel(self, reason: str = "") -> bool:
+        """End the task unless it has ended; True if that made the difference.
+
+        A running async handler is stopped within a second or two; a sync one cannot be stopped,
+        but its outcome is refused.
+        """
+        return self._desk.cancel(self.id, reason=reason)
+
+    async def astatus(self) -> Status:
+        """`status`, awaited."""
+        return await twin(self.status)
+
+    async def aresult(self, timeout: Duration | float | None = None) -> Any:
+        """`result`, awaited."""
+        return await twin(self.result, timeout)
+
+    async def acancel(self, reason: str = "") -> bool:
+        """`cancel`, awaited."""
+        return await twin(self.cancel, reason)
+
+    def __repr__(self) -> str:
+        return f"TaskRef({self.id}{'' if self._kind is None else f', {self._kind.name!r}'})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TaskRef) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class Enqueue(Generic[P, R]):
+    """The ways to enqueue a kind, with whatever `using` has set."""
+
+    def __init__(self, desk: Desk, kind: Kind, how: How) -> None:
+        self._desk = desk
+        self._kind = kind
+        self._how = how
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
+        """Have the handler called with these arguments, later and durably."""
+        return self._desk.submit(self._kind, [self._call(args, kwargs)], self._how)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
+        """`enqueue`, awaited; also joins async connections and sessions."""
+        return (await self._desk.asubmit(self._kind, [self._call(args, kwargs)], self._how))[0]
+
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
+    ) -> list[TaskRef]:
+        """Enqueue many calls, each a mapping of arguments, in one transaction: all or none.
+
+        `keys` gives each its key, in the same order.
+        """
+        made = self._calls(calls, keys)
+        return self._desk.submit(self._kind, made, self._how) if made else []
+
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
+    ) -> list[TaskRef]:
+        """`enqueue_many`, awaited."""
+        made = self._calls(calls, keys)
+        return await self._desk.asubmit(self._kind, made, self._how) if made else []
+
+    def using(
+        self,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        conn: object = None,
+        on_conflict: OnConflict | None = None,
+    ) -> Enqueue[P, R]:
+        """The same kind, enqueued another way.
+
+        `key` is unique within the kind; `on_conflict` says what happens when it is taken: "skip"
+        returns the task that has it, "raise" raises DuplicateKey, "replace" makes that task new
+        unless it runs. `delay` or `at` say when to start. `conn` joins the caller's transaction.
+        """
+        name, what = self._kind.name, f"kind {self._kind.name!r}"
+        how = self._how.changed(
+            name, what=what, key=key, delay=delay, at=at, priority=priority, conn=conn
+        )
+        if on_conflict is not None:
+            if on_conflict not in CONFLICTS:
+                raise BadInput(
+                    f'{what}: on_conflict={on_conflict!r} is not one of "skip", "raise", "replace"'
+                )
+            how = replace(how, on_conflict=on_conflict)
+        return Enqueue(self._desk, self._kind, how)
+
+    def _call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call:
+        return Call(args, kwargs, self._how.key)
+
+    def _calls(self, calls: Iterable[Mapping[str, Any]], keys: Iterable[str] | None) -> list[Call]:
+        name = self._kind.name
+        if self._how.key is not None:
+            raise BadInput(
+                f"kind {name!r}: one key cannot serve many tasks; give enqueue_many keys=[...]"
+            )
+        if isinstance(calls, Mapping | str | bytes):
+            raise BadArgument(
+                f"kind {name!r}: enqueue_many takes a list of mappings, one for each task",
+                kind=name,
+            )
+        arguments = list(calls)
+        for given in arguments:
+            if type(given) is not dict and not isinstance(given, Mapping):
+                raise BadArgument(
+                    f"kind {name!r}: {given!r} is not a mapping of arguments; "
+                    'write {"name": value, ...}',
+                    kind=name,
+                )
+        if keys is None:
+            return [Call((), given, None) for given in arguments]
+        named = [check_key(name, key) for key in keys]
+        if len(named) != len(arguments):
+            raise BadInput(f"kind {name!r}: {len(arguments)} tasks were given {len(named)} keys")
+        return [Call((), given, key) for given, key in zip(arguments, named, strict=True)]
+
+
+class Task(Enqueue[P, R]):
+    """A declared task. Calling it just calls the function."""
+
+    def __init__(self, desk: Desk, kind: Kind) -> None:
+        super().__init__(desk, kind, How())
+        functools.update_wrapper(cast(Any, self), kind.function)
+
+    @property
+    def kind(self) -> str:
+        """The name under which its rows are stored."""
+        return self._kind.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        function = cast(Callable[P, R], self._kind.function)
+        return function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self._kind.name!r}>"
+
+
+def _moment(what: str, at: object) -> int:
+    if not isinstance(at, datetime):
+        raise BadInput(f"{what}: at={at!r} is not a datetime")
+    if at.tzinfo is None:
+        raise BadInput(
+            f"{what}: at={at} has no time zone; write datetime(..., tzinfo=...) "
+            "or datetime.now(UTC) + ..."
+        )
+    return from_datetime(at)

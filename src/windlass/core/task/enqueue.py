@@ -1,0 +1,303 @@
+"""Enqueueing: calls become rows, in one transaction, ours or the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from windlass.clock import SECOND, Clock, to_datetime
+from windlass.core.run.current import is_running
+from windlass.core.task.declare import Call, How
+from windlass.core.task.kind import Kind
+from windlass.core.task.store import task as store
+from windlass.core.wake.bell import Bell
+from windlass.database.connection import joined
+from windlass.database.database import TRIES, Database
+from windlass.database.dialect.base import Executor
+from windlass.database.number import Numbers
+from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
+from windlass.external import store as external
+from windlass.value.bucket import bucket_of
+from windlass.value.status import Status
+from windlass.value.task import NewTask
+
+PAST_ALLOWED = SECOND
+INSERT_TRIES = 5
+# The second finds out whether the server is gone or only the connection.
+HASTY_TRIES = 2
+
+T = TypeVar("T")
+
+Holders = dict[str, tuple[int, Status]]
+
+# Looks, in the transaction that writes, whether the rows may be written there.
+Guard = Callable[[Executor], None]
+
+
+class Order(NamedTuple):
+    """Calls that are to become rows, with everything but their numbers."""
+
+    kind: Kind
+    calls: Sequence[Call]
+    payloads: Sequence[str]
+    how: How
+    created_at: int
+    due_at: int
+
+
+class Unanswered(DatabaseUnavailable):
+    """The rows may have been written: the answer was lost, and asking again had none."""
+
+
+class Vanished(Exception):
+    """A key that was there is there no more."""
+
+
+class Enqueue:
+    """Writes new rows into one database."""
+
+    def __init__(
+        self, database: Database, clock: Clock, numbers: Numbers, bell: Bell, *, max_payload: int
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._numbers = numbers
+        self._bell = bell
+        self._max_payload = max_payload
+
+    def submit(
+        self,
+        kind: Kind,
+        calls: Sequence[Call],
+        how: How,
+        *,
+        guard: Guard | None = None,
+        hasty: bool = False,
+        new: set[int] | None = None,
+    ) -> list[int]:
+        """Write a row for each call; the ids, in order. All or none, and safe to repeat.
+
+        With a `guard` nothing is written unless it agrees. One who is `hasty` has somewhere else to
+        go, and gives up soon as long as nothing can have been written. `new` gets the ids of rows
+        that this call has made.
+        """
+        order = self._order(kind, calls, how)
+        if how.conn is None:
+            ids = self._submit(order, guard, hasty=hasty, new=new)
+        else:
+            with self._joined(how.conn) as executor:
+                if guard is not None:
+                    guard(executor)
+                ids = self._write(executor, order, self._rows(order, executor), is_ours=False)
+        self._bell.ring_here()
+        return ids
+
+    def _joined(self, conn: object) -> AbstractContextManager[Executor]:
+        return joined(conn, self._database.engine, self._database.dialect)
+
+    def _submit(
+        self, order: Order, guard: Guard | None, *, hasty: bool, new: set[int] | None
+    ) -> list[int]:
+        rows = None
+        if not self._database.dialect.numbers_join:
+            # Under the same numbers, doing it again after a lost answer has no second effect.
+            rows = self._rows(order, None, tries=HASTY_TRIES if hasty else TRIES)
+            # Quarantine, nobody could tell whether a row was written when no answer comes.
+            may_be_alone = guard is None and not hasty and len(rows) == 1
+            if may_be_alone and self._write_alone(rows[0]):
+                return [rows[0].id]
+        attempts, sent = count(), list[bool]()
+
+        def work(connection: Connection) -> list[int]:
+            again = next(attempts) > 0
+            if guard is not None:
+                guard(connection)
+            made = rows or self._rows(order, connection)
+            ids = self._write(connection, order, made, is_ours=True, again=again)
+            if new is not None:
+                new.update({row.id for row in made}.intersection(ids))
+            sent.append(True)
+            return ids
+
+        return _until_known(
+            lambda tries: self._database.write(work, tries=tries), sent, hasty=hasty
+        )
+
+    def meet(self, kind: Kind, calls: Sequence[Call], how: How, *, guard: Guard) -> list[int]:
+        """Do with the rows that hold the keys of `calls` what `how` says; no row is made.
+
+        Raises Vanished if one of them is gone.
+        """
+        order = self._order(kind, calls, how)
+
+        def work(executor: Executor) -> list[int]:
+            guard(executor)
+            keys = {str(call.key) for call in calls}
+            held = store.find_keys(executor, self._database.dialect, kind.name, keys)
+            if held.keys() != keys:
+                raise Vanished
+            if how.on_conflict != "skip":
+                rows = self._rows(order, executor)
+                self._meet(executor, _first_of_each_key(rows), set(), held, how)
+            self._bell.ring_inside(executor, is_ours=how.conn is None)
+            return [held[str(call.key)][0] for call in calls]
+
+        if how.conn is not None:
+            with self._joined(how.conn) as executor:
+                return work(executor)
+        ids = self._database.write(work)
+        self._bell.ring_here()
+        return ids
+
+    def take_back(self, ids: Sequence[int]) -> int:
+        """Delete rows that were just written and have not begun; how many that were."""
+        return self._database.write(lambda connection: store.take_back(connection, ids))
+
+    def _write_alone(self, row: NewTask) -> bool:
+        """One row by one round trip, where the database can; False if it met another."""
+        dialect = self._database.dialect
+        if not dialect.commits_alone:
+            return False
+        notify = self._bell.is_due()
+        return self._database.single(
+            lambda connection: dialect.insert_alone(connection, row, notify=notify)
+        )
+
+    def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
+        encode, largest = kind.arguments.encode, self._max_payload
+        payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
+        first = self._clock.reserve(len(calls))
+        return Order(kind, calls, payloads, how, first, due_of(kind, how, first))
+
+    def _rows(self, order: Order, inside: Executor | None, *, tries: int = TRIES) -> list[NewTask]:
+        numbers = self._numbers.take(len(order.calls), inside=inside, tries=tries)
+        kind, created_at, due_at = order.kind, order.created_at, order.due_at
+        priority = kind.priority if order.how.priority is None else order.how.priority
+        return [
+            NewTask(
+                number,
+                kind.name,
+                call.key,
+                bucket_of(call.key or str(number)),
+                priority,
+                due_at + index,
+                payload,
+                created_at + index,
+            )
+            for index, (number, call, payload) in enumerate(
+                zip(numbers, order.calls, order.payloads, strict=True)
+            )
+        ]
+
+    def _write(
+        self,
+        executor: Executor,
+        order: Order,
+        rows: list[NewTask],
+        *,
+        is_ours: bool,
+        again: bool = False,
+    ) -> list[int]:
+        unique = _first_of_each_key(rows)
+        inserted, held = self._insert(executor, unique, again=again)
+        if held:
+            self._meet(executor, unique, inserted, held, order.how)
+        self._bell.ring_inside(executor, is_ours=is_ours)
+        if rows[0].task_key is None:
+            return [row.id for row in rows]
+        owner = {row.task_key: row.id for row in unique if row.id in inserted}
+        owner |= {key: number for key, (number, _status) in held.items()}
+        return [row.id if row.task_key is None else owner[row.task_key] for row in rows]
+
+    def _insert(
+        self, executor: Executor, rows: list[NewTask], *, again: bool
+    ) -> tuple[set[int], Holders]:
+        """Write what can be written; which rows were, and who holds the keys of the others."""
+        dialect = self._database.dialect
+        inserted: set[int] = set()
+        held: Holders = {}
+        for _ in range(INSERT_TRIES):
+            inserted |= store.insert(executor, dialect, rows, again=again)
+            met = [row for row in rows if row.id not in inserted and row.task_key is not None]
+            if not met:
+                return inserted, held
+            keys = {str(row.task_key) for row in met}
+            held |= store.find_keys(executor, dialect, met[0].kind, keys)
+            # A holder may have been deleted in between: then the key is free after all.
+            rows = [row for row in met if row.task_key not in held]
+            if not rows:
+                return inserted, held
+        raise DatabaseUnavailable(
+            f"kind {rows[0].kind!r}: key {rows[0].task_key!r} was taken and freed again and again"
+        )
+
+    def _meet(
+        self,
+        executor: Executor,
+        rows: Sequence[NewTask],
+        inserted: set[int],
+        held: Holders,
+        how: How,
+    ) -> None:
+        """Some keys were taken: do what `on_conflict` says about each."""
+        for row in rows:
+            if row.task_key not in held or row.id in inserted:
+                continue
+            number, status = held[row.task_key]
+            if number == row.id:
+                continue
+            if is_running(number):
+                # Its caller is the very run of that task, which need not be written down.
+                status = Status.RUNNING
+            if how.on_conflict == "raise" or (
+                how.on_conflict == "replace"
+                and (is_running(number) or not store.replace(executor, self._database.dialect, row))
+            ):
+                raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
+            if how.on_conflict == "replace":
+                external.replace(executor, row.kind, row.task_key)
+
+
+def due_of(kind: Kind, how: How, now: int) -> int:
+    """When something that is enqueued now is due."""
+    if how.delay is not None:
+        return now + how.delay
+    if how.at is None:
+        return now
+    if how.at < now - PAST_ALLOWED:
+        raise PastTime(
+            f"kind {kind.name!r}: at={to_datetime(how.at).isoformat()} has passed (it is "
+            f"{to_datetime(now).isoformat(timespec='seconds')}); leave it out to start now"
+        )
+    return how.at
+
+
+def _until_known(call: Callable[[int], T], sent: list[bool], *, hasty: bool) -> T:
+    """What `call` answers to so many tries; also a hasty one is patient once it was `sent`."""
+    if not hasty:
+        return call(TRIES)
+    try:
+        return call(HASTY_TRIES)
+    except (DatabaseUnavailable, OperationalError, InterfaceError) as problem:
+        if not sent:
+            raise
+        try:
+            return call(TRIES)
+        except (DatabaseUnavailable, OperationalError, InterfaceError):
+            raise Unanswered(
+                f"{problem}; the tasks may have been written, so they were not written elsewhere"
+            ) from problem
+
+
+def _first_of_each_key(rows: list[NewTask]) -> list[NewTask]:
+    if len(rows) == 1 or rows[0].task_key is None:
+        return rows
+    seen: dict[str | None, NewTask] = {}
+    for row in rows:
+        seen.setdefault(row.task_key, row)
+    return list(seen.values())

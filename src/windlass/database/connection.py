@@ -1,0 +1,116 @@
+"""The caller's own connection: what `conn=` accepts, made to look like ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, TextClause
+
+from windlass.database.dialect.base import Dialect, Executor
+from windlass.errors import BadConnection
+
+MODULES = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "psycopg_binary": "postgresql",
+    "pymysql": "mysql",
+    "MySQLdb": "mysql",
+}
+# Flags that MySQL and MariaDB send with the answer to a statement that reads nothing.
+IN_TRANSACTION, COMMITS_ALONE = 1, 2
+
+
+def is_async(conn: object) -> bool:
+    """Whether `conn` can only be used from a coroutine."""
+    # Known by its module: importing it would need greenlet, which few of our users have.
+    return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
+
+
+def backend_of(conn: object) -> str | None:
+    """Which database a connection speaks to: sqlite, postgresql or mysql; None if it is none."""
+    if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
+        conn = conn.get_bind()
+    named = getattr(getattr(conn, "dialect", None), "name", None)
+    if named is None:
+        named = MODULES.get(type(conn).__module__.split(".")[0])
+    return None if named is None else str(named).replace("mariadb", "mysql")
+
+
+def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
+    """Something that runs our statements in the transaction of `conn`, and never ends it."""
+    if is_async(conn):
+        raise BadConnection("conn is an async connection; await the a-twin of this call")
+    if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
+        conn = conn.connection()
+    if isinstance(conn, Connection):
+        _check(conn.dialect.name, dialect)
+        return conn
+    backend = MODULES.get(type(conn).__module__.split(".")[0])
+    if backend is None or not hasattr(conn, "cursor") or type(conn).__name__.startswith("Async"):
+        raise BadConnection(
+            f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, "
+            "or a connection of sqlite3, psycopg or PyMySQL"
+        )
+    _check(backend, dialect)
+    return _Raw(conn, engine, dialect)
+
+
+@contextmanager
+def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]:
+    """`join` for a block; a connection to a database without our tables is a BadConnection."""
+    try:
+        yield join(conn, engine, dialect)
+    except Exception as problem:
+        if not dialect.is_elsewhere(problem):
+            raise
+        raise BadConnection(
+            "conn is on a database that has no Windlass tables; give a connection to "
+            f"{engine.url.render_as_string()}, or leave conn out"
+        ) from problem
+
+
+def has_begun(executor: Executor) -> bool:
+    """Whether the transaction in which `executor` has read goes on; each may stand alone."""
+    driver: Any = executor
+    if isinstance(executor, Connection):
+        driver = executor.connection.driver_connection
+    elif isinstance(executor, _Raw):
+        driver = executor.raw
+    if hasattr(driver, "in_transaction"):
+        return bool(driver.in_transaction)
+    if hasattr(driver, "info"):
+        return bool(driver.info.transaction_status)
+    if hasattr(driver, "server_status"):
+        return bool(driver.server_status & (IN_TRANSACTION | COMMITS_ALONE) != COMMITS_ALONE)
+    # Of another driver nothing is known.
+    return True
+
+
+def _check(backend: str, dialect: Dialect) -> None:
+    if backend.replace("mariadb", "mysql") != dialect.name:
+        raise BadConnection(
+            f"conn is a {backend} connection, but this app keeps its tasks in {dialect.name}; "
+            "a task can only join a transaction of its own database"
+        )
+
+
+class _Raw:
+    """A driver's connection that takes our statements."""
+
+    def __init__(self, raw: Any, engine: Engine, dialect: Dialect) -> None:
+        self.raw = raw
+        self._engine = engine
+        self._dialect = dialect
+
+    def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any:
+        compiled = statement.compile(dialect=self._engine.dialect)
+        values = {**compiled.params, **parameters}
+        cursor = self._dialect.raw_cursor(self.raw)
+        if compiled.positional:
+            cursor.execute(str(compiled), [values[name] for name in compiled.positiontup or []])
+        else:
+            cursor.execute(str(compiled), values)
+        return cursor

@@ -1,0 +1,131 @@
+"""Bringing the tables of a database to the shape this Windlass works with."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from windlass.database.database import TRIES, Database
+from windlass.database.dialect.base import Executor
+from windlass.errors import SchemaMismatch
+
+VERSION = "0010"
+VERSION_TABLE = "windlass_version"
+FOLDER = Path(__file__).parent / "migration"
+
+# Alembic keeps what it works on in globals.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def migrate(database: Database) -> str:
+    """Create or upgrade the tables; safe to call at any time, by any number of processes."""
+    found = current(database)
+    if found == VERSION:
+        return VERSION
+    if found is not None and found > VERSION:
+        check(database)
+    from alembic.util import CommandError
+
+    try:
+        with _ONE_AT_A_TIME:
+            database.write(_upgrade)
+    except CommandError as problem:
+        raise SchemaMismatch(
+            f"{database.name} has tables of version {found}, which this Windlass does not know: "
+            f"{problem}"
+        ) from problem
+    return VERSION
+
+
+def script(database: Database) -> str:
+    """The SQL that `migrate` would run on an empty database."""
+    from alembic import command
+
+    output = io.StringIO()
+    config = _config(output)
+    config.attributes["url"] = _url_of_server(database)
+    command.upgrade(config, "head", sql=True)
+    return output.getvalue()
+
+
+def _url_of_server(database: Database) -> URL:
+    """MySQL and MariaDB differ in the names of collations: ask which it is, if it answers."""
+    if database.url.get_backend_name() != "mysql":
+        return database.url
+    try:
+        with database.engine.connect() as connection:
+            is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+    except SQLAlchemyError:
+        return database.url
+    return database.url.set(drivername="mariadb+pymysql") if is_mariadb else database.url
+
+
+def current(database: Database, *, tries: int = TRIES) -> str | None:
+    """The version of the tables, or None where there are none."""
+
+    def read(connection: Connection) -> str | None:
+        if not inspect(connection).has_table(VERSION_TABLE):
+            return None
+        found = connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar()
+        return None if found is None else str(found)
+
+    return database.read(read, tries=tries)
+
+
+def seen(executor: Executor) -> str | None:
+    """The version of the tables of SQLite, as somebody's connection to it sees them."""
+    there = text("select 1 from sqlite_master where name = :name")
+    if not executor.execute(there, {"name": VERSION_TABLE}).fetchall():
+        return None
+    rows = executor.execute(text(f"select version_num from {VERSION_TABLE}"), {}).fetchall()
+    return str(rows[0][0]) if rows else None
+
+
+def check(database: Database, *, tries: int = TRIES) -> None:
+    """Refuse to work on tables that this Windlass does not understand."""
+    found = current(database, tries=tries)
+    if found == VERSION:
+        return
+    if found is None:
+        raise SchemaMismatch(
+            f"{database.name} has no Windlass tables yet; run: windlass migrate, or app.migrate()"
+        )
+    if found < VERSION:
+        raise SchemaMismatch(
+            f"{database.name} has tables of version {found}, this Windlass needs {VERSION}; "
+            "run: windlass migrate, or app.migrate()"
+        )
+    raise SchemaMismatch(
+        f"{database.name} has tables of version {found}, newer than the {VERSION} that this "
+        "Windlass knows; upgrade Windlass"
+    )
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+
+    match connection.dialect.name:
+        case "postgresql":
+            connection.execute(text("select pg_advisory_xact_lock(2026111501)"))
+        case "mysql" | "mariadb":
+            connection.execute(text("select get_lock('windlass_migrate', 60)"))
+    try:
+        config = _config(io.StringIO())
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    finally:
+        if connection.dialect.name in ("mysql", "mariadb"):
+            connection.execute(text("select release_lock('windlass_migrate')"))
+
+
+def _config(output: io.StringIO) -> Any:
+    from alembic.config import Config
+
+    config = Config(output_buffer=output)
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    return config

@@ -1,0 +1,22 @@
+"""Alembic's entry: runs the steps on a given connection, or prints them for a given URL."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from windlass.database.migrate import VERSION_TABLE
+from windlass.database.schema import metadata
+
+connection = context.config.attributes.get("connection")
+if connection is not None:
+    context.configure(connection=connection, target_metadata=metadata, version_table=VERSION_TABLE)
+    context.run_migrations()
+else:
+    context.configure(
+        url=context.config.attributes["url"],
+        target_metadata=metadata,
+        version_table=VERSION_TABLE,
+        literal_binds=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()

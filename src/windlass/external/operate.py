@@ -1,0 +1,215 @@
+"""External systems: declare them, be told how their tasks ended, and cancel what they do."""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import Connection
+
+from windlass import telemetry
+from windlass.core.run.current import current
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
+from windlass.core.task.declare import Desk, Task, TaskRef
+from windlass.core.task.kind import Options, Registry, make_kind
+from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle
+from windlass.external import store
+from windlass.external.declare import External, submit_of
+from windlass.external.engine.submission import Told, outcome_of, submit, write_ends
+from windlass.external.model import MOST_BATCH, ExternalTerms, is_handle
+from windlass.external.store import ExternalRow, Found
+from windlass.flow.store import slot
+from windlass.value.duration import Duration, parse_duration
+from windlass.value.outcome import LONGEST_REMARK, storable
+from windlass.value.payload import encode_result
+from windlass.value.retry import MOST_RETRIES, Backoff
+from windlass.value.status import Status
+
+BREAKER = "5 in a row, 30s"
+MOST_NUMBER = 2**63
+
+
+class Externals:
+    """`app.external`: declares external systems, and hears from them."""
+
+    def __init__(self, desk: Desk, fleet: Fleet, registry: Registry) -> None:
+        self._desk = desk
+        self._fleet = fleet
+        self._registry = registry
+
+    def __call__(
+        self,
+        name: str,
+        system: External,
+        *,
+        every: Duration = "5s",
+        timeout: Duration | None = None,
+        call_timeout: Duration = "1m",
+        retries: int = 0,
+        backoff: Backoff = "2s",
+        batch: int = 500,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        priority: int = 0,
+        keep: Duration | None = None,
+        keep_failed: Duration | None = None,
+        window: str | None = None,
+        breaker: str | None = BREAKER,
+    ) -> Task[..., Any]:
+        """Declare a system that executes tasks elsewhere; what is enqueued of it is submitted.
+
+        It is asked `every` so often how they are going, `batch` at once; after `timeout` a task has
+        failed. A task that failed over there is submitted up to `retries` times again. When the
+        system does not answer within `call_timeout`, nothing fails: it is asked, or submitted to,
+        again later. At most `concurrency` are being submitted at once by a worker; how many are
+        executed over there at the same time is not limited.
+        """
+        what = f"external {name!r}"
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_BATCH:
+            raise BadDeclaration(
+                f"{what}: batch={batch!r} is not a number from 1 to {MOST_BATCH:,}"
+            )
+        terms = ExternalTerms(
+            system=system,
+            every=parse_duration(every, what=f"{what}: every"),
+            timeout=None if timeout is None else parse_duration(timeout, what=f"{what}: timeout"),
+            call_timeout=parse_duration(call_timeout, what=f"{what}: call_timeout"),
+            batch=batch,
+        )
+        options = Options(
+            name=name,
+            retries={Exception: MOST_RETRIES, ExternalFailed: retries},
+            backoff=backoff,
+            timeout=call_timeout,
+            concurrency=concurrency,
+            rate=rate,
+            priority=priority,
+            keep=keep,
+            keep_failed=keep_failed,
+            window=window,
+            breaker=breaker,
+            system=terms,
+        )
+        kind = make_kind(_handler(name, terms), options)
+        self._registry.add(kind)
+        return Task(self._desk, kind)
+
+    def notify(
+        self,
+        what: str | int | TaskRef,
+        *,
+        ok: bool,
+        result: object = None,
+        reason: str = "",
+        kind: str | None = None,
+        secret: str | None = None,
+    ) -> bool:
+        """End the task of a handle, an id or a ref; False if that changed nothing.
+
+        It had ended before, or another submission of it counts by now. With a `secret`, it is about
+        the submission whose secret that is.
+        """
+        told = _told(ok, result, reason)
+        shard, found = self._find(what, kind, secret)
+        changed = not found.is_past and self._tell(shard, found, told)
+        telemetry.emit("external.notified", task=found.task_id, kind=found.kind, ok=ok)
+        if changed:
+            shard.bell.ring_here()
+        return changed
+
+    def _find(
+        self, what: str | int | TaskRef, kind: str | None, secret: str | None
+    ) -> tuple[Shard, Found]:
+        self._fleet.prepare()
+        given = what.id if isinstance(what, TaskRef) else what
+        if isinstance(given, bool) or not isinstance(given, str | int):
+            raise BadInput(f"{what!r} is neither a handle nor a task")
+        is_possible = is_handle(given) if isinstance(given, str) else 0 < given < MOST_NUMBER
+        for shard in self._fleet.shards if is_possible else ():
+            found = shard.database.read(lambda connection: store.find(connection, given, kind=kind))
+            if secret is not None:
+                found = [each for each in found if _is_same(each.secret, secret)]
+            if len({each.task_id for each in found if not each.is_past}) > 1:
+                raise BadInput(
+                    f"several tasks have the handle {given!r}; say which system by kind=, or "
+                    "notify with the task"
+                )
+            if found:
+                return shard, found[0]
+        raise UnknownHandle(given)
+
+    def _tell(self, shard: Shard, found: Found, told: Told) -> bool:
+        database, number = shard.database, found.task_id
+
+        def work(connection: Connection) -> bool | None:
+            seen = store.state_of(connection, number)
+            if seen is None or seen[0].is_final:
+                return False
+            status, run = seen
+            # A row that is just being finished is held by one who may wait for its run.
+            is_there = status is Status.EXTERNAL
+            before = slot.lock_runs(connection, [run]) if is_there and run is not None else {}
+            row = next(iter(store.lock(connection, [number])), None)
+            if row is None or row.status.is_final or row.submission.number != found.number:
+                return False
+            if row.status is not Status.EXTERNAL:
+                store.tell(connection, number, msgspec.json.encode(told).decode())
+                return True
+            if not is_there:
+                return None
+            self._end(connection, shard, row, told, before=before)
+            return True
+
+        # Its handle may have been written down while it was waited for; that happens once.
+        changed = database.write(work)
+        return bool(database.write(work) if changed is None else changed)
+
+    def _end(
+        self,
+        connection: Connection,
+        shard: Shard,
+        row: ExternalRow,
+        told: Told,
+        *,
+        before: Mapping[int, int],
+    ) -> None:
+        kind, now = self._registry.get(row.task.kind), shard.clock.now()
+        outcome = outcome_of(row, told.answer, kind)
+        assert outcome is not None
+        write_ends(connection, shard.database, kind, {row: outcome}, before=before, now=now)
+        shard.bell.ring_inside(connection, is_ours=True)
+
+
+def _told(ok: object, result: object, reason: object) -> Told:
+    if not isinstance(ok, bool):
+        raise BadInput(f"ok={ok!r} says neither that it succeeded nor that it failed; give a bool")
+    try:
+        encode_result(result)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise BadInput(f"the result cannot be kept: {problem}") from problem
+    return Told(ok=ok, result=result, reason=storable(str(reason))[:LONGEST_REMARK])
+
+
+def _is_same(secret: str, given: str) -> bool:
+    return hmac.compare_digest(secret.encode(), str(given).encode("utf-8", "replace"))
+
+
+def _handler(name: str, terms: ExternalTerms) -> Callable[..., object]:
+    """What a worker calls to hand a task over, with the parameters that `submit` has."""
+    call = submit_of(name, terms.system)
+
+    def runs(*args: object, **kwargs: object) -> object:
+        return submit(current.get(), terms, call, *args, **kwargs)
+
+    functools.update_wrapper(runs, call)
+    cast(Any, runs).__signature__ = inspect.signature(call).replace(
+        return_annotation=inspect.Signature.empty
+    )
+    hints = getattr(call, "__annotations__", {})
+    runs.__annotations__ = {key: hint for key, hint in hints.items() if key != "return"}
+    return runs

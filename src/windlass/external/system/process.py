@@ -1,0 +1,176 @@
+"""Processes of this machine that outlive the worker that started them.
+
+Each submission has a folder. The process that runs the command, and the command itself, hold a lock
+in it as long as they live, and the exit code is written as the last thing: so whoever looks later,
+maybe another worker of this machine, knows whether it runs, how it ended, or that it is gone.
+Nobody starts it a second time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from windlass import telemetry
+from windlass.core.run.context import context
+from windlass.external.declare import External
+from windlass.external.model import Answer, Done, Failed, Running
+from windlass.value.duration import Duration, parse_duration
+
+SHOWN = 2_000
+TIDY_SECONDS = 600.0
+
+Argv = Annotated[list[str], msgspec.Meta(min_length=1)]
+
+
+class Command(External):
+    """Runs commands, each as a process of its own, with its files in a folder below `folder`.
+
+    The folders go away when the process has been over for `keep`. All workers that serve it must be
+    on one machine: of a process of another machine nothing is known but that it was started, so it
+    counts as running until its `timeout`.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, keep: Duration = "7d") -> None:
+        self._folder = Path(folder).absolute()
+        self._keep = parse_duration(keep, what="Command: keep") / 1e6
+        self._host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
+        self._tidied_at = 0.0
+
+    def submit(self, argv: Argv) -> str:
+        """Start a command, unless this submission has started it before."""
+        name = context().submission
+        place = self._folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            if _take(lock) and not (place / "pid").exists():
+                (place / "command").write_text(json.dumps(argv))
+                self._start(place, lock)
+        finally:
+            os.close(lock)
+        return f"{name}@{self._host}"
+
+    def poll(self, handles: list[str]) -> dict[str, Answer]:
+        """Look at the files of each; one whose files cannot be read is left out."""
+        self._tidy()
+        answers: dict[str, Answer] = {}
+        problem: Exception | None = None
+        for handle in handles:
+            try:
+                answers[handle] = self._poll(handle)
+            except (OSError, ValueError) as error:
+                problem = error
+        if problem is not None and not answers:
+            raise problem
+        return answers
+
+    def cancel(self, handle: str) -> None:
+        """End the process and all that it started."""
+        place, host = self._place(handle)
+        if host != self._host:
+            raise OSError(f"command {handle!r} runs on {host}, and this is {self._host}")
+        if is_locked(place):
+            os.killpg(int((place / "pid").read_text()), signal.SIGTERM)
+
+    def _start(self, place: Path, lock: int) -> None:
+        with (place / "output").open("ab") as output:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "windlass.external.system.keeper", str(place), str(lock)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+        # The keeper writes the same, in case that this process dies here.
+        (place / "pid.begun").write_text(str(keeper.pid))
+        (place / "pid.begun").replace(place / "pid")
+
+    def _poll(self, handle: str) -> Answer:
+        place, host = self._place(handle)
+        if host != self._host:
+            return Running()
+        is_running = is_locked(place)
+        # Looked at afterwards: it is written before the lock is let go.
+        code = read_exit(place)
+        if code is None:
+            return Running() if is_running else Failed("the process is gone without an exit code")
+        output = read_end(place / "output")
+        if code:
+            return Failed(f"exit code {code}: {output.strip()[-500:]}")
+        return Done({"code": code, "output": output})
+
+    def _place(self, handle: str) -> tuple[Path, str]:
+        """The folder of a handle, and the machine that it is on."""
+        match = re.fullmatch(r"([0-9]+(?:-[0-9]+)?)@([A-Za-z0-9.-]*)", handle)
+        if match is None:
+            raise ValueError(f"{handle!r} is no handle of a command")
+        return self._folder / match[1], match[2]
+
+    def _tidy(self) -> None:
+        """Now and then, remove folders in which nothing has happened for long."""
+        if time.monotonic() < self._tidied_at + TIDY_SECONDS and self._tidied_at:
+            return
+        self._tidied_at = time.monotonic()
+        try:
+            for entry in os.scandir(self._folder):
+                # A folder tells when a file in it came or went; the exit code is the last.
+                is_old = entry.stat().st_mtime < time.time() - self._keep
+                is_ours = re.fullmatch(r"[0-9]+(-[0-9]+)?", entry.name) and entry.is_dir()
+                if is_ours and is_old and not is_locked(Path(entry.path)):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+        except OSError as problem:
+            telemetry.log.warning("old commands cannot be removed: %s", problem)
+
+
+def is_locked(place: Path) -> bool:
+    """Whether the process of a submission, or what it runs, is alive."""
+    try:
+        file = os.open(place / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _take(file)
+    finally:
+        os.close(file)
+
+
+def _take(lock: int) -> bool:
+    """Take the lock of an open file; False if another one has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def read_exit(place: Path) -> int | None:
+    """The exit code, if the process has ended in good order."""
+    try:
+        return int((place / "exit").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def read_end(path: Path) -> str:
+    """The last characters of a file, however long it is."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - SHOWN))
+            return file.read(SHOWN).decode(errors="replace")
+    except FileNotFoundError:
+        return ""

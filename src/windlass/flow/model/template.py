@@ -1,0 +1,130 @@
+"""Templates: flows as JSON, drawn on a page or loaded from a file.
+
+`{"nodes": [{"name", "kind", "args", "kwargs", "trigger", "when"}], "edges": [[from, to]]}`. In
+arguments, `{"$result": "load"}` stands for what node load returned, with `"path": ["rows"]` for a
+part of it, and `{"$argument": "order"}` for an argument of the start. The `status` of a node, which
+the graph of a run has, is not kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import Any
+
+import msgspec
+
+from windlass.errors import BadFlow
+from windlass.flow.model.graph import placed
+from windlass.flow.model.node import Result
+
+
+class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A node on paper."""
+
+    name: str
+    kind: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    trigger: str = "all_success"
+    when: str | None = None
+    status: str | None = None
+
+
+class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes and edges."""
+
+    nodes: list[TemplateNode]
+    edges: list[tuple[str, str]] = []
+
+    def ordered(self) -> list[tuple[TemplateNode, list[str]]]:
+        """The nodes, parents before children, each with what it waits for."""
+        after: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        for parent, child in self.edges:
+            for name in (parent, child):
+                if name not in after:
+                    raise BadFlow(f"an edge refers to {name!r}, which is no node of this template")
+            after[child].append(parent)
+        by_name = {node.name: node for node in self.nodes}
+        names = placed(after)
+        # What is in a circle has no place; it comes last, and is then refused.
+        names += after.keys() - set(names)
+        return [(by_name[name], after[name]) for name in names]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that a start is to be given."""
+        return sorted(arguments_in([[node.args, node.kwargs] for node in self.nodes]))
+
+
+def read_template(name: str, spec: object) -> Template:
+    """The template that plain data describes, or an error that says what is wrong with it."""
+    try:
+        if isinstance(spec, str | bytes):
+            template = msgspec.json.decode(spec, type=Template)
+        else:
+            template = msgspec.convert(spec, Template)
+    except (msgspec.ValidationError, msgspec.DecodeError) as problem:
+        raise BadFlow(f"template {name!r} cannot be read: {problem}") from problem
+    for each, count in Counter(node.name for node in template.nodes).items():
+        if count > 1:
+            raise BadFlow(f"template {name!r}: two nodes are named {each!r}")
+        if "/" in each:
+            raise BadFlow(
+                f"template {name!r}: node {each!r} is inside a nested flow, which draws it by "
+                "itself; leave it out"
+            )
+    for each in template.arguments:
+        if not each.isidentifier() or iskeyword(each):
+            raise BadFlow(f"template {name!r}: no argument of a start can be named {each!r}")
+    nodes = [msgspec.structs.replace(node, status=None) for node in template.nodes]
+    return Template(nodes, template.edges)
+
+
+def filled_in(value: Any, arguments: Mapping[str, object]) -> Any:
+    """A value of a template with its results and arguments in it."""
+    match value:
+        case {"$result": str(node), "path": list(path)}:
+            return Result(node, tuple(path))
+        case {"$result": str(node)}:
+            return Result(node)
+        case {"$argument": str(name)}:
+            if name not in arguments:
+                raise BadFlow(f"the template needs the argument {name!r}; start it with {name}=...")
+            return arguments[name]
+        case dict():
+            return {key: filled_in(part, arguments) for key, part in value.items()}
+        case list():
+            return [filled_in(part, arguments) for part in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a start that is not known yet."""
+
+    name: str
+
+
+def is_open(value: object) -> bool:
+    """Whether a result or an argument that is not known yet is somewhere in `value`."""
+    match value:
+        case dict():
+            return any(map(is_open, value.values()))
+        case list():
+            return any(map(is_open, value))
+    return isinstance(value, Result | Argument)
+
+
+def arguments_in(value: Any) -> set[str]:
+    """The arguments of a start that are somewhere in `value`."""
+    match value:
+        case {"$argument": str(name)}:
+            return {name}
+        case dict():
+            return set[str]().union(*map(arguments_in, value.values()))
+        case list():
+            return set[str]().union(*map(arguments_in, value))
+    return set()

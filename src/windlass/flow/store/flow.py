@@ -1,0 +1,459 @@
+"""Runs and their nodes: write them, read them, and change those that have not begun."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, delete, func, or_, select, text, update
+
+from windlass.database.dialect.base import Dialect, Executor, encode
+from windlass.database.schema import external, slot, task
+from windlass.flow.model.graph import BLOCKED_BY, SKIPPED, How, Rule, how_ended
+from windlass.flow.store.dialect import STATEMENTS
+from windlass.value.shard import COMING
+from windlass.value.status import FINAL, Status
+from windlass.value.task import NewNode
+
+CHUNK_ROWS = 2_000
+CHUNK_BYTES = 2 * 1024 * 1024
+OPEN = tuple(status for status in Status if status not in FINAL)
+END_EMPTY = text("""
+    update windlass_task set finished_at = :now, prune_at = :prune_at where id = :id""")
+
+T = TypeVar("T")
+
+
+class NewSlot(NamedTuple):
+    """An edge that is about to be written."""
+
+    dep_id: int
+    task_id: int
+    rule: int
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node as the database has it, without its arguments."""
+
+    id: int
+    node: str
+    kind: str
+    status: Status
+    last_status: Status | None
+    remark: str | None
+    bucket: int
+    open_slots: int
+    attempt: int
+    due_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    # None also if it was not asked for.
+    result: str | None = None
+
+    @property
+    def how(self) -> How | None:
+        """How it ended; None if it has not."""
+        return how_ended(self.status, self.last_status)
+
+    @property
+    def is_blocked_end(self) -> bool:
+        """Whether it ended only because of how those ended that it waits for."""
+        return self.how is not None and self.last_status is Status.BLOCKED
+
+    @property
+    def cause(self) -> str:
+        """The node that those below are blocked by, if it did not succeed."""
+        if not self.is_blocked_end:
+            return self.node
+        return (self.remark or "").removeprefix(BLOCKED_BY).removeprefix(SKIPPED)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as lists show it."""
+
+    id: int
+    kind: str
+    key: str | None
+    status: Status
+    left: int
+    payload: str
+    created_at: int
+    finished_at: int | None
+    remark: str | None
+    batch: int | None
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is a copy that is on its way from another shard."""
+        return self.batch == COMING
+
+
+ROW = (
+    task.c.id,
+    task.c.node,
+    task.c.kind,
+    task.c.status,
+    task.c.last_status,
+    task.c.remark,
+    task.c.bucket,
+    task.c.open_slots,
+    task.c.attempt,
+    task.c.due_at,
+    task.c.started_at,
+    task.c.finished_at,
+)
+RUN = (
+    task.c.id,
+    task.c.kind,
+    task.c.task_key,
+    task.c.status,
+    task.c.open_slots,
+    task.c.payload,
+    task.c.created_at,
+    task.c.finished_at,
+    task.c.remark,
+    task.c.batch,
+)
+IS_RUN = task.c.id == task.c.flow_id
+
+
+LARGEST = 1 << 62
+
+
+def insert(
+    executor: Executor, dialect: Dialect, rows: Sequence[NewNode], slots: Sequence[NewSlot]
+) -> None:
+    """Write nodes and their slots in as few statements as their size allows; safe to repeat."""
+    statements = STATEMENTS[dialect.name]
+    for chunk in _chunks(rows):
+        executor.execute(statements.insert_nodes, {"rows": encode(chunk).decode()})
+    for begin in range(0, len(slots), 4 * CHUNK_ROWS):
+        part = slots[begin : begin + 4 * CHUNK_ROWS]
+        if statements.is_array:
+            columns = zip(*part, strict=True)
+            names = ("deps", "tasks", "rules")
+            listed = {
+                name: statements.listed(column) for name, column in zip(names, columns, strict=True)
+            }
+            executor.execute(statements.insert_slots, listed)
+        else:
+            executor.execute(statements.insert_slots, {"slots": encode(part).decode()})
+
+
+def run(connection: Connection, number: int) -> RunRow | None:
+    """One run."""
+    row = connection.execute(select(*RUN).where(task.c.id == number, IS_RUN)).first()
+    return None if row is None else _run(row)
+
+
+def runs(
+    connection: Connection,
+    *,
+    kind: str | None = None,
+    status: Status | None = None,
+    limit: int,
+) -> list[RunRow]:
+    """Runs, newest first."""
+    if kind is None and status is None:
+        return list(islice(newest(connection), limit))
+    query = select(*RUN).where(task.c.flow_id.is_not(None), IS_RUN)
+    if kind is not None:
+        query = query.where(task.c.kind == kind)
+    if status is not None:
+        query = query.where(task.c.status == status)
+    rows = connection.execute(query.order_by(task.c.id.desc()).limit(limit))
+    return [_run(row) for row in rows]
+
+
+def newest(connection: Connection, *, below: int | None = None) -> Iterator[RunRow]:
+    """All runs, each by one look, however many rows lie between them; maybe below one of them."""
+    last = LARGEST if below is None else below
+    while True:
+        before = select(func.max(task.c.flow_id)).where(task.c.flow_id < last).scalar_subquery()
+        row = connection.execute(select(*RUN).where(task.c.id == before)).first()
+        if row is None:
+            return
+        yield _run(row)
+        last = row.id
+
+
+def runs_of(connection: Connection, ids: Collection[int]) -> list[RunRow]:
+    """These runs, newest first."""
+    query = select(*RUN).where(task.c.id.in_(ids), IS_RUN).order_by(task.c.id.desc())
+    return [_run(row) for row in connection.execute(query)]
+
+
+def status_of(connection: Connection, number: int) -> Status | None:
+    """The state of a run; None if there is none of that id."""
+    found = connection.scalar(select(task.c.status).where(task.c.id == number, IS_RUN))
+    return None if found is None else Status(found)
+
+
+def lock(connection: Connection, number: int) -> RunRow | None:
+    """One run, which nobody else changes until the transaction ends."""
+    query = select(*RUN).where(task.c.id == number, IS_RUN).with_for_update()
+    row = connection.execute(query).first()
+    return None if row is None else _run(row)
+
+
+def is_going(connection: Connection, number: int, *, now: int) -> bool:
+    """Whether a run ended so long ago that its nodes are being deleted."""
+    prune_at = connection.scalar(select(task.c.prune_at).where(task.c.id == number))
+    return prune_at is not None and prune_at <= now
+
+
+def nodes(connection: Connection, number: int, *, results: bool = False) -> list[NodeRow]:
+    """The nodes of a run, in the order in which they were drawn; maybe with their results."""
+    columns = (*ROW, task.c.result) if results else ROW
+    rows = connection.execute(
+        select(*columns).where(task.c.flow_id == number, task.c.id != number).order_by(task.c.id)
+    )
+    return [row_of(row) for row in rows]
+
+
+def payloads(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """The arguments of nodes."""
+    found: dict[int, str] = {}
+    for part in _parts(sorted(ids)):
+        rows = connection.execute(select(task.c.id, task.c.payload).where(task.c.id.in_(part)))
+        found |= {row.id: row.payload for row in rows}
+    return found
+
+
+def node(connection: Connection, number: int) -> NodeRow:
+    """One node by its id."""
+    return row_of(connection.execute(select(*ROW).where(task.c.id == number)).one())
+
+
+def named(connection: Connection, number: int, names: Collection[str]) -> dict[str, NodeRow]:
+    """Those of the nodes that a run has."""
+    if not names:
+        return {}
+    inside = task.c.flow_id == number, task.c.id != number
+    found: dict[str, NodeRow] = {}
+    for part in _parts(sorted(names)):
+        rows = connection.execute(select(*ROW).where(*inside, task.c.node.in_(part)))
+        found |= {row.node: row_of(row) for row in rows}
+    return found
+
+
+def group_of(connection: Connection, number: int) -> NodeRow | None:
+    """The nested flow that a node is in."""
+    row = connection.execute(
+        select(*ROW)
+        .join(slot, slot.c.task_id == task.c.id)
+        .where(slot.c.dep_id == number, slot.c.rule == Rule.END)
+    ).first()
+    return None if row is None else row_of(row)
+
+
+def ancestors(connection: Connection, number: int) -> set[int]:
+    """The nodes that surely ended before a node began: what it, and what it is in, waited for."""
+    begin = [number]
+    while (group := group_of(connection, begin[-1])) is not None:
+        begin.append(group.id)
+    above = (
+        select(slot.c.dep_id)
+        .where(slot.c.task_id.in_(begin), slot.c.rule != Rule.END)
+        .cte("above", recursive=True)
+    )
+    # A nested flow has ended when all inside it have.
+    above = above.union(select(slot.c.dep_id).join(above, slot.c.task_id == above.c.dep_id))
+    return set(connection.scalars(select(above.c.dep_id)))
+
+
+def counts(connection: Connection, number: int) -> dict[Status, int]:
+    """How many nodes of a run are in which state."""
+    rows = connection.execute(
+        select(task.c.status, func.count())
+        .where(task.c.flow_id == number, task.c.id != number)
+        .group_by(task.c.status)
+    )
+    return {Status(status): int(count) for status, count in rows}
+
+
+def slots(connection: Connection, number: int) -> list[NewSlot]:
+    """The edges of a run."""
+    inside = select(task.c.id).where(task.c.flow_id == number, task.c.id != number)
+    rows = connection.execute(
+        select(slot.c.dep_id, slot.c.task_id, slot.c.rule).where(slot.c.dep_id.in_(inside))
+    )
+    return [NewSlot(*row) for row in rows]
+
+
+def set_states(connection: Connection, rows: Iterable[NodeRow], again: Collection[int]) -> None:
+    """Have nodes be as these rows say; those that begin `again` as if they had never run."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows:
+        values = (
+            row.status,
+            row.last_status,
+            row.open_slots,
+            row.due_at,
+            row.finished_at,
+            row.remark,
+            row.id in again,
+        )
+        alike.setdefault(values, []).append(row.id)
+    names = ("status", "last_status", "open_slots", "due_at", "finished_at", "remark")
+    afresh: dict[str, Any] = {"started_at": None, "worker": None, "result": None}
+    afresh |= dict.fromkeys(("attempt", "lost", "lost_in_a_row"), 0)
+    for (*given, is_again), ids in alike.items():
+        changed: dict[str, Any] = dict(zip(names, given, strict=True), batch=None)
+        for part in _parts(ids):
+            connection.execute(
+                update(task)
+                .where(task.c.id.in_(part))
+                .values(**changed, **(afresh if is_again else {}))
+            )
+
+
+def grow(connection: Connection, number: int, *, more: int) -> bool:
+    """Have a run that goes on have so many more nodes; False if it has ended."""
+    grown = connection.execute(
+        update(task)
+        .where(task.c.id == number, task.c.status == Status.RUNNING)
+        .values(open_slots=task.c.open_slots + more)
+    )
+    return bool(grown.rowcount)
+
+
+def go_on(connection: Connection, number: int, *, left: int) -> None:
+    """Have a run go on, also one that has ended, with so many nodes that have not."""
+    connection.execute(
+        update(task)
+        .where(task.c.id == number)
+        .values(
+            status=Status.RUNNING,
+            open_slots=left,
+            finished_at=None,
+            prune_at=None,
+            remark=None,
+            due_at=None,
+            batch=None,
+            worker=None,
+        )
+    )
+
+
+def end_empty(executor: Executor, number: int, *, now: int, keep: int) -> None:
+    """Have a run without nodes have ended as it began."""
+    executor.execute(END_EMPTY, {"id": number, "now": now, "prune_at": now + keep})
+
+
+def widen(connection: Connection, number: int, *, more: int) -> None:
+    """Have a nested flow wait for so many more nodes inside it."""
+    connection.execute(
+        update(task)
+        .where(task.c.id == number, task.c.status == Status.RUNNING)
+        .values(open_slots=task.c.open_slots + more)
+    )
+
+
+def expand(connection: Connection, number: int, *, left: int) -> None:
+    """Have the node of a nested flow wait for so many nodes inside it; no worker has it."""
+    connection.execute(
+        update(task)
+        .where(task.c.id == number)
+        .values(open_slots=left, worker=None, due_at=None, batch=None)
+    )
+
+
+def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> list[int]:
+    """End a run and all of its nodes that have not ended; which of those were external."""
+    inside = task.c.flow_id == number, task.c.status.in_(OPEN)
+    away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
+    external_ids = list(connection.scalars(away))
+    ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
+    # What a claim or a sign of life has locked for a moment is not waited for here.
+    free = select(task.c.id).where(*inside, task.c.id != number).order_by(task.c.id)
+    for part in _parts(list(connection.scalars(free.with_for_update(skip_locked=True)))):
+        connection.execute(update(task).where(task.c.id.in_(part)).values(**ended, remark=reason))
+    connection.execute(
+        update(task)
+        .where(task.c.id == number)
+        .values(**ended, remark=reason, open_slots=0, prune_at=now + keep)
+    )
+    return external_ids
+
+
+def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
+    """End what somebody had locked while its run was cancelled, unless that goes on by now."""
+    found = lock(connection, number)
+    if found is None or found.status is not Status.CANCELLED:
+        return
+    rest = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
+    ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
+    connection.execute(update(task).where(*rest).values(**ended, remark=reason))
+
+
+def unlink(connection: Connection, edges: Collection[tuple[int, int]]) -> None:
+    """Remove edges, each from the node that is waited for to the one that waits."""
+    parents, children = {dep for dep, _ in edges}, {number for _, number in edges}
+    # By whichever there is less of: the edges of a fan are one statement.
+    one, other, place = slot.c.dep_id, slot.c.task_id, 0
+    if len(children) < len(parents):
+        one, other, place = other, one, 1
+    ends: dict[int, list[int]] = {}
+    for edge in edges:
+        ends.setdefault(edge[place], []).append(edge[1 - place])
+    for number, others in ends.items():
+        for part in _parts(others):
+            connection.execute(delete(slot).where(one == number, other.in_(part)))
+
+
+def prune(connection: Connection, *, now: int, limit: int) -> int:
+    """Delete up to about `limit` rows of runs whose time is over, each run last; how many."""
+    over = connection.scalars(
+        select(task.c.id)
+        .where(task.c.prune_at <= now, task.c.flow_id.is_not(None), IS_RUN)
+        .where(or_(task.c.batch.is_(None), task.c.batch != COMING))
+        .order_by(task.c.prune_at)
+        .limit(10)
+        .with_for_update(skip_locked=True)
+    ).all()
+    pruned = 0
+    for number in over:
+        inside = select(task.c.id).where(task.c.flow_id == number, task.c.id != number)
+        ids = list(connection.scalars(inside.limit(limit)))
+        whole = [*ids, number] if len(ids) < limit else ids
+        connection.execute(delete(slot).where(slot.c.dep_id.in_(ids)))
+        connection.execute(delete(external).where(external.c.task_id.in_(ids)))
+        pruned += connection.execute(delete(task).where(task.c.id.in_(whole))).rowcount
+        if pruned >= limit:
+            break
+    return pruned
+
+
+def row_of(row: Sequence[Any]) -> NodeRow:
+    """A row of the columns of ROW."""
+    number, name, kind, status, last, remark, bucket, left, *rest = row
+    before = None if last is None else Status(last)
+    return NodeRow(
+        number, name or "", kind, Status(status), before, remark, bucket, left or 0, *rest
+    )
+
+
+def _run(row: Sequence[Any]) -> RunRow:
+    number, kind, key, status, left, *rest = row
+    return RunRow(number, kind, key, Status(status), left or 0, *rest)
+
+
+def _parts(ids: Sequence[T]) -> Iterable[Sequence[T]]:
+    for begin in range(0, len(ids), 1_000):
+        yield ids[begin : begin + 1_000]
+
+
+def _chunks(rows: Sequence[NewNode]) -> Iterable[Sequence[NewNode]]:
+    begin = size = 0
+    for index, row in enumerate(rows):
+        size += 2 * len(row.payload) + 300
+        if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield rows[begin : index + 1]
+            begin, size = index + 1, 0
+    if begin < len(rows):
+        yield rows[begin:]

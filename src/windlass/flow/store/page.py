@@ -1,0 +1,226 @@
+"""Looking at runs and nodes among many: a page at a time, and so many rows at most."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
+
+from windlass.core.task.store.page import kinds_undue, undue_of
+from windlass.database.scan import look
+from windlass.database.schema import external, slot, task
+from windlass.flow.model.graph import Rule
+from windlass.flow.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
+from windlass.rolling.store.item import LAST
+from windlass.value.status import Status
+
+# Nested flows have the kinds of runs: of each kind so many rows are looked at.
+LOOKED_AT = 2_000
+RUN_STATUSES = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+# What people look for first.
+URGENT = (
+    Status.FAILED,
+    Status.RUNNING,
+    Status.EXTERNAL,
+    Status.WAITING,
+    Status.BLOCKED,
+    Status.CANCELLED,
+)
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Runs, newest first, and the id below which to go on; None at the end."""
+
+    runs: list[RunRow]
+    below: int | None
+
+
+class Slots(NamedTuple):
+    """How many slots a node has, and what they wait for."""
+
+    total: int
+    rule: Rule
+
+
+def runs(
+    connection: Connection,
+    *,
+    kind: str | None,
+    status: Status | None,
+    other: Collection[str],
+    below: int | None,
+    limit: int,
+) -> RunPage:
+    """Runs that match and whose id is less than `below`; `other` are kinds that have none."""
+    if kind is None and status is None:
+        found = _newest(connection, below, limit)
+        return RunPage(found, found[-1].id if len(found) == limit else None)
+    ids: list[int] = []
+    floors: list[int] = []
+    for each in RUN_STATUSES if status is None else (status,):
+        kinds = [name for name in kinds_undue(connection, each) if name not in other]
+        for name in kinds if kind is None else [kind]:
+            some, floor = _runs_of(connection, each, name, below=below, limit=limit)
+            ids += some
+            floors += [] if floor is None else [floor]
+    # Below the highest place where somebody stopped, more may follow.
+    floor = max(floors, default=None)
+    chosen = sorted((each for each in ids if floor is None or each >= floor), reverse=True)[:limit]
+    found = runs_of(connection, chosen)
+    return RunPage(found, chosen[-1] if len(chosen) == limit else floor)
+
+
+def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRow]:
+    """The newest runs: those of the last few thousand nodes by one look, others one by one."""
+    nodes_of = select(task.c.flow_id).where(task.c.flow_id < (LARGEST if below is None else below))
+    window = nodes_of.order_by(task.c.flow_id.desc(), task.c.node.desc()).limit(LOOKED_AT)
+    several = select(window.subquery().c.flow_id).distinct()
+    ids = sorted(connection.scalars(several), reverse=True)[:limit]
+    found = runs_of(connection, ids)
+    if found and len(found) < limit:
+        found += islice(newest(connection, below=ids[-1]), limit - len(found))
+    return found
+
+
+def _runs_of(
+    connection: Connection, status: Status, kind: str, *, below: int | None, limit: int
+) -> tuple[list[int], int | None]:
+    """The ids of runs of a kind, and the lowest id that was looked at; None if that were all."""
+    rows = undue_of(status, kind, task.c.flow_id)
+    if below is not None:
+        rows = rows.where(task.c.id < below)
+
+    looked = look(
+        connection,
+        rows.limit,
+        ("id",),
+        lambda window: window.c.id == window.c.flow_id,
+        limit=limit,
+        most=LOOKED_AT,
+    )
+    ids = [int(row.id) for row in looked.rows]
+    return ids, None if looked.last is None else int(looked.last.id)
+
+
+def sizes(connection: Connection, runs: Sequence[int], *, most: int) -> dict[int, int]:
+    """How many nodes each run has, counted up to `most` + 1."""
+    if not runs:
+        return {}
+
+    given = {f"run_{index}": run for index, run in enumerate(runs)}
+    row = connection.execute(_counts(len(runs), most), given).one()
+    # The row of the run is one of them.
+    return {run: int(found) - 1 for run, found in zip(runs, row, strict=True)}
+
+
+@lru_cache(64)
+def _counts(runs: int, most: int) -> Select[Any]:
+    """Counts the nodes of so many runs. It takes longer to make this than to run it."""
+
+    def count(name: str) -> Any:
+        of_run = select(task.c.node).where(task.c.flow_id == bindparam(name, type_=BigInteger))
+        few = of_run.order_by(task.c.node).limit(most + 2)
+        return select(func.count()).select_from(few.subquery()).scalar_subquery()
+
+    return select(*(count(f"run_{index}").label(f"nodes_{index}") for index in range(runs)))
+
+
+def nodes(
+    connection: Connection,
+    run: int,
+    *,
+    status: Status | None,
+    prefix: str,
+    after: str,
+    limit: int,
+) -> list[NodeRow]:
+    """The nodes of a run whose names begin with `prefix`, in the order of their names."""
+    query = select(*ROW).where(task.c.flow_id == run, task.c.id != run, task.c.node > after)
+    if prefix:
+        query = query.where(task.c.node.between(prefix, prefix + LAST))
+    if status is not None:
+        query = query.where(task.c.status == status)
+    rows = connection.execute(query.order_by(task.c.node).limit(limit))
+    return [row_of(row) for row in rows]
+
+
+def urgent(connection: Connection, run: int, *, limit: int) -> list[NodeRow]:
+    """Some nodes of a run: those first that went wrong, then those that are under way."""
+    places = [(task.c.status == status, index) for index, status in enumerate(URGENT)]
+    place = case(*places, else_=len(URGENT))
+    ids = connection.scalars(
+        select(task.c.id)
+        .where(task.c.flow_id == run, task.c.id != run)
+        .order_by(place, task.c.id)
+        .limit(limit)
+    ).all()
+    return by_ids(connection, ids)
+
+
+def around(connection: Connection, number: int, *, limit: int) -> list[NodeRow]:
+    """A node, what it waits for and what waits for it: of both up to `limit`."""
+    above = select(slot.c.dep_id).where(slot.c.task_id == number).order_by(slot.c.dep_id)
+    below = select(slot.c.task_id).where(slot.c.dep_id == number).order_by(slot.c.task_id)
+    ids = {number, *connection.scalars(above.limit(limit)), *connection.scalars(below.limit(limit))}
+    return by_ids(connection, ids)
+
+
+def by_ids(connection: Connection, ids: Collection[int]) -> list[NodeRow]:
+    """Nodes by their ids, in the order in which they were drawn."""
+    rows = connection.execute(select(*ROW).where(task.c.id.in_(ids)).order_by(task.c.id))
+    return [row_of(row) for row in rows]
+
+
+def edges(connection: Connection, ids: Collection[int]) -> list[NewSlot]:
+    """The edges between these nodes."""
+    rows = connection.execute(
+        select(slot.c.dep_id, slot.c.task_id, slot.c.rule)
+        .where(slot.c.dep_id.in_(ids), slot.c.task_id.in_(ids))
+        .order_by(slot.c.dep_id, slot.c.task_id)
+    )
+    return [NewSlot(*row) for row in rows]
+
+
+def slots(connection: Connection, ids: Collection[int]) -> dict[int, Slots]:
+    """How many slots these nodes have; those of nested flows for what is in them do not count."""
+    rows = connection.execute(
+        select(slot.c.task_id, func.count(), func.min(slot.c.rule))
+        .where(slot.c.task_id.in_(ids), slot.c.rule != Rule.END)
+        .group_by(slot.c.task_id)
+    )
+    return {number: Slots(int(count), Rule(rule)) for number, count, rule in rows}
+
+
+def names(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
+    """The names of nodes."""
+    rows = connection.execute(select(task.c.id, task.c.node).where(task.c.id.in_(list(ids))))
+    return {number: name or "" for number, name in rows}
+
+
+def texts(connection: Connection, number: int) -> tuple[str, str | None]:
+    """The arguments and the result of a node, as they are stored."""
+    found = select(task.c.payload, task.c.result).where(task.c.id == number)
+    payload, result = connection.execute(found).one()
+    return payload, result
+
+
+def handle(connection: Connection, number: int) -> str | None:
+    """By what name an external system knows a node, if it was submitted."""
+    query = select(external.c.handle).where(external.c.task_id == number)
+    return connection.scalar(query.order_by(external.c.submission.desc()).limit(1))
+
+
+def marks(connection: Connection, *, limit: int) -> list[tuple[Any, ...]]:
+    """What changes when a run starts, goes on or ends: how much is left of those that run."""
+    going = (
+        select(task.c.id, task.c.open_slots)
+        .where(task.c.status == Status.RUNNING, task.c.due_at.is_(None))
+        .order_by(task.c.kind, task.c.id)
+        .limit(limit)
+    )
+    return [tuple(row) for row in connection.execute(going)]

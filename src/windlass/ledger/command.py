@@ -1,0 +1,202 @@
+"""`windlass ledger stock|show|entries|audit`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    complain,
+    console,
+    done,
+    iso,
+    note,
+    print_json,
+    say,
+    table,
+    timestamp,
+    visible,
+)
+from windlass.ledger import Deduction, DeductionStatus, Entry, Ledger, Stock
+from windlass.ledger.operate import Ledgers
+
+COLOURS = {
+    DeductionStatus.HELD: "blue",
+    DeductionStatus.DEDUCTED: "green",
+    DeductionStatus.REFUSED: "red",
+    DeductionStatus.VOIDED: "bright_black",
+    DeductionStatus.LAPSED: "yellow",
+}
+
+cli = typer.Typer(help="Look at the stock ledger, and check that its books balance.")
+
+ShardOption = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="SHARD", help="The database it is in; default: the first."),
+]
+
+
+@cli.command("stock")
+def show_stock(
+    skus: Annotated[
+        list[str] | None, typer.Argument(metavar="[SKU]...", help="Only these; default: all.")
+    ] = None,
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how much there is of each SKU."""
+    ledger = _ledger(app, shard)
+    found = ledger.stocks(skus or None)
+    if as_json:
+        print_json([_plain(row) for row in found])
+    elif found:
+        _show_stocks(found)
+    missing = sorted(set(skus or ()) - {row.sku for row in found})
+    for sku in missing:
+        complain(f"sku {sku!r} is unknown")
+    if missing:
+        raise typer.Exit(1)
+    if not (found or as_json):
+        say("There is no stock; see Ledger.restock.")
+
+
+@cli.command()
+def show(
+    deduction: Annotated[str, typer.Argument(metavar="ID", help="The id of the deduction.")],
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a deduction: its lines, what came back of them, and by which returns."""
+    ledger = _ledger(app, shard)
+    found, returns = ledger.deduction(deduction), ledger.returns(deduction)
+    if as_json:
+        print_json(_plain(found) | {"returns": [_plain(made) for made in returns]})
+        return
+    _show_deduction(found)
+    if found.lines:
+        console.print()
+        lines = table("sku", "quantity", "returned", right=("quantity", "returned"), wrap=("sku",))
+        for line in found.lines:
+            lines.add_row(visible(line.sku), f"{line.quantity:,}", f"{line.returned:,}")
+        console.print(lines)
+    if returns:
+        console.print()
+        made = table("return", "made", "lines", wrap=("return", "lines"))
+        for each in returns:
+            what = ", ".join(f"{visible(line.sku)} {line.quantity:,}" for line in each.lines)
+            made.add_row(visible(each.id), timestamp(each.created_at), what or "-")
+        console.print(made)
+
+
+@cli.command()
+def entries(
+    sku: Annotated[str, typer.Argument(metavar="SKU", help="The SKU.")],
+    after: Annotated[
+        int, typer.Option("--after", min=0, help="Only those after the entry of this number.")
+    ] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 1_000,
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the changes of a SKU, oldest first, and say if there are more."""
+    ledger = _ledger(app, shard)
+    more = ledger.entries(sku, after=after, limit=limit + 1)
+    found = more[:limit]
+    if not found:
+        # Unknown is said so, and not shown as empty.
+        ledger.stock(sku)
+    if as_json:
+        print_json([_plain(entry) for entry in found])
+    elif found:
+        _show_entries(found)
+    else:
+        say(f"There are no entries after number {after}." if after else "There are no entries.")
+    if len(more) > limit:
+        note(
+            f"there are more than these {limit:,}; add --after {found[-1].id} for the next, "
+            "or a larger --limit"
+        )
+
+
+@cli.command()
+def audit(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption = False) -> None:
+    """Check that every rule of the ledger holds for every row; nothing is repaired."""
+    found = _ledger(app, shard).audit()
+    if as_json:
+        print_json({"ok": found.ok, "problems": list(found.problems)})
+    elif found.ok:
+        done("the books balance")
+    for problem in () if as_json else found.problems:
+        complain(visible(problem))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _ledger(app: str | None, shard: str | None) -> Ledger:
+    return Ledgers(load_app(app, needs_kinds=False).fleet).of(shard)
+
+
+def _show_stocks(found: list[Stock]) -> None:
+    sums = ("available", "received", "deducted", "returned")
+    shown = table("sku", *sums, right=sums, wrap=("sku",))
+    for row in found:
+        cells = (f"{number:,}" for number in (row.received, row.deducted, row.returned))
+        available = Text(f"{row.available:,}", style="bold" if row.available else "bold red")
+        shown.add_row(visible(row.sku), available, *cells)
+    console.print(shown)
+
+
+def _show_entries(found: list[Entry]) -> None:
+    shown = table(
+        *("entry", "made", "movement", "quantity", "id", "return"),
+        right=("entry", "quantity"),
+        wrap=("id", "return"),
+    )
+    for entry in found:
+        shown.add_row(
+            str(entry.id),
+            timestamp(entry.created_at),
+            str(entry.movement),
+            Text(f"{entry.quantity:+,}", style="green" if entry.quantity > 0 else "red"),
+            visible(entry.reference),
+            visible(entry.return_id or "-"),
+        )
+    console.print(shown)
+
+
+def _show_deduction(found: Deduction) -> None:
+    name = visible(found.id)
+    shown = table("deduction", name, wrap=(name,))
+    shown.add_row("status", Text(str(found.status), style=COLOURS[found.status]))
+    if found.status is DeductionStatus.VOIDED and not found.lines:
+        shown.add_row("voided", f"{timestamp(found.created_at)}, before it came; it never will")
+    else:
+        shown.add_row("made", timestamp(found.created_at))
+    if found.hold_until is not None:
+        shown.add_row("held until", timestamp(found.hold_until))
+    if found.confirmed_at is not None:
+        shown.add_row("confirmed", timestamp(found.confirmed_at))
+    if found.refusal is not None:
+        facts = ", ".join(f"{name} {value}" for name, value in found.refusal.facts.items())
+        shown.add_row("refused", visible(f"{found.refusal.error}: {facts}"))
+    console.print(shown)
+
+
+def _plain(value: Any) -> Any:
+    """A value with everything in it, for programs."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items() if name != "replayed"}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, DeductionStatus):
+        return str(value)
+    return iso(value) if hasattr(value, "isoformat") else value

@@ -1,0 +1,351 @@
+"""What must be true of the rows of the ledger, and what is said of those of which it is not.
+
+An answer is kept as a body, a refusal and a status; the same is told a second time by lines, a
+third time by entries. Here the first two are compared. Rows come as the database has them, so
+nothing is taken for granted, neither a status that exists nor a body that can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from windlass.errors import WindlassError
+from windlass.ledger.model.ledger import (
+    OWN_RETURNS,
+    Adjust,
+    Deduct,
+    DeductionStatus,
+    GiveBack,
+    Movement,
+    Refusal,
+    Restock,
+    check_lines,
+    check_reason,
+    decode_refusal,
+    difference,
+)
+
+VOID, LAPSE = OWN_RETURNS[Movement.VOID], OWN_RETURNS[Movement.LAPSE]
+MOVEMENT_OF = {own: movement for movement, own in OWN_RETURNS.items()}
+COMES_IN = (Movement.RESTOCK, Movement.ADJUST)
+COMES_BACK = (Movement.RETURN, Movement.VOID, Movement.LAPSE)
+
+# What can be refused, and the facts that are told with it.
+SHORT = {"OutOfStock": {"sku", "wanted", "available"}, "UnknownSku": {"sku"}}
+OVER = {"OverReturn": {"sku", "wanted", "returnable"}, "UnknownDeduction": {"id"}}
+LEFT = {"OutOfStock": "available", "OverReturn": "returnable"}
+
+
+class KeptDeduction(NamedTuple):
+    """A deduction as the database has it."""
+
+    id: str
+    status: int
+    body: str | None
+    refusal: str | None
+    hold_until: int | None
+    confirmed_at: int | None
+    created_at: int
+
+
+class KeptReturn(NamedTuple):
+    """A return as the database has it."""
+
+    deduction: str
+    id: str
+    body: str | None
+    refusal: str | None
+    created_at: int
+
+
+class KeptReceipt(NamedTuple):
+    """A restock or an adjustment as the database has it."""
+
+    movement: str
+    id: str
+    body: str | None
+    refusal: str | None
+    created_at: int
+
+
+class KeptLine(NamedTuple):
+    """One SKU of a deduction as the database has it."""
+
+    sku: str
+    quantity: int
+    returned: int
+
+
+class KeptStock(NamedTuple):
+    """The sums of a SKU as the database has them, or as its entries say them."""
+
+    available: int = 0
+    received: int = 0
+    deducted: int = 0
+    returned: int = 0
+
+
+class Story:
+    """All that is kept about one deduction: first its lines, then its returns one by one."""
+
+    def __init__(
+        self, id_: str, deduction: KeptDeduction | None, lines: Iterable[KeptLine]
+    ) -> None:
+        self._id = id_
+        self._row = deduction
+        self._lines = {line.sku: line for line in lines}
+        self._given_back: dict[str, int] = {}
+        self._own: set[str] = set()
+
+    def add(
+        self, return_id: str, row: KeptReturn | None, lines: Mapping[str, int]
+    ) -> Iterator[str]:
+        """What is wrong with a return of it."""
+        what = f"return {return_id!r} of deduction {self._id!r}"
+        for sku, quantity in lines.items():
+            self._given_back[sku] = self._given_back.get(sku, 0) + quantity
+        if row is None:
+            yield f"{what} never came, but it has {len(lines)} lines"
+            return
+        if row.refusal is not None:
+            yield from self._check_refused(what, row, lines)
+            return
+        if self._row is None:
+            yield f"{what} was made, but there is no such deduction"
+        if return_id in MOVEMENT_OF:
+            self._own.add(return_id)
+        elif not lines:
+            yield f"{what} was made, but it has no lines"
+        made = GiveBack(self._id, return_id, dict(lines)).body
+        if row.body != made:
+            yield f"{what}: {_unlike(row.body, made)}"
+
+    def end(self, will_lapse: Callable[[str], bool]) -> Iterator[str]:
+        """What is wrong with the deduction, once all its returns are known."""
+        what = f"deduction {self._id!r}"
+        row = self._row
+        if row is None:
+            if self._lines:
+                yield f"{what}: there are lines of it, but no deduction"
+        else:
+            yield from (f"{what}{said}" for said in self._check(row, will_lapse))
+        yield from self._check_lines(what)
+
+    def _check_refused(self, what: str, row: KeptReturn, lines: Mapping[str, int]) -> Iterator[str]:
+        if lines:
+            yield f"{what} was refused, but it has {len(lines)} lines"
+        if row.id in MOVEMENT_OF:
+            yield f"{what} is the ledger's own, but it was refused"
+        asked = _asked(row.body, signed=False)
+        if asked is None or GiveBack(self._id, row.id, asked).body != row.body:
+            yield f"{what}: {_unreadable(row.body)}"
+        elif not _is_refusal(row.refusal, asked, self._can_be_refused()):
+            yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+
+    def _can_be_refused(self) -> Mapping[str, set[str]]:
+        """What may have been wrong with a return: without a deduction, nothing is left of it."""
+        row = self._row
+        was_made = row is not None and row.body is not None and row.refusal is None
+        return OVER if was_made else {"UnknownDeduction": OVER["UnknownDeduction"]}
+
+    def _check(self, row: KeptDeduction, will_lapse: Callable[[str], bool]) -> Iterator[str]:
+        if row.body is None:
+            yield from self._check_tombstone(row)
+        elif row.refusal is not None:
+            yield from self._check_refusal(row)
+        else:
+            yield from self._check_made(row, will_lapse)
+
+    def _check_tombstone(self, row: KeptDeduction) -> Iterator[str]:
+        if self._lines:
+            yield " never came, but it has lines"
+        if VOID not in self._own:
+            yield " never came, but nobody voided it"
+        yield from _wrong_status(row, DeductionStatus.VOIDED)
+        if row.refusal is not None or row.hold_until is not None or row.confirmed_at is not None:
+            yield " never came, but it was refused, held or confirmed"
+
+    def _check_refusal(self, row: KeptDeduction) -> Iterator[str]:
+        if self._lines:
+            yield " was refused, but it has lines"
+        yield from _wrong_status(row, DeductionStatus.REFUSED)
+        if row.hold_until is not None or row.confirmed_at is not None:
+            yield " was refused, but it is held or confirmed"
+        if LAPSE in self._own:
+            yield " was refused, but its hold lapsed"
+        asked, hold = _asked(row.body, signed=False), _decoded(row.body).get("hold")
+        is_hold = hold is None or (isinstance(hold, int) and hold > 0)
+        if asked is None or not is_hold or Deduct(row.id, asked, hold).body != row.body:
+            yield f": {_unreadable(row.body)}"
+        elif not _is_refusal(row.refusal, asked, SHORT):
+            yield f" has a refusal, {_short(row.refusal)}, that cannot be"
+
+    def _check_made(self, row: KeptDeduction, will_lapse: Callable[[str], bool]) -> Iterator[str]:
+        if not self._lines:
+            yield " was made, but it has no lines"
+        hold = None if row.hold_until is None else row.hold_until - row.created_at
+        made = Deduct(row.id, {of: line.quantity for of, line in self._lines.items()}, hold).body
+        if row.body != made:
+            yield f": {_unlike(row.body, made)}"
+        if hold is None and row.confirmed_at not in (None, row.created_at):
+            yield " was never held, but it is confirmed since another time than it was made"
+        status = self._status_by_traces(row)
+        yield from _wrong_status(row, status)
+        if status in (DeductionStatus.VOIDED, DeductionStatus.LAPSED):
+            left = sum(line.quantity - line.returned for line in self._lines.values())
+            if left:
+                yield f" is over, but {left} did not come back"
+        if status is DeductionStatus.LAPSED and (row.hold_until is None or row.confirmed_at):
+            yield " lapsed, but it was not held, or was confirmed"
+        if status is DeductionStatus.HELD and not will_lapse(row.id):
+            yield " is held, but there is no task that would let it lapse"
+
+    def _status_by_traces(self, row: KeptDeduction) -> DeductionStatus:
+        """The status that follows from the other columns and from the ledger's own returns."""
+        if LAPSE in self._own:
+            return DeductionStatus.LAPSED
+        if VOID in self._own:
+            return DeductionStatus.VOIDED
+        is_held = row.hold_until is not None and row.confirmed_at is None
+        return DeductionStatus.HELD if is_held else DeductionStatus.DEDUCTED
+
+    def _check_lines(self, what: str) -> Iterator[str]:
+        for sku, line in self._lines.items():
+            if line.quantity <= 0 or not 0 <= line.returned <= line.quantity:
+                yield f"{what}, sku {sku!r}: {line.returned} returned of {line.quantity} deducted"
+        for sku in sorted({*self._lines, *self._given_back}, key=str.encode):
+            back, kept = self._given_back.get(sku, 0), self._lines.get(sku)
+            if kept is None:
+                yield f"{what}, sku {sku!r}: {back} came back, but it was never deducted"
+            elif kept.returned != back:
+                yield (
+                    f"{what}, sku {sku!r}: {kept.returned} returned, "
+                    f"but its returns add up to {back}"
+                )
+
+
+def check_receipt(row: KeptReceipt) -> Iterator[str]:
+    """What is wrong with a restock or an adjustment by itself."""
+    what = f"{row.movement} {row.id!r}"
+    if row.movement not in COMES_IN:
+        yield f"{what}: no receipt has the movement {row.movement!r}"
+        return
+    asked = received(row)
+    if asked is None:
+        yield f"{what}: {_unreadable(row.body)}"
+    elif row.refusal is not None:
+        less = {sku: -quantity for sku, quantity in asked.items()}
+        if row.movement == Movement.RESTOCK or not _is_refusal(row.refusal, less, SHORT):
+            yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+
+
+def received(row: KeptReceipt) -> dict[str, int] | None:
+    """The lines that a receipt was asked for; None if its body says no such thing."""
+    is_restock = row.movement == Movement.RESTOCK
+    asked = _asked(row.body, signed=not is_restock)
+    if asked is None:
+        return None
+    try:
+        reason = "" if is_restock else check_reason(_decoded(row.body).get("reason"))
+    except WindlassError:
+        return None
+    of = Restock(row.id, asked) if is_restock else Adjust(row.id, asked, reason)
+    return asked if of.body == row.body else None
+
+
+def check_stock(sku: str, kept: KeptStock, entered: KeptStock) -> Iterator[str]:
+    """What is wrong with the sums of a SKU, by themselves and by its entries."""
+    what = f"stock {sku!r}:"
+    available, received_, deducted, returned = kept
+    if available < 0:
+        yield f"{what} {available} available is negative"
+    if not 0 <= returned <= deducted:
+        yield f"{what} {returned} returned of {deducted} deducted"
+    if received_ != available + deducted - returned:
+        yield (
+            f"{what} received {received_} is not available {available} + deducted {deducted} "
+            f"- returned {returned}"
+        )
+    if available != entered.available:
+        yield f"{what} {available} available, but its entries add up to {entered.available}"
+    if kept[1:] != entered[1:]:
+        yield (
+            f"{what} received {received_}, deducted {deducted}, returned {returned}, "
+            f"but its entries say {entered.received}, {entered.deducted}, {entered.returned}"
+        )
+
+
+def entered(movement: str, quantity: int) -> KeptStock:
+    """What an entry adds to the sums of its SKU."""
+    if movement == Movement.DEDUCT:
+        return KeptStock(quantity, 0, -quantity, 0)
+    if movement in COMES_BACK:
+        return KeptStock(quantity, 0, 0, quantity)
+    return KeptStock(quantity, quantity if movement in COMES_IN else 0, 0, 0)
+
+
+def _wrong_status(row: KeptDeduction, right: DeductionStatus) -> Iterator[str]:
+    if row.status == right:
+        return
+    known = row.status in DeductionStatus.__members__.values()
+    said = str(DeductionStatus(row.status)) if known else f"of status {row.status!r}"
+    yield f" is {said}, but by its other columns and its returns it is {right}"
+
+
+def _decoded(body: str | None) -> dict[str, Any]:
+    """What a body says; nothing if it cannot be read."""
+    try:
+        said = msgspec.json.decode(body or "")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _asked(body: str | None, *, signed: bool) -> dict[str, int] | None:
+    """The lines of a body, if a caller can have sent them."""
+    try:
+        return check_lines(_decoded(body).get("lines"), signed=signed)
+    except WindlassError:
+        return None
+
+
+def _is_refusal(text: str | None, asked: Mapping[str, int], can_be: Mapping[str, set[str]]) -> bool:
+    """Whether a request for these lines can have been refused like this."""
+    refusal = _refusal(text)
+    if refusal is None or can_be.get(str(refusal.error)) != set(refusal.facts):
+        return False
+    facts: dict[str, Any] = dict(refusal.facts)
+    if "sku" in facts and str(facts["sku"]) not in asked:
+        return False
+    if "wanted" not in facts:
+        return True
+    left = facts[LEFT[refusal.error]]
+    return (
+        facts["wanted"] == asked[facts["sku"]] and isinstance(left, int) and left < facts["wanted"]
+    )
+
+
+def _refusal(text: str | None) -> Refusal | None:
+    try:
+        return decode_refusal(text or "")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _unlike(body: str | None, made: str) -> str:
+    try:
+        differs = difference(made, body or "")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return _unreadable(body)
+    return f"its body is not as its lines are: {differs or _short(body)}"
+
+
+def _unreadable(body: str | None) -> str:
+    return f"its body {_short(body)} is not as the ledger writes it"
+
+
+def _short(text: str | None) -> str:
+    return repr(text) if text is None or len(text) <= 80 else f"{text[:80]!r}..."

@@ -1,0 +1,400 @@
+"""The rules of the ledger: what a request makes of the rows that it is about.
+
+A book is a part of the ledger, read and locked in a transaction. Requests are applied to it one
+after the other, each to what the ones before have left, and it collects what is to be written. No
+database is needed to know what is right, and one transaction can carry many requests: one that is
+refused changes nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from windlass.clock import to_datetime
+from windlass.ledger.model.ledger import (
+    Adjust,
+    Confirm,
+    Confirmation,
+    Conflict,
+    Deduct,
+    Deduction,
+    DeductionLine,
+    DeductionStatus,
+    GiveBack,
+    Line,
+    Movement,
+    Outcome,
+    Receipt,
+    Refusal,
+    Request,
+    Restock,
+    Return,
+    Undo,
+    decode_refusal,
+    difference,
+    lines_of,
+)
+
+NOTHING = '{"lines":{}}'
+# More than any number of requests can ask for.
+PLENTY = 1 << 100
+
+
+@dataclass(slots=True)
+class DeductionRow:
+    """A deduction; without a body it is the tombstone of one that never came."""
+
+    id: str
+    status: DeductionStatus
+    body: str | None
+    refusal: str | None
+    hold_until: int | None
+    confirmed_at: int | None
+    created_at: int
+    is_new: bool = False
+    is_changed: bool = False
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether anything was ever deducted by it."""
+        return self.body is not None and self.refusal is None
+
+
+@dataclass(slots=True)
+class LineRow:
+    """One SKU of a deduction; `change` is what came back of it just now."""
+
+    deduction: str
+    sku: str
+    quantity: int
+    returned: int
+    is_new: bool = False
+    change: int = 0
+
+    @property
+    def returnable(self) -> int:
+        return self.quantity - self.returned
+
+
+@dataclass(slots=True)
+class ReturnRow:
+    """A return under its id, done or refused."""
+
+    deduction: str
+    id: str
+    body: str
+    refusal: str | None
+    created_at: int
+    is_new: bool = False
+
+
+@dataclass(slots=True)
+class ReceiptRow:
+    """A restock or an adjustment under its id, done or refused."""
+
+    movement: Movement
+    id: str
+    body: str
+    refusal: str | None
+    created_at: int
+    is_new: bool = False
+
+
+@dataclass(slots=True)
+class StockRow:
+    """What there is of a SKU, and what has changed of its sums just now."""
+
+    sku: str
+    available: int
+    received: int = 0
+    deducted: int = 0
+    returned: int = 0
+    change: int = 0
+    is_new: bool = False
+
+    @property
+    def is_touched(self) -> bool:
+        return bool(self.received or self.deducted or self.returned)
+
+
+@dataclass(slots=True)
+class EntryRow:
+    """One change of what is available."""
+
+    sku: str
+    quantity: int
+    movement: Movement
+    reference: str
+    return_id: str | None
+    created_at: int
+
+
+@dataclass(slots=True)
+class Book:
+    """The rows that requests are about, as they were found and as they become."""
+
+    stock: dict[str, StockRow] = field(default_factory=dict)
+    deductions: dict[str, DeductionRow] = field(default_factory=dict)
+    lines: dict[str, dict[str, LineRow]] = field(default_factory=dict)
+    returns: dict[tuple[str, str], ReturnRow] = field(default_factory=dict)
+    receipts: dict[tuple[Movement, str], ReceiptRow] = field(default_factory=dict)
+    return_lines: list[tuple[str, str, str, int]] = field(default_factory=list)
+    entries: list[EntryRow] = field(default_factory=list)
+
+    @classmethod
+    def hopeful(cls, requests: Iterable[Request]) -> Book | None:
+        """A book without a row read: ids are new, and there is plenty of whatever is asked for.
+
+        What it says is right if that turns out to be so. None if more must be known of a request.
+        """
+        book, used = cls(), set[tuple[str, ...]]()
+        for request in requests:
+            match request:
+                case Deduct(hold=None):
+                    key: tuple[str, ...] = (request.id,)
+                case GiveBack():
+                    key = (request.deduction, request.id)
+                    book._hope_for(request)
+                case _:
+                    return None
+            if key in used:
+                return None
+            used.add(key)
+            for sku in request.lines:
+                book.stock.setdefault(sku, StockRow(sku, PLENTY))
+        # A deduction of the same batch has lines of its own.
+        return None if any((of,) in used for of in book.deductions) else book
+
+    def _hope_for(self, request: GiveBack) -> None:
+        of = request.deduction
+        made = DeductionRow(of, DeductionStatus.DEDUCTED, NOTHING, None, None, None, 0)
+        self.deductions.setdefault(of, made)
+        lines = self.lines.setdefault(of, {})
+        for sku in request.lines:
+            lines.setdefault(sku, LineRow(of, sku, PLENTY, 0))
+
+    def apply(self, request: Request, now: int) -> Outcome:
+        """What the ledger answers; the rows become what the answer says."""
+        match request:
+            case Restock() | Adjust():
+                return self._receive(request, now)
+            case Deduct():
+                return self._deduct(request, now)
+            case GiveBack():
+                return self._give_back(request, now)
+            case Undo(movement=Movement.LAPSE):
+                return self._lapse(request, now)
+            case Undo():
+                return self._void(request, now)
+            case Confirm():
+                return self._confirm(request, now)
+        assert_never(request)
+
+    def _receive(self, request: Restock | Adjust, now: int) -> Outcome:
+        place = (request.movement, request.id)
+        found = self.receipts.get(place)
+        if found is not None:
+            if found.body != request.body:
+                return Conflict(request.id, difference(found.body, request.body))
+            if found.refusal is not None:
+                return decode_refusal(found.refusal)
+            return _receipt(found, replayed=True)
+        less = {sku: -quantity for sku, quantity in request.lines.items()}
+        refusal = None if request.movement is Movement.RESTOCK else self._shortage(less)
+        kept = None if refusal is None else refusal.encode()
+        row = ReceiptRow(request.movement, request.id, request.body, kept, now, is_new=True)
+        self.receipts[place] = row
+        if refusal is not None:
+            return refusal
+        for sku, quantity in request.lines.items():
+            # Only a restock gets here with a SKU that is new.
+            stock = self.stock.setdefault(sku, StockRow(sku, 0, is_new=True))
+            stock.received += quantity
+            self._move(stock, quantity, row.movement, row.id, None, now)
+        return _receipt(row)
+
+    def _deduct(self, request: Deduct, now: int) -> Outcome:
+        found = self.deductions.get(request.id)
+        if found is not None:
+            return _deducted_before(found, request)
+        refusal = self._shortage(request.lines)
+        row = DeductionRow(
+            request.id,
+            DeductionStatus.DEDUCTED if request.hold is None else DeductionStatus.HELD,
+            request.body,
+            refusal=None,
+            hold_until=None if request.hold is None else now + request.hold,
+            confirmed_at=None,
+            created_at=now,
+            is_new=True,
+        )
+        self.deductions[request.id] = row
+        if refusal is not None:
+            row.status, row.refusal, row.hold_until = (
+                DeductionStatus.REFUSED,
+                refusal.encode(),
+                None,
+            )
+            return refusal
+        lines = self.lines.setdefault(request.id, {})
+        for sku, quantity in request.lines.items():
+            lines[sku] = LineRow(request.id, sku, quantity, 0, is_new=True)
+            stock = self.stock[sku]
+            stock.deducted += quantity
+            self._move(stock, -quantity, Movement.DEDUCT, request.id, None, now)
+        return _deduction(row)
+
+    def _give_back(self, request: GiveBack, now: int) -> Outcome:
+        place = (request.deduction, request.id)
+        found = self.returns.get(place)
+        if found is not None:
+            if found.body != request.body:
+                return Conflict(request.id, difference(found.body, request.body))
+            if found.refusal is not None:
+                return decode_refusal(found.refusal)
+            return _return(found, replayed=True)
+        refusal = self._not_returnable(request)
+        kept = None if refusal is None else refusal.encode()
+        row = ReturnRow(*place, request.body, kept, now, is_new=True)
+        self.returns[place] = row
+        if refusal is not None:
+            return refusal
+        self._take_back(row, request.lines, request.movement)
+        return _return(row)
+
+    def _void(self, request: Undo, now: int) -> Outcome:
+        place = (request.deduction, request.id)
+        found = self.returns.get(place)
+        if found is not None:
+            return _return(found, replayed=True)
+        deduction = self.deductions.get(request.deduction)
+        row = ReturnRow(*place, NOTHING, None, now, is_new=True)
+        self.returns[place] = row
+        if deduction is None:
+            self.deductions[request.deduction] = DeductionRow(
+                request.deduction, DeductionStatus.VOIDED, None, None, None, None, now, is_new=True
+            )
+        elif deduction.status in (DeductionStatus.HELD, DeductionStatus.DEDUCTED):
+            self._end(deduction, row, request)
+        return _return(row)
+
+    def _lapse(self, request: Undo, now: int) -> Outcome:
+        place = (request.deduction, request.id)
+        deduction = self.deductions.get(request.deduction)
+        row = ReturnRow(*place, NOTHING, None, now, is_new=True)
+        if deduction is not None and deduction.status is DeductionStatus.HELD:
+            assert deduction.hold_until is not None
+            if deduction.hold_until <= now:
+                self.returns[place] = row
+                self._end(deduction, row, request)
+        return _return(row)
+
+    def _confirm(self, request: Confirm, now: int) -> Outcome:
+        row = self.deductions.get(request.deduction)
+        if row is None:
+            return Refusal("UnknownDeduction", {"id": request.deduction})
+        if row.confirmed_at is not None:
+            return Confirmation(request.deduction, to_datetime(row.confirmed_at), replayed=True)
+        if row.status not in (DeductionStatus.HELD, DeductionStatus.DEDUCTED):
+            return Refusal("NotHeld", {"id": request.deduction, "status": str(row.status)})
+        # What was never held is for good from the start.
+        row.confirmed_at = now if row.status is DeductionStatus.HELD else row.created_at
+        row.status, row.is_changed = DeductionStatus.DEDUCTED, True
+        return Confirmation(request.deduction, to_datetime(row.confirmed_at))
+
+    def _shortage(self, lines: Mapping[str, int]) -> Refusal | None:
+        for sku, wanted in lines.items():
+            stock = self.stock.get(sku)
+            if stock is None:
+                return Refusal("UnknownSku", {"sku": sku})
+            if wanted > stock.available:
+                facts: dict[str, str | int] = {"wanted": wanted, "available": stock.available}
+                return Refusal("OutOfStock", {"sku": sku, **facts})
+        return None
+
+    def _not_returnable(self, request: GiveBack) -> Refusal | None:
+        deduction = self.deductions.get(request.deduction)
+        if deduction is None or not deduction.has_effect:
+            return Refusal("UnknownDeduction", {"id": request.deduction})
+        lines = self.lines.get(request.deduction, {})
+        for sku, wanted in request.lines.items():
+            line = lines.get(sku)
+            returnable = 0 if line is None else line.returnable
+            if wanted > returnable:
+                facts: dict[str, str | int] = {"wanted": wanted, "returnable": returnable}
+                return Refusal("OverReturn", {"sku": sku, **facts})
+        return None
+
+    def _end(self, deduction: DeductionRow, row: ReturnRow, request: Undo) -> None:
+        """Give back all that is left of a deduction, and end it."""
+        own = self.lines.get(deduction.id, {})
+        left = {
+            sku: own[sku].returnable for sku in sorted(own, key=str.encode) if own[sku].returnable
+        }
+        row.body = GiveBack(deduction.id, row.id, left).body
+        self._take_back(row, left, request.movement)
+        is_void = request.movement is Movement.VOID
+        deduction.status = DeductionStatus.VOIDED if is_void else DeductionStatus.LAPSED
+        deduction.is_changed = True
+
+    def _take_back(self, row: ReturnRow, lines: Mapping[str, int], movement: Movement) -> None:
+        own = self.lines[row.deduction]
+        for sku, quantity in lines.items():
+            own[sku].returned += quantity
+            own[sku].change += quantity
+            self.return_lines.append((row.deduction, row.id, sku, quantity))
+            stock = self.stock[sku]
+            stock.returned += quantity
+            self._move(stock, quantity, movement, row.deduction, row.id, row.created_at)
+
+    def _move(
+        self,
+        stock: StockRow,
+        quantity: int,
+        movement: Movement,
+        reference: str,
+        return_id: str | None,
+        now: int,
+    ) -> None:
+        stock.available += quantity
+        stock.change += quantity
+        self.entries.append(EntryRow(stock.sku, quantity, movement, reference, return_id, now))
+
+
+def _deducted_before(row: DeductionRow, request: Deduct) -> Outcome:
+    if row.body is None:
+        return Conflict(request.id, "it was voided before it was made")
+    if row.body != request.body:
+        return Conflict(request.id, difference(row.body, request.body))
+    if row.refusal is not None:
+        return decode_refusal(row.refusal)
+    return _deduction(row, replayed=True)
+
+
+def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
+    """The deduction as it was when it was made."""
+    assert row.body is not None
+    return Deduction(
+        row.id,
+        DeductionStatus.DEDUCTED if row.hold_until is None else DeductionStatus.HELD,
+        tuple(DeductionLine(sku, quantity) for sku, quantity in lines_of(row.body).items()),
+        to_datetime(row.created_at),
+        None if row.hold_until is None else to_datetime(row.hold_until),
+        replayed=replayed,
+    )
+
+
+def _return(row: ReturnRow, *, replayed: bool = False) -> Return:
+    return Return(row.deduction, row.id, _lines(row.body), to_datetime(row.created_at), replayed)
+
+
+def _receipt(row: ReceiptRow, *, replayed: bool = False) -> Receipt:
+    return Receipt(
+        row.id, row.movement, _lines(row.body), to_datetime(row.created_at), replayed=replayed
+    )
+
+
+def _lines(body: str) -> tuple[Line, ...]:
+    return tuple(Line(sku, quantity) for sku, quantity in lines_of(body).items())

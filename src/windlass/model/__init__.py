@@ -1,1 +1,0 @@
-"""What is true: values, states and rules. Nothing here touches a database, a thread or a clock."""

@@ -1,0 +1,315 @@
+"""`windlass ring`: who is in the ring, who owns what, and who came and went."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from windlass.app import App
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    check_watch,
+    console,
+    counted,
+    fits,
+    iso,
+    print_json,
+    table,
+    timestamp,
+    visible,
+    warn_missing,
+    when,
+)
+from windlass.clock import SECOND
+from windlass.errors import DatabaseUnavailable
+from windlass.operate import fan_out as gather
+from windlass.operate.fan_out import Listing
+from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
+from windlass.operate.ring.operate import MemberView, Move, RingView
+from windlass.value.bucket import BUCKETS
+from windlass.value.duration import format_duration
+
+REDRAW_SECONDS = 1.0
+MOVES_SHOWN = 10
+RUNS_SHOWN = 4
+MOST = {"host": 24}
+CLEAN = "stopped"
+
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Draw it again every second, until Ctrl-C.")
+]
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command."""
+    cli.command()(ring)
+
+
+def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
+    """Which worker owns which part of the rows, and who joined and left."""
+    check_watch(watch, as_json=as_json)
+    loaded = load_app(app, needs_kinds=False)
+    loaded.prepare()
+    if watch:
+        _watch(loaded)
+        return
+    found = gather.rings(loaded.fleet)
+    warn_missing(found.missing)
+    if as_json:
+        is_alone = loaded.fleet.single is not None
+        print_json(_for_programs(found[0]) if is_alone else _all_for_programs(found))
+    else:
+        console.print(_pictures(found, is_round=_has_colours()))
+
+
+def _watch(app: App) -> None:
+    """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    found, problem = gather.rings(app.fleet), ""
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(_watched(found, problem), refresh=True)
+                time.sleep(REDRAW_SECONDS)
+                try:
+                    found, problem = gather.rings(app.fleet, tries=1), ""
+                    if found.missing:
+                        problem = f"{', '.join(found.missing)} does not answer"
+                except DatabaseUnavailable as away:
+                    problem = f"{timestamp(found[0].now)} is the last that is known: {away}"
+    except KeyboardInterrupt:
+        console.print(_watched(found))
+
+
+def _watched(found: Sequence[RingView], problem: str = "") -> RenderableType:
+    """The picture as it fits the screen."""
+    picture = _pictures(found, is_round=_has_colours())
+    if len(console.render_lines(picture, pad=False)) + bool(problem) > console.height:
+        picture = _pictures(found, is_round=False)
+    return Group(Text(problem, style="red"), picture) if problem else picture
+
+
+def _has_colours() -> bool:
+    return console.is_terminal and console.color_system is not None and not console.no_color
+
+
+def _pictures(found: Sequence[RingView], *, is_round: bool) -> RenderableType:
+    """Each shard has a ring of its own."""
+    parts: list[RenderableType] = []
+    for ring in found:
+        parts += [*([Text()] if parts else []), _picture(ring, is_round=is_round)]
+    return Group(*parts)
+
+
+def _picture(found: RingView, *, is_round: bool) -> RenderableType:
+    marks = dict(
+        zip((member.id for member in found.members), marks_of(len(found.members)), strict=True)
+    )
+    parts: list[RenderableType] = [Text(found.database, style="bold"), Text()]
+    if found.members:
+        parts += [_drawn(found, marks, is_round=is_round), Text(), *_tables(found, marks)]
+    else:
+        parts.append(Text("No worker is in the ring.", style="yellow"))
+        parts += _remarks(found)
+    if found.moves:
+        parts += [Text(), _came_and_went(found.moves[:MOVES_SHOWN], found.now)]
+    return Group(*parts)
+
+
+def _drawn(found: RingView, marks: dict[int, Mark], *, is_round: bool) -> RenderableType:
+    buckets = [NOBODY] * BUCKETS
+    for member in found.members:
+        for run in member.buckets:
+            buckets[run.start : run.stop] = [marks[member.id]] * len(run)
+    said = found.known_by if found.known_by != "database" else "the database"
+    members, by = counted(len(found.members), "member"), f"by {said}"
+    owned = f"{found.owned} of {BUCKETS}"
+    if not is_round:
+        line = band(buckets, in_colour=_has_colours())
+        return Group(
+            line, Text(), Text(f"{members} {by}, {owned} buckets owned."), *_remarks(found)
+        )
+    words = [Text(members, style="bold"), Text(by, style="bright_black"), Text()]
+    words += [Text(owned, style="bold"), Text("buckets owned", style="bright_black")]
+    beside = Group(*_legend(found, marks), Text(), *_remarks(found))
+    side = Table.grid(padding=(0, 4, 0, 0))
+    side.add_column(no_wrap=True)
+    side.add_column(vertical="middle")
+    side.add_row(circle(buckets, words), beside)
+    return side
+
+
+def _legend(found: RingView, marks: dict[int, Mark]) -> list[Text]:
+    most = CIRCLE_ROWS - 8
+    shown = found.members if len(found.members) <= most else found.members[: most - 1]
+    width = max(len(str(member.id)) for member in shown)
+    lines = [
+        Text.assemble(
+            ("██ ", marks[member.id].colour),
+            (f"{marks[member.id].letter}  ", "bold"),
+            f"worker {member.id:<{width}} ",
+            (_percent(member.share), "bright_black"),
+        )
+        for member in shown
+    ]
+    if len(shown) < len(found.members):
+        lines.append(Text(f"and {len(found.members) - len(shown)} more", style="bright_black"))
+    return lines
+
+
+def _remarks(found: RingView) -> list[Text]:
+    """What is not as usual."""
+    remarks: list[Text] = []
+    if found.moving:
+        number = counted(found.moving, "bucket")
+        remarks.append(Text(f"{number} not yet with the worker they are meant for.", "yellow"))
+    if found.careful_to is not None:
+        number = counted(sum(map(len, found.careful)), "bucket")
+        remarks.append(
+            Text(
+                f"{number} of dead workers: what was due before "
+                f"{timestamp(found.careful_to)} is claimed before it runs.",
+                "yellow",
+            )
+        )
+    if found.offers:
+        remarks.append(Text(f"{counted(found.offers, 'row')} offered to whoever has time."))
+    return remarks
+
+
+def _tables(found: RingView, marks: dict[int, Mark]) -> list[RenderableType]:
+    owns, lives = ("share", "buckets", "token"), ("host", "pid", "kinds", "idle", "lease", "joined")
+    right = ("worker", "token", "pid", "kinds", "idle", "lease")
+    whole = table("", "worker", *owns, *lives, right=right, wrap=("buckets",), most=MOST)
+    owning = table("", "worker", *owns, right=right, wrap=("buckets",))
+    living = table("", "worker", *lives, right=right, most=MOST)
+    kinds = {kind for member in found.members for kind in member.kinds}
+    for member in found.members:
+        mark = marks[member.id]
+        name = [Text(mark.letter, style=f"bold {mark.colour}"), Text(str(member.id))]
+        owned, life = _owned(member), _life(member, kinds, found.now)
+        whole.add_row(*name, *owned, *life)
+        owning.add_row(*name, *owned)
+        living.add_row(*name, *life)
+    return [whole] if fits(whole) else [owning, Text(), living]
+
+
+def _owned(member: MemberView) -> list[Text]:
+    share = Text.assemble(_percent(member.share))
+    if member.share != member.wanted_share:
+        share.append(f" → {_percent(member.wanted_share).strip()}", style="yellow")
+    runs = [_run(run) for run in member.buckets[:RUNS_SHOWN]]
+    more = len(member.buckets) - len(runs)
+    runs += [f"{more} more"] if more else []
+    return [share, Text(", ".join(runs) or "-"), Text(str(member.token))]
+
+
+def _life(member: MemberView, kinds: set[str], now: int) -> list[Text]:
+    served = "all" if len(member.kinds) == len(kinds) else f"{len(member.kinds)} of {len(kinds)}"
+    left = member.lease_until - now
+    is_silent = left < 0
+    return [
+        Text(visible(member.host)),
+        Text(str(member.pid)),
+        Text(served),
+        Text(f"{member.idle:,}" if member.idle else "-"),
+        Text(
+            ("-" if is_silent else "") + format_duration(abs(left)),
+            style="red" if is_silent else "",
+        ),
+        Text(when(member.joined_at, now=now)),
+    ]
+
+
+def _came_and_went(moves: list[Move], now: int) -> Table:
+    right = ("ago", "worker", "pid")
+    columns = ("when", "ago", "worker", "what", "why")
+    whole = table(*columns, "host", "pid", right=right, wrap=("why",), most=MOST)
+    narrow = table(*columns, right=right, wrap=("why",))
+    for move in moves:
+        why = move.why or ""
+        if move.before is not None:
+            why = f"it was worker {move.before} before"
+        style = "green" if move.what == "joined" else "bright_black" if why == CLEAN else "red"
+        cells = [
+            Text(timestamp(move.at)),
+            Text(format_duration(max(0, now - move.at))),
+            Text(str(move.worker)),
+            Text(move.what, style=style),
+            Text(visible(why)),
+        ]
+        whole.add_row(*cells, Text(visible(move.host)), str(move.pid))
+        narrow.add_row(*cells)
+    return whole if fits(whole) else narrow
+
+
+def _percent(share: float) -> str:
+    return f"{share:5.1f} %"
+
+
+def _run(run: range) -> str:
+    return str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
+def _for_programs(found: RingView) -> dict[str, object]:
+    return {
+        **vars(found),
+        "now": iso(found.now),
+        "owned": found.owned,
+        "members": _members_for_programs(found),
+        "free": _ends(found.free),
+        "careful": _ends(found.careful),
+        "careful_to": iso(found.careful_to),
+        "moves": [_move_for_programs(move) for move in found.moves],
+    }
+
+
+def _all_for_programs(found: Listing[RingView]) -> dict[str, object]:
+    """Members and moves of all shards in one list each, and what is left of each shard."""
+    shards = [_for_programs(ring) for ring in found]
+    lists = ("members", "moves")
+    return {
+        "shards": [{k: v for k, v in shard.items() if k not in lists} for shard in shards],
+        "members": [member for ring in found for member in _members_for_programs(ring)],
+        "moves": [
+            {"shard": ring.database, **_move_for_programs(move)}
+            for ring in found
+            for move in ring.moves
+        ],
+        "missing": found.missing,
+    }
+
+
+def _move_for_programs(move: Move) -> dict[str, object]:
+    return {**vars(move), "at": iso(move.at)}
+
+
+def _members_for_programs(found: RingView) -> list[dict[str, object]]:
+    return [
+        {"shard": found.database, **_member_for_programs(member, found.now)}
+        for member in found.members
+    ]
+
+
+def _member_for_programs(member: MemberView, now: int) -> dict[str, object]:
+    return {
+        **vars(member),
+        "buckets": _ends(member.buckets),
+        "wanted": _ends([member.wanted]),
+        "joined_at": iso(member.joined_at),
+        "lease_until": iso(member.lease_until),
+        "lease_seconds": (member.lease_until - now) / SECOND,
+    }
+
+
+def _ends(runs: list[range]) -> list[list[int]]:
+    """The first and the last bucket of each run."""
+    return [[run[0], run[-1]] for run in runs if run]

@@ -1,0 +1,173 @@
+"""The ring, as an operator sees it: who is there, who owns what, and who came and went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from windlass.clock import Clock
+from windlass.core.fetch.store import offer
+from windlass.core.ring.store import bucket, worker
+from windlass.core.ring.store.bucket import Bucket
+from windlass.core.ring.store.worker import WorkerView
+from windlass.core.task.store import cron
+from windlass.database.database import TRIES, Database
+from windlass.database.dialect.base import Dialect
+from windlass.ring import assign, tokens_of
+from windlass.value.bucket import BUCKETS
+
+MOVES = 20
+
+
+@dataclass(frozen=True)
+class MemberView:
+    """A worker of the ring. Shares are in percent of all buckets.
+
+    `buckets` it owns in the database, in contiguous runs; `wanted` is the run that is to be its
+    own, by the list of members of now. `idle` is how many rows it could start while it has none.
+    """
+
+    id: int
+    token: int
+    share: float
+    wanted_share: float
+    buckets: list[range]
+    wanted: range
+    host: str
+    pid: int
+    kinds: list[str]
+    idle: int
+    joined_at: int
+    lease_until: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """A worker joined or left the ring.
+
+    `why` it left, or the id `before`, under which the same process had been there until it joined.
+    """
+
+    at: int
+    what: str
+    worker: int
+    host: str
+    pid: int
+    why: str | None
+    before: int | None
+
+
+@dataclass(frozen=True)
+class RingView:
+    """The ring of one database. Times are microseconds since the epoch.
+
+    `careful` are buckets whose owner died and in which rows may wait from before `careful_to`.
+    `moving` is how many buckets have not reached the worker that is to own them.
+    """
+
+    database: str
+    now: int
+    known_by: str
+    members: list[MemberView]
+    free: list[range]
+    moving: int
+    careful: list[range]
+    careful_to: int | None
+    offers: int
+    moves: list[Move]
+
+    @property
+    def owned(self) -> int:
+        """How many buckets have an owner."""
+        return BUCKETS - sum(map(len, self.free))
+
+
+def look(database: Database, clock: Clock, *, tries: int = TRIES) -> RingView:
+    """The ring as it is now; members in the order of the ring, moves newest first."""
+    now = clock.now()
+
+    def read(connection: Connection) -> RingView:
+        # In this order: whoever owns a bucket is then among the workers, or has just left.
+        buckets = bucket.listing(connection)
+        workers = [view for view in worker.listing(connection) if view.kinds]
+        members = _members(workers, buckets)
+        owned = {number for member in members for run in member.buckets for number in run}
+        careful = _careful(connection, database.dialect, buckets)
+        return RingView(
+            database=database.name,
+            now=now,
+            known_by=worker.known_by(connection),
+            members=members,
+            free=bucket.runs(buckets.keys() - owned),
+            moving=sum(
+                buckets[number].owner != member.id for member in members for number in member.wanted
+            ),
+            careful=bucket.runs(careful),
+            careful_to=max(careful.values(), default=None),
+            offers=offer.count(connection),
+            moves=_moves(worker.recent(connection, limit=MOVES))[:MOVES],
+        )
+
+    return database.read(read, tries=tries)
+
+
+def _members(workers: Sequence[WorkerView], buckets: Mapping[int, Bucket]) -> list[MemberView]:
+    views = {view.id: view for view in workers}
+    tokens = tokens_of(views)
+    owned: dict[int, list[int]] = {number: [] for number in views}
+    for number, found in buckets.items():
+        if found.owner in owned:
+            owned[found.owner].append(number)
+    return [
+        MemberView(
+            id=number,
+            token=tokens[number],
+            share=100 * len(owned[number]) / BUCKETS,
+            wanted_share=100 * len(wanted) / BUCKETS,
+            buckets=bucket.runs(owned[number]),
+            wanted=wanted,
+            host=views[number].host,
+            pid=views[number].pid,
+            kinds=views[number].kinds,
+            idle=views[number].idle,
+            joined_at=views[number].joined_at,
+            lease_until=views[number].lease_until,
+        )
+        for number, wanted in assign(views).items()
+    ]
+
+
+def _careful(
+    connection: Connection, dialect: Dialect, buckets: Mapping[int, Bucket]
+) -> dict[int, int]:
+    """The buckets in which something may wait from before their owner died, and when it did."""
+    if not any(found.careful_to for found in buckets.values()):
+        return {}
+    lanes = dialect.lanes(connection, cron.kinds_waiting(connection))
+    oldest = min((lane.due_at for lane in lanes), default=None)
+    return {
+        number: found.careful_to
+        for number, found in buckets.items()
+        if oldest is not None and found.careful_to >= oldest
+    }
+
+
+def _moves(workers: Sequence[WorkerView]) -> list[Move]:
+    """When each of them came and went, newest first."""
+    moves: list[Move] = []
+    for view in workers:
+        place = view.id, view.host, view.pid
+        before = [
+            other.id
+            for other in workers
+            if (other.host, other.pid) == (view.host, view.pid)
+            and other.left_at is not None
+            and other.left_at <= view.joined_at
+        ]
+        moves.append(Move(view.joined_at, "joined", *place, None, max(before, default=None)))
+        if view.left_at is not None:
+            moves.append(Move(view.left_at, "left", *place, view.left_why, None))
+    # Of what happened at once, a leave comes before a join.
+    return sorted(moves, key=lambda move: (move.at, move.what == "joined"), reverse=True)

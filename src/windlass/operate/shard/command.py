@@ -1,0 +1,190 @@
+"""`windlass shard list|drain|move`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from windlass.app import App
+from windlass.cli.hand import log_of
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    complain,
+    console,
+    counted,
+    done,
+    print_json,
+    say,
+    table,
+    warn_missing,
+)
+from windlass.core.shard.move import Pass
+from windlass.core.task.store.task import COUNTED_EXACTLY
+from windlass.operate.shard import operate
+from windlass.operate.shard.operate import ShardView
+from windlass.watch.audit.operate import Action
+
+NUMBERS = ("place", "waiting", "running", "ended", "workers")
+
+cli = typer.Typer(help="Look at the shards, and change their number.")
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The shard: its number in the list, or its database.")
+]
+
+
+@cli.command("list")
+def list_shards(app: AppOption = None, as_json: JsonOption = False) -> None:
+    """List the shards: which are up, and what they have."""
+    loaded = _load(app)
+    found = operate.listing(loaded.fleet)
+    if as_json:
+        print_json([vars(shard) for shard in found])
+        return
+    shown = table("shard", "database", *NUMBERS, "state", right=("shard", *NUMBERS))
+    for shard in found:
+        cells = (shard.place, shard.waiting, shard.running, shard.ended, shard.workers)
+        shown.add_row(
+            str(shard.number),
+            Text(shard.database, style="bold"),
+            *("-" if count is None else _count(count) for count in cells),
+            _state(shard),
+        )
+    console.print(shown)
+
+
+@cli.command()
+def drain(
+    name: NameArgument,
+    app: AppOption = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take new rows again.")] = False,
+    lost: Annotated[
+        bool,
+        typer.Option("--lost", help="It will never answer again: go on without what it has."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a shard take no new rows. What it has goes on there until it is moved."""
+    loaded = _load(app)
+    shard = loaded.fleet.named(name)
+    if lost and not yes and not typer.confirm(f"Give up {shard.name} and everything it has?"):
+        complain(f"{shard.name} was not given up")
+        raise typer.Exit(1)
+    with log_of(loaded).deed(Action.SHARD_DRAIN, shard.name, undo=undo, lost=lost) as deed:
+        operate.drain(loaded.fleet, name, undo=undo, lost=lost)
+        if lost:
+            deed.says(f"{shard.name} is given up; take it out of App(...)")
+        elif undo:
+            deed.says(f"{shard.name} takes new rows again")
+        else:
+            deed.says(f"{shard.name} takes no new rows; next: windlass shard move {name}")
+    view = next(each for each in operate.listing(loaded.fleet) if each.number == shard.index)
+    if as_json:
+        print_json(vars(view))
+    else:
+        done(deed.outcome)
+
+
+@cli.command()
+def move(
+    name: NameArgument,
+    app: AppOption = None,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Also rows that are due and that none of its workers reads."),
+    ] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Do not wait for rows that are running.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Move the rows of a shard to where they belong; of one that is drained, all of them.
+
+    It can be broken off at any time, and goes on where it was. Exits with 1 if rows are left.
+    """
+    loaded = _load(app)
+    shard = loaded.fleet.named(name)
+    with log_of(loaded).deed(Action.SHARD_MOVE, shard.name, now=now, wait=not no_wait) as deed:
+        result = operate.move(
+            loaded.fleet,
+            name,
+            dead_after=loaded.settings.dead_after,
+            due=now,
+            wait=not no_wait,
+            tell=_silent if as_json else _Progress(),
+        )
+        left = counted(result.busy + len(result.stuck), "row")
+        deed.says(f"moved {counted(result.moved, 'row')}; {left} left")
+    if as_json:
+        print_json({**vars(result), "done": result.is_done})
+    elif result.is_done:
+        done(f"{shard.name}: moved {counted(result.moved, 'row')}; all is where it belongs")
+    else:
+        for key in result.stuck[:10]:
+            complain(f"{key} was not moved: where it belongs another task has its key")
+        complain(
+            f"{shard.name}: moved {counted(result.moved, 'row')}; "
+            f"{counted(result.busy + len(result.stuck), 'row')} left"
+        )
+    if result.sweeps and not as_json:
+        say(
+            f"{', '.join(result.sweeps)}: a sweep is not moved; it goes on here, and when "
+            f"{shard.name} is out of App(...) it begins a new round in another shard"
+        )
+    if not result.is_done:
+        raise typer.Exit(1)
+
+
+class _Progress:
+    """Says how a move goes on, when there is something new to say."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, walk: Pass, moved: int) -> None:
+        waits = ""
+        if walk.busy > walk.runs:
+            waits = (
+                f"; waiting for {counted(walk.busy - walk.runs, 'row')} that run or are due; "
+                "those that are due go when its workers are stopped"
+            )
+        if walk.runs:
+            waits += (
+                f"; waiting for {counted(walk.runs, 'run')} of flows; a run ends where it is, and "
+                "is then moved with all its nodes"
+            )
+        line = f"moved {counted(moved, 'row')}{waits}"
+        if line != self._said and not walk.is_clean:
+            say(line)
+        self._said = line
+
+
+def _silent(_walk: Pass, _moved: int) -> None:
+    """For programs."""
+
+
+def _load(app: str | None) -> App:
+    loaded = load_app(app)
+    loaded.prepare()
+    warn_missing(tuple(shard.name for shard in loaded.fleet.shards if not shard.is_up))
+    return loaded
+
+
+def _state(shard: ShardView) -> Text:
+    if not shard.up:
+        return Text("does not answer", style="bold red")
+    words = []
+    if shard.moving:
+        words.append(f"{counted(shard.moving, 'row')} on their way; run: windlass shard move")
+    if shard.draining:
+        words.append("draining" if shard.unmoved else "drained and empty")
+    elif shard.unmoved:
+        words.append("has rows that belong to others; run: windlass shard move")
+    return Text(", ".join(words) or "up", style="yellow" if words else "green")
+
+
+def _count(number: int) -> str:
+    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"

@@ -1,0 +1,250 @@
+"""`windlass task list|show|retry|cancel|enqueue`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from windlass.app import App
+from windlass.cli.hand import Refusal, log_of
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    complain,
+    console,
+    done,
+    iso,
+    parse_json,
+    print_json,
+    say,
+    status_text,
+    table,
+    timestamp,
+    warn_missing,
+    when,
+)
+from windlass.core.task.declare import Call, How
+from windlass.core.task.store.task import TaskFilter
+from windlass.operate import fan_out as gather
+from windlass.value.duration import parse_duration
+from windlass.value.status import Status
+from windlass.value.task import TaskView, check_key, check_priority
+from windlass.watch.audit.operate import Action
+
+cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
+
+IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The id of the task.")]
+
+
+@cli.command("list")
+def list_tasks(
+    app: AppOption = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="Only this kind.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="Only this status, for example failed.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    before: Annotated[
+        int | None, typer.Option("--before", help="Older than this id: the next page.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks, newest first."""
+    loaded = _load(app)
+    wanted = TaskFilter(kind=kind, status=_status(status), key=key, before=before)
+    found = gather.tasks(loaded.fleet, wanted, limit=limit)
+    warn_missing(found.missing)
+    if as_json:
+        print_json([for_programs(task) for task in found])
+        return
+    if not found:
+        say("No task matches. A success without a key or a result is not kept.")
+        return
+    now = loaded.clock.now()
+    columns = ("id", "kind", "key", "status", "attempts", "due", "remark")
+    shown = table(*columns, right=("id", "attempts"), wrap=("remark",))
+    for task in found:
+        shown.add_row(
+            str(task.id),
+            task.kind,
+            task.key or "-",
+            status_text(task.status),
+            str(task.attempt),
+            when(task.due_at, now=now),
+            Text((task.remark or "").splitlines()[0] if task.remark else ""),
+        )
+    console.print(shown)
+    if len(found) == limit:
+        console.print(Text(f"more: --before {found[-1].id}", style="bright_black"))
+
+
+@cli.command()
+def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Show one task with its arguments, its result and its last errors."""
+    loaded = _load(app)
+    detail = gather.show(loaded.fleet, task_id)
+    warn_missing(detail.missing)
+    if as_json:
+        failures = [
+            {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in detail.failures
+        ]
+        shard = {"shard": detail.shard, "missing": detail.missing}
+        print_json({**for_programs(detail.task), "failures": failures, **shard})
+        return
+    shard_name = None if loaded.fleet.single is not None else detail.shard
+    console.print(_facts(detail.task, now=loaded.clock.now(), shard=shard_name))
+    for failure in detail.failures:
+        title = f"attempt {failure.attempt}, {timestamp(failure.failed_at)}"
+        console.print(
+            Panel(Text(failure.trace.rstrip()), title=title, title_align="left", style="red")
+        )
+
+
+@cli.command()
+def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Let a failed or cancelled task run again."""
+    loaded = _load(app)
+    with log_of(loaded).deed(Action.TASK_RETRY, str(task_id)) as deed:
+        if not gather.retry(loaded.fleet, task_id):
+            _refuse(loaded, task_id, "only a failed or cancelled task can be retried")
+        message = deed.says(f"task {task_id} will run again")
+    _report(as_json, task_id, "waiting", message)
+
+
+@cli.command()
+def cancel(
+    task_id: IdArgument,
+    app: AppOption = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for those who look later.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """End a task that has not ended."""
+    loaded = _load(app)
+    with log_of(loaded).deed(Action.TASK_CANCEL, str(task_id), reason=reason) as deed:
+        if not loaded.cancel(task_id, reason=reason):
+            _refuse(loaded, task_id, "only a task that has not ended can be cancelled")
+        message = deed.says(f"task {task_id} is cancelled")
+    _report(as_json, task_id, "cancelled", message)
+
+
+@cli.command()
+def enqueue(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind to enqueue.")],
+    arguments: Annotated[
+        str, typer.Argument(metavar="JSON", help='Its arguments, as {"name": value}.')
+    ] = "{}",
+    app: AppOption = None,
+    key: Annotated[str | None, typer.Option("--key", help="A key, unique in the kind.")] = None,
+    delay: Annotated[str | None, typer.Option("--delay", help="Start later, as 5m.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", help="Higher runs first; default: the kind's own.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Enqueue a task by hand."""
+    loaded = _load(app)
+    declared = loaded.registry.get(kind)
+    if declared.period is not None:
+        complain(f"kind {kind!r} is rolling: its items are not enqueued; use windlass rolling add")
+        raise typer.Exit(1)
+    values = parse_json(arguments, "the argument")
+    if not isinstance(values, dict):
+        complain(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
+        raise typer.Exit(2)
+    how = How(
+        key=None if key is None else check_key(kind, key),
+        delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
+        priority=None if priority is None else check_priority(kind, priority),
+    )
+    with log_of(loaded).deed(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as deed:
+        ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
+        message = deed.says(f"enqueued task {ref.id}")
+    if as_json:
+        print_json({"id": ref.id})
+    else:
+        done(message)
+
+
+def for_programs(task: TaskView) -> dict[str, Any]:
+    """A task as --json shows it."""
+    return {
+        "id": task.id,
+        "kind": task.kind,
+        "key": task.key,
+        "status": str(task.status),
+        "priority": task.priority,
+        "bucket": task.bucket,
+        "due_at": iso(task.due_at),
+        "attempt": task.attempt,
+        "lost": task.lost,
+        "worker": task.worker,
+        "created_at": iso(task.created_at),
+        "started_at": iso(task.started_at),
+        "finished_at": iso(task.finished_at),
+        "last_status": None if task.last_status is None else str(task.last_status),
+        "remark": task.remark,
+        "payload": msgspec.json.decode(task.payload),
+        "result": None if task.result is None else msgspec.json.decode(task.result),
+    }
+
+
+def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
+    shown = table("task", str(task.id), wrap=(str(task.id),))
+    shown.add_row("kind", Text(task.kind, style="bold"))
+    shown.add_row("status", status_text(task.status))
+    rows = {
+        "key": task.key,
+        "arguments": task.payload,
+        "result": task.result,
+        "remark": task.remark,
+        "attempts": f"{task.attempt}" + (f" ({task.lost} lost)" if task.lost else ""),
+        "priority": str(task.priority) if task.priority else None,
+        "last ended": None if task.last_status is None else str(task.last_status),
+        "due": None if task.due_at is None else _moment(task.due_at, now),
+        "created": _moment(task.created_at, now),
+        "started": None if task.started_at is None else _moment(task.started_at, now),
+        "finished": None if task.finished_at is None else _moment(task.finished_at, now),
+        "worker": None if task.worker is None else str(task.worker),
+        "shard": shard,
+    }
+    for name, value in rows.items():
+        if value is not None:
+            shown.add_row(name, Text(value))
+    return shown
+
+
+def _moment(moment: int, now: int) -> str:
+    return f"{timestamp(moment)} ({when(moment, now=now)})"
+
+
+def _load(app: str | None) -> App:
+    loaded = load_app(app)
+    loaded.prepare()
+    return loaded
+
+
+def _status(name: str | None) -> Status | None:
+    if name is None:
+        return None
+    try:
+        return Status.named(name)
+    except KeyError:
+        complain(f"status {name!r} is not one of {', '.join(map(str, Status))}")
+        raise typer.Exit(2) from None
+
+
+def _refuse(loaded: App, task_id: int, rule: str) -> NoReturn:
+    found = gather.show(loaded.fleet, task_id).task
+    raise Refusal(f"task {task_id} is {found.status}; {rule}")
+
+
+def _report(as_json: bool, task_id: int, status: str, message: str) -> None:
+    if as_json:
+        print_json({"id": task_id, "status": status})
+    else:
+        done(message)

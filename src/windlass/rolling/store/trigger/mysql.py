@@ -1,0 +1,169 @@
+"""Following a table on the same MySQL or MariaDB server, row by row.
+
+No trigger touches `windlass_number`: its one row would make the user's transactions wait for each
+other. The row that an item adds to the tally has a number of its own, and the item takes that,
+with a minus. It is found out by INSERT IGNORE whether the item is there: other ways to ask read
+what the user's transaction saw when it began, and not what is. Every index is named: a table that
+is scanned because it is small is a table that is locked. And rows are locked by their id where
+that can be: by another index, the gaps beside them would be locked, too, and others wait there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, text
+from sqlalchemy.dialects.mysql.base import MySQLDialect
+
+from windlass.rolling.model import GOES, PAYLOAD
+from windlass.rolling.store.trigger.base import Follow, Triggers, quoted, run
+from windlass.source.store.table import Table
+from windlass.value.task import LONGEST_KEY, RESERVED
+
+# The default is a day or more, and all that the users do would queue behind it.
+LOCK_SECONDS = 10
+
+# `item` is the key, or null if it cannot be one.
+DECLARE = f"""
+    declare given longtext character set utf8mb4 collate {{collation}}
+        default convert({{row}}.{{key}} using utf8mb4);
+    declare item varchar({LONGEST_KEY}) character set utf8mb4 collate {{collation}}
+        default if(
+            char_length(given) between 1 and {LONGEST_KEY}
+            and left(given, {len(RESERVED)}) <> '{RESERVED}' and instr(given, 0x00) = 0,
+            given, null
+        );
+"""
+
+ADD = f"""begin
+    {DECLARE}
+    declare number, other bigint;
+    declare is_going boolean;
+    declare moment bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
+    declare continue handler for not found begin end;
+    if item is not null then
+        insert into {{home}}.windlass_tally (kind, delta) values ({{kind}}, 1);
+        set number = last_insert_id();
+        insert ignore into {{home}}.windlass_task
+            (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+        values (-number, {{kind}}, item, crc32(item) >> 24, 0, {{priority}}, moment, '{PAYLOAD}',
+            moment);
+        if not exists (select 1 from {{home}}.windlass_task where id = -number) then
+            select id, prune_at <=> {GOES} into other, is_going
+            from {{home}}.windlass_task force index (windlass_task_key)
+            where kind = {{kind}} and task_key = item for update;
+            if is_going then
+                update {{home}}.windlass_task force index (primary)
+                set prune_at = null where id = other;
+            else
+                delete t from {{home}}.windlass_tally as t force index (primary)
+                where t.id = number;
+            end if;
+        end if;
+    end if;
+end;"""
+
+REMOVE = f"""begin
+    {DECLARE}
+    declare number bigint;
+    declare is_running, is_going boolean;
+    declare continue handler for not found begin end;
+    if item is not null then
+        select id into number from {{home}}.windlass_task force index (windlass_task_key)
+        where kind = {{kind}} and task_key = item;
+        select status = 1 and batch is not null, prune_at <=> {GOES} into is_running, is_going
+        from {{home}}.windlass_task
+        where id = number and kind = {{kind}} and task_key = item for update;
+        if is_running is null then
+            set number = null;
+            select id, status = 1 and batch is not null, prune_at <=> {GOES}
+            into number, is_running, is_going
+            from {{home}}.windlass_task force index (windlass_task_key)
+            where kind = {{kind}} and task_key = item for update;
+        end if;
+        if is_running then
+            update {{home}}.windlass_task force index (primary)
+            set prune_at = {GOES} where id = number;
+        elseif number is not null then
+            delete t from {{home}}.windlass_task as t force index (primary) where t.id = number;
+        end if;
+        if not is_going then
+            insert into {{home}}.windlass_tally (kind, delta) values ({{kind}}, -1);
+        end if;
+    end if;
+end;"""
+
+CHANGED = "not (cast(old.{key} as binary) <=> cast(new.{key} as binary))"
+
+
+class MySQLTriggers(Triggers):
+    """A trigger lives beside its table, and names the tables of Windlass in full."""
+
+    any_found = (
+        "select 1 from information_schema.triggers where trigger_name like 'windlass_follow_%' "
+        "and instr(action_statement, concat('`', database(), '`.windlass_task')) > 0 limit 1"
+    )
+
+    def place_of(self, source: Table) -> str:
+        return source.url.database or ""
+
+    def home(self, connection: Connection) -> str:
+        return str(connection.scalar(text("select database()")))
+
+    def found(self, connection: Connection, follow: Follow) -> set[str]:
+        there = connection.scalars(
+            text(
+                "select trigger_name from information_schema.triggers "
+                "where trigger_schema = :schema"
+            ),
+            {"schema": follow.schema},
+        )
+        return self.names(follow).intersection(there)
+
+    def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
+        is_mariadb = _is_mariadb(connection)
+        key = quoted(connection, follow.key)
+        values = {
+            "home": quoted(connection, follow.home),
+            "kind": literal(follow.kind),
+            "priority": follow.priority,
+            "key": key,
+            "collation": "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin",
+        }
+        add, remove = ADD.format(row="new", **values), REMOVE.format(row="old", **values)
+        bodies = {
+            "insert": f"begin {add} end",
+            "delete": f"begin {remove} end",
+            "update": f"begin if {CHANGED.format(key=key)} then {remove} {add} end if; end",
+        }
+        for event, body in bodies.items():
+            name = quoted(connection, follow.schema, follow.name(event))
+            # Replacing leaves no moment without a trigger, but only MariaDB can do it.
+            if not is_mariadb:
+                yield f"drop trigger if exists {name}"
+            yield (
+                f"create {'or replace ' if is_mariadb else ''}trigger {name} after {event} "
+                f"on {quoted(connection, follow.schema, follow.table)} for each row {body}"
+            )
+
+    def removal(self, connection: Connection, follow: Follow) -> Iterable[str]:
+        for event in self.events:
+            name = quoted(connection, follow.schema, follow.name(event))
+            yield f"drop trigger if exists {name}"
+
+    def install(self, connection: Connection, follow: Follow) -> None:
+        run(connection, f"set session lock_wait_timeout = {LOCK_SECONDS}")
+        try:
+            super().install(connection, follow)
+        finally:
+            run(connection, "set session lock_wait_timeout = default")
+
+
+def _is_mariadb(connection: Connection) -> bool:
+    dialect = connection.dialect
+    return isinstance(dialect, MySQLDialect) and dialect.is_mariadb
+
+
+def literal(value: str) -> str:
+    """Text as SQL writes it, whatever the server makes of backslashes."""
+    return f"_utf8mb4 0x{value.encode().hex()}"

@@ -1,0 +1,119 @@
+"""`Pages`: a web service that hands out its rows page by page, after a key."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from windlass.errors import BadSource
+from windlass.value.duration import Duration, parse_duration
+
+
+class Pages:
+    """Rows of an HTTP API that answers `url?after=KEY&limit=N` with the rows after a key, in order.
+
+    The answer is a JSON list of objects, or an object that has the list under `items`. Each row has
+    its key under `key`. The service cannot be asked for the middle, so a sweep over it has one
+    range; what runs at once is up to its concurrency.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str = "id",
+        after: str = "after",
+        limit: str = "limit",
+        items: str = "items",
+        one: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration = "30s",
+    ) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise BadSource(f"{url!r} is not the address of a web service; begin it with https://")
+        self.url = url
+        self.key = key
+        self._after = after
+        self._limit = limit
+        self._items = items
+        # The address of one row, with {key} in it.
+        self._one = one
+        self._headers = {"Accept": "application/json", **(headers or {})}
+        self._seconds = parse_duration(timeout, what="timeout") / 1e6
+
+    @property
+    def name(self) -> str:
+        """The address, without what may be secret in it."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname}{parts.path}"
+
+    def bounds(self, ranges: int) -> Sequence[Any]:
+        """None: such a service is walked through from its begin."""
+        return []
+
+    def middle(self, after: Any | None, upto: Any | None) -> Any | None:
+        """None: it cannot be asked for."""
+        return None
+
+    def read(
+        self, after: Any | None, upto: Any | None, limit: int
+    ) -> Sequence[tuple[Any, Mapping[str, Any]]]:
+        """The next page, as long as the service makes it."""
+        if upto is not None and after == upto:
+            return []
+        asked = {self._limit: str(limit)} | ({} if after is None else {self._after: str(after)})
+        join = "&" if urlsplit(self.url).query else "?"
+        rows = self._listed(self._get(f"{self.url}{join}{urlencode(asked)}"))
+        found = []
+        for row in rows[:limit]:
+            if not isinstance(row, dict) or row.get(self.key) is None:
+                raise BadSource(f"{self.name}: a row has no {self.key!r}; give key= its name")
+            found.append((row[self.key], row))
+            if row[self.key] == upto:
+                break
+        if found and after is not None and after in (found[0][0], found[-1][0]):
+            raise BadSource(
+                f"{self.name}: asked for rows after {after!r}, it answered with that row again; "
+                f"{self._after}= must leave it out"
+            )
+        return found
+
+    def find(self, key: Any) -> Mapping[str, Any] | None:
+        """One row, if the service was said to have an address for each."""
+        if self._one is None:
+            raise BadSource(
+                f'{self.name}: give one="https://.../{{key}}" so that single rows can be asked for'
+            )
+        found = self._get(self._one.replace("{key}", quote(str(key), safe="")), missing=True)
+        return found if isinstance(found, dict) else None
+
+    def __repr__(self) -> str:
+        return f"Pages({self.name!r}, key={self.key!r})"
+
+    def _get(self, address: str, *, missing: bool = False) -> Any:
+        request = urllib.request.Request(address, headers=self._headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self._seconds) as answer:
+                return msgspec.json.decode(answer.read())
+        except urllib.error.HTTPError as problem:
+            if missing and problem.code == 404:
+                return None
+            raise BadSource(f"{self.name}: it answered {problem.code} {problem.reason}") from None
+        except (OSError, http.client.HTTPException) as problem:
+            raise BadSource(f"{self.name}: it did not answer: {problem}") from None
+        except msgspec.DecodeError as problem:
+            raise BadSource(f"{self.name}: its answer is not JSON: {problem}") from None
+
+    def _listed(self, answer: Any) -> list[Any]:
+        rows = answer.get(self._items) if isinstance(answer, dict) else answer
+        if not isinstance(rows, list):
+            raise BadSource(
+                f"{self.name}: its answer is neither a list nor an object with {self._items!r}"
+            )
+        return rows

@@ -1,0 +1,353 @@
+"""`windlass sweep list|show|split|start|failures|retry|audit`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from windlass.app import App
+from windlass.cli.hand import log_of
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    check_watch,
+    complain,
+    console,
+    counted,
+    done,
+    iso,
+    print_json,
+    say,
+    table,
+    timestamp,
+    visible,
+    when,
+)
+from windlass.errors import DatabaseUnavailable
+from windlass.sweep.declare import Sweep
+from windlass.sweep.model import Progress, RangeView, RoundView, SetAside
+from windlass.value.duration import format_duration
+from windlass.value.key import Key, shown
+from windlass.watch.audit.operate import Action
+from windlass.watch.status.operate import rate_text
+
+REDRAW_SECONDS = 1.0
+BAR = 30
+ROUNDS_SHOWN = 5
+MOST_RANGES_DRAWN = 200
+# A UUID is shown whole.
+LONGEST_PLACE = 36
+NUMBERS = ("round", "done", "failed", "rate", "eta")
+
+cli = typer.Typer(help="Look at sweeps, their ranges and failures, and act on them.")
+
+SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep.")]
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Draw it again every second, until Ctrl-C.")
+]
+
+
+@cli.command("list")
+def list_sweeps(app: AppOption = None, as_json: JsonOption = False) -> None:
+    """List sweeps and how far they are."""
+    loaded = load_app(app)
+    found = [_handle(loaded, name).progress() for name in _names(loaded)]
+    if as_json:
+        print_json([_for_programs(progress) for progress in found])
+        return
+    if not found:
+        say("No sweep is declared; declare one with @app.sweep.")
+        return
+    listed = table("sweep", "", *NUMBERS, "why", right=NUMBERS, wrap=("why",))
+    for progress in found:
+        listed.add_row(
+            Text(progress.sweep, style="bold"),
+            _bar(progress.percent),
+            str(progress.round or "-"),
+            f"{progress.done:,}",
+            Text(f"{progress.failed:,}", style="red" if progress.failed else ""),
+            _rate(progress.rate),
+            _eta(progress),
+            Text(progress.why),
+        )
+    console.print(listed)
+
+
+@cli.command()
+def show(
+    sweep: SweepArgument,
+    app: AppOption = None,
+    watch: WatchOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far a sweep is, its ranges as bars, and its last rounds."""
+    check_watch(watch, as_json=as_json)
+    loaded, handle = _load(app, sweep)
+    if watch:
+        _watch(loaded, handle)
+    elif as_json:
+        print_json(_for_programs(handle.progress()))
+    else:
+        console.print(_picture(handle.progress(), loaded.clock.now()))
+
+
+@cli.command()
+def split(
+    sweep: SweepArgument,
+    ranges: Annotated[int, typer.Argument(metavar="RANGES", help="How many, from 1 to 4096.")],
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have more or fewer ranges, also while it runs."""
+    loaded, handle = _load(app, sweep)
+    with log_of(loaded).deed(Action.SWEEP_SPLIT, sweep, ranges=ranges) as deed:
+        made = handle.split(ranges)
+        short = "" if made == ranges else f"; {ranges:,} could not be had"
+        message = deed.says(f"{sweep} has {counted(made, 'range')}{short}")
+    _report(as_json, {"ranges": made}, message)
+
+
+@cli.command()
+def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Begin a round now; one that runs goes on."""
+    loaded, handle = _load(app, sweep)
+    with log_of(loaded).deed(Action.SWEEP_START, sweep) as deed:
+        number = handle.start()
+        message = deed.says(f"round {number:,} of {sweep} runs")
+    _report(as_json, {"round": number}, message)
+
+
+@cli.command()
+def failures(
+    sweep: SweepArgument,
+    app: AppOption = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many at most.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List the items that failed and were set aside, newest first."""
+    loaded, handle = _load(app, sweep)
+    found = handle.failures(limit=limit)
+    if as_json:
+        print_json([_failure_for_programs(each) for each in found])
+        return
+    if not found:
+        say(f"Nothing of {sweep} is set aside.")
+        return
+    now = loaded.clock.now()
+    listed = table("key", "failed", "round", "tries", "error", right=("round",), wrap=("error",))
+    for each in found:
+        listed.add_row(
+            Text(visible(shown(each.key))),
+            when(each.failed_at, now=now),
+            f"{each.round:,}",
+            f"{each.tries:,}",
+            Text(each.error, style="red"),
+        )
+    console.print(listed)
+
+
+@cli.command()
+def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Have the items that were set aside run again."""
+    loaded, handle = _load(app, sweep)
+    with log_of(loaded).deed(Action.SWEEP_RETRY, sweep) as deed:
+        count = handle.retry_failures()
+        message = deed.says(f"{counted(count, 'item')} of {sweep} run again")
+    _report(as_json, {"retried": count}, message)
+
+
+@cli.command()
+def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """Prove that the ranges tile the key space; exit code 1 if they do not."""
+    _loaded, handle = _load(app, sweep)
+    found = handle.audit()
+    if as_json:
+        print_json({"ok": found.ok, "problems": found.problems})
+    elif found.ok:
+        done(f"the {counted(len(handle.ranges()), 'range')} of {sweep} tile the key space")
+    else:
+        for problem in found.problems:
+            complain(problem)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _names(loaded: App) -> list[str]:
+    return sorted(name for name, kind in loaded.registry.kinds.items() if kind.sweep is not None)
+
+
+def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
+    loaded = load_app(app)
+    if loaded.registry.get(name).sweep is None:
+        known = ", ".join(_names(loaded)) or "none"
+        complain(f"kind {name!r} is no sweep; sweeps: {known}")
+        raise typer.Exit(1)
+    loaded.prepare()
+    return loaded, _handle(loaded, name)
+
+
+def _handle(loaded: App, name: str) -> Sweep[..., Any]:
+    return Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
+
+
+def _watch(loaded: App, handle: Sweep[..., Any]) -> None:
+    """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    progress, problem = handle.progress(), ""
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                picture = _picture(progress, loaded.clock.now())
+                told = Group(Text(problem, style="red"), picture) if problem else picture
+                live.update(told, refresh=True)
+                time.sleep(REDRAW_SECONDS)
+                try:
+                    progress, problem = handle.progress(), ""
+                except DatabaseUnavailable as away:
+                    problem = str(away)
+    except KeyboardInterrupt:
+        console.print(_picture(progress, loaded.clock.now()))
+
+
+def _picture(progress: Progress, now: int) -> RenderableType:
+    parts: list[RenderableType] = [_head(progress, now)]
+    if progress.ranges:
+        parts += [Text(), _ranges(progress, now)]
+    if progress.history:
+        parts += [Text(), _rounds(progress.history[:ROUNDS_SHOWN], now)]
+    return Group(*parts)
+
+
+def _head(progress: Progress, now: int) -> Table:
+    title = progress.sweep
+    head = table("sweep", title, wrap=(title,))
+    head.add_row("round", f"{progress.round:,}" if progress.round else "-")
+    head.add_row("progress", _bar(progress.percent))
+    total = " of unknown" if progress.total is None else f" of about {progress.total:,}"
+    head.add_row("done", f"{progress.done:,}{total}")
+    failed = Text(f"{progress.failed:,}", style="red" if progress.failed else "")
+    head.add_row("failed", failed)
+    head.add_row("repeated", f"{progress.repeated:,}")
+    head.add_row("rate", _rate(progress.rate))
+    head.add_row("eta", _eta(progress))
+    for name, moment in (("started", progress.started_at), ("next round", progress.next_at)):
+        if moment is not None:
+            head.add_row(name, f"{timestamp(moment)} ({when(moment, now=now)})")
+    head.add_row("why", Text(progress.why, style="red" if progress.error else ""))
+    return head
+
+
+def _ranges(progress: Progress, now: int) -> RenderableType:
+    numbers = ("range", "done", "failed", "rate", "owner")
+    drawn = table("range", "after", "up to", "at", "", *numbers[1:], "saved", right=numbers)
+    for each in progress.ranges[:MOST_RANGES_DRAWN]:
+        style = "yellow" if each.is_straggler else ""
+        drawn.add_row(
+            str(each.id),
+            _place(each.begin),
+            _place(each.end),
+            _place(each.breakpoint),
+            _bar(each.percent, style=style),
+            f"{each.done:,}",
+            Text(f"{each.failed:,}", style="red" if each.failed else ""),
+            _rate(each.rate),
+            Text(f"{each.owner or '-'}{' straggles' if each.is_straggler else ''}", style=style),
+            when(each.heartbeat_at, now=now),
+        )
+    left_out = len(progress.ranges) - MOST_RANGES_DRAWN
+    if left_out > 0:
+        return Group(drawn, Text(f"and {counted(left_out, 'range')} more; --json shows all"))
+    return drawn
+
+
+def _rounds(history: tuple[RoundView, ...], now: int) -> Table:
+    numbers = ("last rounds", "took", "done", "failed", "repeated", "rate")
+    listed = table(*numbers, "ended", right=numbers)
+    for each in history:
+        listed.add_row(
+            f"{each.round:,}",
+            format_duration(each.duration.total_seconds() * 1e6),
+            f"{each.done:,}",
+            f"{each.failed:,}",
+            f"{each.repeated:,}",
+            _rate(each.rate),
+            when(each.ended_at, now=now),
+        )
+    return listed
+
+
+def _bar(percent: float | None, *, style: str = "") -> Text:
+    if percent is None:
+        return Text("░" * BAR, style="bright_black") + Text(" unknown")
+    is_done = percent >= 100
+    filled = BAR if is_done else min(BAR - 1, int(BAR * percent / 100))
+    colour = style or ("green" if is_done else "blue")
+    bar = Text("█" * filled, style=colour) + Text("░" * (BAR - filled), style="bright_black")
+    return bar + Text(f" {percent:5.1f} %")
+
+
+def _place(key: Key | None) -> Text:
+    text = "-" if key is None else visible(shown(key))
+    return Text(text if len(text) <= LONGEST_PLACE else f"{text[: LONGEST_PLACE - 1]}…")
+
+
+def _rate(per_second: float) -> str:
+    return rate_text(per_second) if per_second else "-"
+
+
+def _eta(progress: Progress) -> str:
+    if progress.eta is None:
+        return "-"
+    return format_duration(max(0.0, progress.eta.total_seconds()) * 1e6)
+
+
+def _for_programs(progress: Progress) -> dict[str, object]:
+    return {
+        **{each.name: getattr(progress, each.name) for each in fields(progress)},
+        "eta": None if progress.eta is None else progress.eta.total_seconds(),
+        **{name: iso(getattr(progress, name)) for name in ("started_at", "ended_at", "next_at")},
+        "ranges": [_range_for_programs(each) for each in progress.ranges],
+        "history": [_round_for_programs(each) for each in progress.history],
+    }
+
+
+def _range_for_programs(each: RangeView) -> dict[str, object]:
+    return {
+        **{field.name: getattr(each, field.name) for field in fields(each)},
+        "status": str(each.status),
+        "heartbeat_at": iso(each.heartbeat_at),
+        "percent": each.percent,
+    }
+
+
+def _round_for_programs(each: RoundView) -> dict[str, object]:
+    return {
+        **{field.name: getattr(each, field.name) for field in fields(each)},
+        "started_at": iso(each.started_at),
+        "ended_at": iso(each.ended_at),
+        "duration": each.duration.total_seconds(),
+    }
+
+
+def _failure_for_programs(each: SetAside) -> dict[str, object]:
+    return {
+        "key": each.key,
+        "error": each.error,
+        "round": each.round,
+        "failed_at": iso(each.failed_at),
+        "tries": each.tries,
+    }
+
+
+def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)

@@ -1,0 +1,263 @@
+"""Sweeps: how far they are, and splitting, starting, retrying and auditing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from sqlalchemy import Connection
+
+from windlass.clock import to_datetime
+from windlass.core.fetch.one import in_thread
+from windlass.core.limit.store import switch
+from windlass.core.limit.store.switch import Switch
+from windlass.core.ring.store.worker import listing as workers_of
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
+from windlass.core.shard.team import sweep_home
+from windlass.core.task.kind import Kind
+from windlass.source.contract import SweepSource
+from windlass.sweep import model as rule
+from windlass.sweep.engine.reader import name_of
+from windlass.sweep.engine.round import declare, open_round
+from windlass.sweep.engine.split import cut
+from windlass.sweep.model import Progress, Range, RangeView, RoundView, SetAside, SweepVisit
+from windlass.sweep.operate.visit import Visitor
+from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep as store
+from windlass.sweep.store.sweep import SweepRow
+from windlass.value.audit import Audit
+from windlass.value.key import Key, decode_key
+from windlass.watch.status.operate import held_back, sweep_why
+from windlass.worker import Worker
+
+HISTORY_SHOWN = 10
+
+
+class Sweeps:
+    """The sweeps of an app, each in its shard."""
+
+    def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Worker]) -> None:
+        self._fleet = fleet
+        self._worker_for = worker_for
+
+    def ranges(self, kind: Kind) -> list[RangeView]:
+        """The ranges of the round that runs, or of the last one."""
+        shard = self._at(kind)
+        return views(_ranges(shard, kind), shard.clock.now())
+
+    def split(self, kind: Kind, count: int) -> int:
+        """Have so many ranges in the round that runs, and in those to come."""
+        shard = self._declared(kind)
+        shard.database.write(lambda connection: store.want_ranges(connection, kind.name, count))
+        row = self._row(shard, kind)
+        if not row.is_running:
+            return count
+        return Splitter(shard, kind, _source(kind)).split(count)
+
+    def start(self, kind: Kind) -> int:
+        """Begin a round, unless one is running."""
+        shard = self._declared(kind)
+        row = self._row(shard, kind)
+        if row.is_running:
+            return row.round
+        source = _source(kind)
+        number = open_round(
+            shard.database,
+            shard.numbers,
+            shard.clock,
+            row,
+            source,
+            source_text=rule.described(source, name_of(source)),
+        )
+        shard.bell.ring_here()
+        assert number is not None
+        return number
+
+    def progress(self, kind: Kind) -> Progress:
+        """How far the round is."""
+        shard = self._at(kind)
+
+        def read(
+            connection: Connection,
+        ) -> tuple[SweepRow | None, list[Range], list[rule.Round], Switch]:
+            return (
+                store.get(connection, kind.name),
+                ranges.listing(connection, kind.name),
+                store.rounds(connection, kind.name, limit=HISTORY_SHOWN),
+                switch.get(connection, kind.name),
+            )
+
+        row, found, rounds, held = shard.database.read(read)
+        return progress(kind, row, found, rounds, held, now=shard.clock.now())
+
+    def rounds(self, kind: Kind, *, limit: int) -> list[RoundView]:
+        """The rounds that ended, newest first."""
+        shard = self._at(kind)
+        now = shard.clock.now()
+        found = shard.database.read(
+            lambda connection: store.rounds(connection, kind.name, limit=limit)
+        )
+        return [rule.round_view(each, now) for each in found]
+
+    def failures(self, kind: Kind, *, limit: int) -> list[SetAside]:
+        """Items that were set aside, newest first."""
+        found = self._at(kind).database.read(
+            lambda connection: aside.listing(connection, kind.name, limit=limit)
+        )
+        return [
+            SetAside(
+                key=decode_key(each.key),
+                error=each.error,
+                round=each.round,
+                failed_at=to_datetime(each.failed_at),
+                tries=each.tries,
+            )
+            for each in found
+        ]
+
+    def retry_failures(self, kind: Kind) -> int:
+        """Have all items that were set aside run again, by live workers or else here."""
+        count = self.ask_retry(kind)
+        shard = self._at(kind)
+        if count and not self._has_worker(shard, kind):
+            in_thread(self._worker_for(shard, kind).run).result()
+        return count
+
+    def ask_retry(self, kind: Kind, *, keys: Sequence[str] | None = None) -> int:
+        """Have workers run items again that were set aside: all, or those with these key texts."""
+        shard = self._declared(kind)
+        now = shard.clock.now()
+        count = shard.database.write(
+            lambda connection: aside.ask_retry(connection, kind.name, now=now, keys=keys)
+        )
+        shard.bell.ring_here()
+        return count
+
+    def audit(self, kind: Kind) -> Audit:
+        """Whether the ranges of the round tile the key space."""
+        return rule.audit(_ranges(self._at(kind), kind))
+
+    def visit(self, kind: Kind, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+        """Have one item run now, here."""
+        return self._visitor(kind).visit(key, fresh=fresh, timeout=timeout)
+
+    async def avisit(self, kind: Kind, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+        """`visit`, awaited."""
+        return await self._visitor(kind).avisit(key, fresh=fresh, timeout=timeout)
+
+    def _visitor(self, kind: Kind) -> Visitor:
+        return Visitor(self._at(kind), kind, _source(kind), share=self._fleet.share)
+
+    def _at(self, kind: Kind) -> Shard:
+        self._fleet.prepare()
+        return sweep_home(self._fleet, kind)
+
+    def _declared(self, kind: Kind) -> Shard:
+        """The shard of a sweep, which has its row from now on."""
+        shard = self._at(kind)
+        declare(shard.database, kind, shard.clock)
+        return shard
+
+    @staticmethod
+    def _row(shard: Shard, kind: Kind) -> SweepRow:
+        row = shard.database.read(lambda connection: store.get(connection, kind.name))
+        assert row is not None
+        return row
+
+    @staticmethod
+    def _has_worker(shard: Shard, kind: Kind) -> bool:
+        now = shard.clock.now()
+        there = shard.database.read(workers_of)
+        return any(view.lease_until >= now and kind.name in view.kinds for view in there)
+
+
+class Splitter:
+    """Changes how many ranges a round has while it runs."""
+
+    def __init__(self, shard: Shard, kind: Kind, source: SweepSource) -> None:
+        self._shard = shard
+        self._kind = kind
+        self._source = source
+        self._refused: set[int] = set()
+
+    def split(self, count: int) -> int:
+        """Cut or merge until there are so many, or until nothing more can be done."""
+        while True:
+            found = _ranges(self._shard, self._kind)
+            if len(found) == count:
+                return count
+            is_done = self._merge(found) if len(found) > count else self._cut(found)
+            if is_done:
+                return len(_ranges(self._shard, self._kind))
+
+    def _cut(self, found: list[Range]) -> bool:
+        """Cut the largest; whether there was none left to cut."""
+        largest = rule.next_to_split(found, refused=self._refused)
+        if largest is None:
+            return True
+        shard = self._shard
+        if not cut(shard.database, shard.numbers, self._source, largest):
+            self._refused.add(largest.id)
+        return False
+
+    def _merge(self, found: list[Range]) -> bool:
+        """Merge the smallest neighbours; whether there were none."""
+        pair = rule.next_to_merge(found, refused=self._refused)
+        if pair is None:
+            return True
+        if not self._shard.database.write(lambda connection: ranges.merge(connection, *pair)):
+            self._refused.add(pair[0].id)
+        return False
+
+
+def views(found: list[Range], now: int) -> list[RangeView]:
+    """Ranges for people, as they follow each other."""
+    straggling = rule.stragglers(found, now)
+    return [rule.range_view(each, now, straggling) for each in rule.in_order(found)]
+
+
+def progress(
+    kind: Kind,
+    row: SweepRow | None,
+    found: list[Range],
+    rounds: list[rule.Round],
+    held: Switch,
+    *,
+    now: int,
+) -> Progress:
+    """How far a sweep is, from what its rows say."""
+    rate = sum(each.speed(now) for each in found)
+    total = None if row is None else row.rows
+    is_running = row is not None and row.is_running
+    estimate = rule.estimate(found, total=total, rate=rate)
+    eta = estimate.eta_seconds if is_running else None
+    return Progress(
+        sweep=kind.name,
+        round=0 if row is None else row.round,
+        is_running=is_running,
+        percent=None if estimate.percent is None else round(estimate.percent, 1),
+        done=sum(each.done for each in found),
+        failed=sum(each.failed for each in found),
+        repeated=sum(each.repeated for each in found),
+        total=total,
+        rate=rate,
+        eta=None if eta is None else timedelta(seconds=eta),
+        started_at=None if row is None or row.started_at is None else to_datetime(row.started_at),
+        ended_at=None if row is None or row.ended_at is None else to_datetime(row.ended_at),
+        next_at=None if row is None or row.due_at is None else to_datetime(row.due_at),
+        error=None if row is None else row.error,
+        why=held_back(kind, held, now=now) or sweep_why(row, found, now),
+        ranges=tuple(views(found, now)),
+        history=tuple(rule.round_view(each, now) for each in rounds),
+    )
+
+
+def _ranges(shard: Shard, kind: Kind) -> list[Range]:
+    return shard.database.read(lambda connection: ranges.listing(connection, kind.name))
+
+
+def _source(kind: Kind) -> SweepSource:
+    assert kind.source is not None
+    return kind.source

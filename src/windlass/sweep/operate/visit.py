@@ -1,0 +1,211 @@
+"""Visits of single keys of a sweep: run by whoever asks, at the sweep's rate, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Thread
+
+from sqlalchemy import Connection
+
+from windlass.clock import SECOND, to_datetime
+from windlass.core.finish.store.history import MINUTE
+from windlass.core.limit.breaker import Breakers
+from windlass.core.limit.rate import Rates
+from windlass.core.limit.store import switch
+from windlass.core.limit.store.switch import Switch
+from windlass.core.limit.switch import setting_of
+from windlass.core.run.load import KindLoad
+from windlass.core.shard.shard import Shard
+from windlass.core.task.kind import Kind
+from windlass.database.dialect.base import Count
+from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
+from windlass.source.contract import SweepSource
+from windlass.sweep.engine.item import ItemRun, Row, claimed, known_by
+from windlass.sweep.engine.retry import call_once, find
+from windlass.sweep.model import SweepVisit
+from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import sweep as store
+from windlass.sweep.store.failed_item import NewFailure, Visited
+from windlass.value.key import Key, encode_key, shown
+from windlass.value.outcome import (
+    Cancelled,
+    Expanded,
+    Failed,
+    Outcome,
+    Retried,
+    Snoozed,
+    Submitted,
+    Succeeded,
+)
+from windlass.value.status import Status
+from windlass.value.twin import twin
+from windlass.watch.status.operate import held_back
+
+LOOK_SECONDS = 0.01
+
+
+class _Keeper:
+    """Nobody waits for the outcome but the visitor."""
+
+    def landed(self, run: object) -> None:
+        """Nothing is to be done."""
+
+    def taken_back(self, run: object) -> None:
+        """Nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A visit that is about to happen."""
+
+    key: Key
+    text: str
+    run: ItemRun
+    deadline: float
+
+
+class Visitor:
+    """Visits keys of one sweep."""
+
+    def __init__(self, shard: Shard, kind: Kind, source: SweepSource, *, share: float) -> None:
+        self._shard = shard
+        self._kind = kind
+        self._source = source
+        self._share = share
+
+    def visit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+        """Run the item now and here, unless its last visit is that fresh."""
+        prepared = self._prepare(key, fresh=fresh, timeout=timeout)
+        if isinstance(prepared, SweepVisit):
+            return prepared
+        done: Future[Outcome] = Future()
+
+        def work() -> None:
+            done.set_result(asyncio.run(call_once(prepared.run)))
+
+        Thread(target=work, name="windlass-visit", daemon=True).start()
+        try:
+            outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
+        except TimeoutError:
+            raise self._late(key, timeout) from None
+        return self._record(prepared, outcome)
+
+    async def avisit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+        """`visit`, awaited; an async handler runs on this event loop."""
+        if not self._kind.is_async:
+            return await twin(self.visit, key, fresh=fresh, timeout=timeout)
+        prepared = await twin(self._prepare, key, fresh=fresh, timeout=timeout)
+        if isinstance(prepared, SweepVisit):
+            return prepared
+        left = max(0.0, prepared.deadline - time.monotonic())
+        try:
+            outcome = await asyncio.wait_for(call_once(prepared.run), left)
+        except TimeoutError:
+            raise self._late(key, timeout) from None
+        return await twin(self._record, prepared, outcome)
+
+    def _prepare(self, key: Key, *, fresh: int | None, timeout: int) -> Prepared | SweepVisit:
+        deadline = time.monotonic() + timeout / SECOND
+        text = encode_key(key, what=f"sweep {self._kind.name!r}")
+        now = self._shard.clock.now()
+        name = self._kind.name
+
+        held = self._shard.database.read(lambda connection: switch.get(connection, name))
+        last = self._fresh(text, fresh, now)
+        if last is not None:
+            return self._view(key, last, is_new=False)
+        if held.off or (self._kind.breaker is not None and held.breaker.is_open):
+            raise HeldBack(name, held_back(self._kind, held, now=now) or "held back")
+        row = find(self._kind, self._source, key)
+        if row is None:
+            raise ItemNotFound(name, shown(key), of="sweep")
+        # A database may find "A7" for "a7", and 7 for "7": it is one item, whatever it is called.
+        known = known_by(self._kind, row)
+        own = encode_key(row[0], what=f"sweep {name!r}")
+        last = None if own == text else self._fresh(own, fresh, now)
+        if last is not None:
+            return self._view(known, last, is_new=False)
+        self._wait_for_rate(held, deadline, key, timeout)
+        return Prepared(known, own, self._run(row, now), deadline)
+
+    def _fresh(self, text: str, fresh: int | None, now: int) -> Visited | None:
+        """The last visit, if it is that fresh."""
+        if fresh is None:
+            return None
+        last = self._shard.database.read(
+            lambda connection: aside.visited(connection, self._kind.name, text)
+        )
+        return last if last is not None and last.visited_at >= now - fresh else None
+
+    def _run(self, row: Row, now: int) -> ItemRun:
+        task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
+        return ItemRun(task, KindLoad(self._kind, 1), _Keeper(), [row])
+
+    def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
+        per_second = setting_of(self._kind, held).rate
+        if per_second is None:
+            return
+        name = self._kind.name
+        rates = Rates(self._shard.database, share=self._share)
+        rates.set(name, per_second)
+        while not rates.available(name):
+            if time.monotonic() > deadline:
+                raise self._late(key, timeout)
+            time.sleep(LOOK_SECONDS)
+        rates.spend(name, 1)
+
+    def _record(self, prepared: Prepared, outcome: Outcome) -> SweepVisit:
+        shard, kind, run = self._shard, self._kind, prepared.run
+        now = shard.clock.now()
+        error = _error_of(outcome)
+        status = Status.SUCCEEDED if error is None else Status.FAILED
+        what = Visited(now, status, error)
+        number = shard.numbers.take()[0]
+        run.outcome = outcome if isinstance(outcome, Succeeded) else Failed(error or "", "")
+        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: 0)
+
+        def work(connection: Connection) -> None:
+            dialect = shard.database.dialect
+            aside.note_visit(connection, dialect, kind.name, prepared.text, what)
+            if error is None:
+                aside.forget(connection, kind.name, prepared.text)
+            else:
+                row = store.get(connection, kind.name)
+                failed = NewFailure(number, prepared.text, error, row.round if row else 0, 1)
+                aside.set_aside(connection, kind.name, [failed], now=now)
+            count = Count(now // MINUTE, kind.name, 0, done=int(error is None))
+            count.failed, count.milliseconds = int(error is not None), round(run.milliseconds)
+            dialect.count(connection, [count])
+            breakers.note(connection, [run], {run.task.id}, now=now)
+
+        shard.database.write(work)
+        return self._view(prepared.key, what, is_new=True)
+
+    @staticmethod
+    def _view(key: Key, what: Visited, *, is_new: bool) -> SweepVisit:
+        return SweepVisit(
+            key=key,
+            status=what.status,
+            error=what.error,
+            visited_at=to_datetime(what.visited_at),
+            is_new=is_new,
+        )
+
+    def _late(self, key: Key, timeout: int) -> ResultTimeout:
+        return ResultTimeout(
+            f"sweep {self._kind.name!r}: the visit of {shown(key)} did not end within "
+            f"{timeout / SECOND:g} s"
+        )
+
+
+def _error_of(outcome: Outcome) -> str | None:
+    match outcome:
+        case Succeeded() | Cancelled() | Expanded() | Submitted():
+            return None
+        case Snoozed():
+            return "the handler put it off"
+        case Failed() | Retried():
+            return outcome.error

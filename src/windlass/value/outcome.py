@@ -1,0 +1,386 @@
+"""How a run ended, and what that makes of its row.
+
+A handler returns or raises; `judge` turns what it raised into an outcome; `settle` turns an outcome
+into the change of the row. Both are pure, so every rule about retries, keeping and turns is here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.errors import Cancel, Retry, Snooze
+from windlass.flow.model.node import Skip
+from windlass.rolling.model import HURRIED, Period, remark_of
+from windlass.value.cron import Schedule, read_turn
+from windlass.value.duration import parse_duration
+from windlass.value.retry import RetryPolicy
+from windlass.value.status import Status
+from windlass.value.task import Claimed
+
+LONGEST_REMARK = 1_000
+LONGEST_TRACEBACK = 16_000
+KEEP_RESULT = parse_duration("1d")
+KEEP_FAILED = parse_duration("7d")
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned; `result` is its JSON, or None."""
+
+    result: str | None = None
+
+
+SUCCESS = Succeeded()
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The handler failed and will be tried again after `delay` microseconds."""
+
+    delay: int
+    error: str
+    trace: str
+    # Whether another system said so: it is there, and its breaker need not open.
+    is_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler failed and no retry is left."""
+
+    error: str
+    trace: str
+    is_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The handler cancelled its own task; or it was not called, as a condition did not hold."""
+
+    reason: str
+    is_skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The handler put its task off by `delay` microseconds."""
+
+    delay: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A nested flow wrote its nodes; it ends when they have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Another system executes it now; it is asked after `delay` microseconds how that is going."""
+
+    handle: str
+    delay: int
+
+
+Outcome = Succeeded | Retried | Failed | Cancelled | Snoozed | Expanded | Submitted
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the declaration of a kind says about the end of its runs.
+
+    `keep` None: a success is deleted at once unless it has a key or a result, which are kept a day.
+    """
+
+    retry: RetryPolicy
+    keep: int | None = None
+    keep_failed: int = KEEP_FAILED
+    schedule: Schedule | None = None
+    period: Period | None = None
+    priority: int = 0
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a success without a result and without a key leaves nothing behind."""
+        return not self.keep
+
+    @property
+    def forgets_named(self) -> bool:
+        """Whether one with a key leaves nothing behind either."""
+        return self.keep == 0
+
+
+class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What becomes of a row: these values, written only if the row is still as it was taken."""
+
+    id: int
+    fence: int
+    status: int
+    due_at: int | None
+    attempt: int
+    lost: int
+    started_at: int
+    finished_at: int | None = None
+    prune_at: int | None = None
+    last_status: int | None = None
+    result: str | None = None
+    remark: str | None = None
+    payload: str | None = None
+    priority: int | None = None
+
+
+class Visits(NamedTuple):
+    """Items of one kind that were visited and left nothing to say: the same becomes of all."""
+
+    rows: Sequence[Claimed]
+    due_at: int
+    finished_at: int
+    # What they have again, if they were hurried.
+    priority: int | None
+
+    @property
+    def changes(self) -> list[Change]:
+        """What becomes of each, as `settle` would have it."""
+        return [
+            Change(
+                id=row.id,
+                fence=row.fence,
+                status=Status.WAITING,
+                due_at=self.due_at,
+                attempt=0,
+                lost=0,
+                started_at=row.started_at,
+                finished_at=self.finished_at,
+                last_status=Status.SUCCEEDED,
+                priority=self.priority,
+            )
+            for row in self.rows
+        ]
+
+
+def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
+    """The outcome of a run that raised `error` in its try number `tries`."""
+    match error:
+        case Snooze():
+            return Snoozed(parse_duration(error.after, what="Snooze", zero=True))
+        case Cancel():
+            return Cancelled(str(error))
+        case Skip():
+            return Cancelled(str(error), is_skipped=True)
+    text, trace = describe(error)
+    if not terms.retry.allows(error, tries=tries):
+        if isinstance(error, Retry):
+            text = f"no retry was left: {error}"
+        return Failed(text, trace)
+    if isinstance(error, Retry) and error.after is not None:
+        return Retried(parse_duration(error.after, what="Retry", zero=True), text, trace)
+    return Retried(terms.retry.delay(error, tries=tries, random=random), text, trace)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """An error as one bounded line, and its bounded traceback."""
+    message = ""
+    with contextlib.suppress(Exception):
+        message = str(error).strip()
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    trace = "".join(traceback.format_exception(type(error), error, _users_frames(error)))
+    return storable(text)[:LONGEST_REMARK], storable(trace)[-LONGEST_TRACEBACK:]
+
+
+def _users_frames(error: BaseException) -> TracebackType | None:
+    """Where it was raised, without the frame of the engine that called the handler."""
+    trace = error.__traceback__
+    while trace is not None and "windlass.core" in trace.tb_frame.f_globals.get("__name__", ""):
+        trace = trace.tb_next
+    return trace
+
+
+def storable(text: str) -> str:
+    """`text` without what some database cannot store."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def settle(
+    task: Claimed, outcome: Outcome, terms: Terms, *, now: int, turns: bool
+) -> Change | None:
+    """The change of `task` that `outcome` makes at `now`; None deletes the row.
+
+    `turns` says that the row is the standing row of a schedule or an item of a rolling kind: it
+    waits for its next turn instead of ending.
+    """
+    match outcome:
+        case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
+            return None
+        case Expanded():
+            change = _waiting(
+                task, None, attempt=task.attempt, lost=task.lost, remark=None, now=None
+            )
+            return replace(change, status=Status.RUNNING)
+        case Submitted():
+            due_at = now + outcome.delay
+            change = _waiting(
+                task, due_at, attempt=task.attempt, lost=task.lost, remark=None, now=now
+            )
+            return replace(change, status=Status.EXTERNAL)
+        case Retried():
+            due_at = now + outcome.delay
+            change = _waiting(
+                task, due_at, attempt=task.attempt, lost=task.lost, remark=outcome.error, now=now
+            )
+            # To those who look at an item, a visit that failed is one.
+            is_visit = turns and terms.period is not None
+            return replace(change, last_status=Status.FAILED) if is_visit else change
+        case Snoozed():
+            due_at = now + outcome.delay
+            # It ended in good order: workers lost before it was due again no longer tell anything.
+            attempt = task.attempt - 1 - task.lost
+            return _waiting(task, due_at, attempt=attempt, lost=0, remark=None, now=None)
+        case Succeeded() | Failed() | Cancelled():
+            if turns and terms.schedule is not None:
+                return _next_turn(task, outcome, terms.schedule, now=now)
+            if turns and terms.period is not None:
+                visited = _next_visit(task, outcome, terms.period, now=now)
+                is_hurried = task.priority == HURRIED
+                return replace(visited, priority=terms.priority) if is_hurried else visited
+            return _ended(task, outcome, terms, now=now)
+    assert_never(outcome)
+
+
+def settle_visits(rows: Sequence[Claimed], terms: Terms, *, now: int, is_hurried: bool) -> Visits:
+    """What becomes of items of one kind whose handlers returned None: as `settle`, all at once."""
+    assert terms.period is not None
+    due_at = terms.period.next_due(now, failed=False)
+    return Visits(rows, due_at, now, terms.priority if is_hurried else None)
+
+
+def _waiting(
+    task: Claimed,
+    due_at: int | None,
+    *,
+    attempt: int,
+    lost: int,
+    remark: str | None,
+    now: int | None,
+) -> Change:
+    return Change(
+        id=task.id,
+        fence=task.fence,
+        started_at=task.started_at,
+        status=Status.WAITING,
+        due_at=due_at,
+        attempt=attempt,
+        lost=lost,
+        finished_at=now,
+        prune_at=None,
+        last_status=None,
+        result=None,
+        remark=remark,
+    )
+
+
+def _next_turn(
+    task: Claimed, outcome: Succeeded | Failed | Cancelled, schedule: Schedule, *, now: int
+) -> Change:
+    # The turn is what was due at first; a retry or a rescue has moved `due_at` since.
+    turn = read_turn(task.payload) or task.due_at
+    due_at = schedule.next_turn(last=turn, now=now)
+    return Change(
+        id=task.id,
+        fence=task.fence,
+        started_at=task.started_at,
+        status=Status.WAITING,
+        due_at=due_at,
+        payload=schedule.as_payload(turn=due_at),
+        attempt=0,
+        lost=0,
+        finished_at=now,
+        prune_at=None,
+        last_status=_status_of(outcome),
+        result=outcome.result if isinstance(outcome, Succeeded) else None,
+        remark=_remark_of(outcome),
+    )
+
+
+def _next_visit(
+    task: Claimed, outcome: Succeeded | Failed | Cancelled, period: Period, *, now: int
+) -> Change:
+    remark = _remark_of(outcome)
+    if isinstance(outcome, Succeeded):
+        remark = (remark_of(outcome.result) or "")[:LONGEST_REMARK] or None
+    return Change(
+        id=task.id,
+        fence=task.fence,
+        started_at=task.started_at,
+        status=Status.WAITING,
+        due_at=period.next_due(now, failed=isinstance(outcome, Failed)),
+        attempt=0,
+        lost=0,
+        finished_at=now,
+        prune_at=None,
+        last_status=_status_of(outcome),
+        result=None,
+        remark=None if remark is None else storable(remark),
+    )
+
+
+def _is_forgotten(task: Claimed, terms: Terms) -> bool:
+    """Whether a success without a result leaves nothing behind. A node stays as long as its run."""
+    if task.flow_id is not None:
+        return False
+    return terms.forgets if task.task_key is None else terms.forgets_named
+
+
+def _ended(
+    task: Claimed, outcome: Succeeded | Failed | Cancelled, terms: Terms, *, now: int
+) -> Change | None:
+    result = None
+    keep = terms.keep_failed
+    is_skipped = isinstance(outcome, Cancelled) and outcome.is_skipped
+    if isinstance(outcome, Succeeded):
+        result = outcome.result
+        keep = KEEP_RESULT if terms.keep is None else terms.keep
+        if not keep and task.flow_id is None:
+            return None
+    return Change(
+        id=task.id,
+        fence=task.fence,
+        started_at=task.started_at,
+        status=_status_of(outcome),
+        due_at=None,
+        attempt=task.attempt,
+        lost=task.lost,
+        finished_at=now,
+        prune_at=now + keep if task.flow_id is None else None,
+        last_status=Status.WAITING if is_skipped else None,
+        result=result,
+        remark=_remark_of(outcome),
+    )
+
+
+def _status_of(outcome: Succeeded | Failed | Cancelled) -> Status:
+    match outcome:
+        case Succeeded():
+            return Status.SUCCEEDED
+        case Failed():
+            return Status.FAILED
+        case Cancelled():
+            return Status.CANCELLED
+    assert_never(outcome)
+
+
+def _remark_of(outcome: Succeeded | Failed | Cancelled) -> str | None:
+    match outcome:
+        case Succeeded():
+            return None
+        case Failed():
+            return outcome.error
+        case Cancelled():
+            return storable(outcome.reason)[:LONGEST_REMARK]
+    assert_never(outcome)

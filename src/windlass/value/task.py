@@ -1,0 +1,139 @@
+"""Task rows as values: new, claimed, and as people see them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from windlass.errors import BadInput, BadKey
+from windlass.value.status import Status
+
+LONGEST_KEY = 255
+RESERVED = "windlass:"
+PRIORITIES = range(-32_768, 32_768)
+
+
+class NewTask(msgspec.Struct, frozen=True, gc=False):
+    """A row that is about to be written."""
+
+    id: int
+    kind: str
+    task_key: str | None
+    bucket: int
+    priority: int
+    due_at: int
+    payload: str
+    created_at: int
+
+
+class NewNode(msgspec.Struct, frozen=True, gc=False):
+    """The row of a node, or of a run, that is about to be written."""
+
+    id: int
+    kind: str
+    task_key: str | None
+    bucket: int
+    status: int
+    priority: int
+    due_at: int | None
+    flow_id: int
+    node: str
+    open_slots: int
+    payload: str
+    created_at: int
+
+
+class Claimed(msgspec.Struct, frozen=True, gc=False):
+    """A row that a worker holds, as it was when it was taken.
+
+    Without a `batch` it was only read, by the owner of its bucket. `started_at` is the moment when
+    it was taken, always later than the one before: the handler's fence.
+    """
+
+    id: int
+    kind: str
+    task_key: str | None
+    priority: int
+    due_at: int
+    payload: str
+    attempt: int
+    lost: int
+    started_at: int
+    bucket: int
+    batch: int | None
+    worker: int
+    # The run whose node it is.
+    flow_id: int | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is held by an owner's read, with nothing written."""
+        return self.batch is None
+
+    @property
+    def fence(self) -> int:
+        """What must be found in the row for an outcome to count: its batch, or when it was due."""
+        return self.due_at if self.batch is None else self.batch
+
+    @property
+    def tries(self) -> int:
+        """Tries so far, this one included; runs that were lost with their worker do not count."""
+        return self.attempt - self.lost
+
+
+class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
+    """A row as the API, the CLI and the console show it. Times are microseconds since the epoch."""
+
+    id: int
+    kind: str
+    key: str | None
+    status: Status
+    priority: int
+    bucket: int
+    due_at: int | None
+    attempt: int
+    lost: int
+    worker: int | None
+    batch: int | None
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    last_status: Status | None
+    remark: str | None
+    payload: str
+    result: str | None
+
+
+def check_key(kind: str, key: object) -> str:
+    """`key`, if it can be a task key."""
+    if not isinstance(key, str):
+        raise BadKey(
+            f"kind {kind!r}: key {key!r} is not text; write it as a string, for example str(order)"
+        )
+    if not key:
+        raise BadKey(f"kind {kind!r}: the key is empty; leave it out or give one")
+    if len(key) > LONGEST_KEY:
+        raise BadKey(
+            f"kind {kind!r}: the key {key[:40]!r}... has {len(key)} characters; "
+            f"at most {LONGEST_KEY} fit"
+        )
+    if key.startswith(RESERVED):
+        raise BadKey(f"kind {kind!r}: key {key!r} is reserved; begin it with something else")
+    if not is_storable(key):
+        raise BadKey(f"kind {kind!r}: key {key!r} has characters that databases cannot store")
+    return key
+
+
+def check_priority(kind: str, priority: object) -> int:
+    """`priority`, if it can be one."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
+        raise BadInput(f"kind {kind!r}: priority={priority!r} is not a number from -32768 to 32767")
+    return priority
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database can keep `text`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text

@@ -1,0 +1,108 @@
+"""Alerts: what a person should know, and who has seen it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from windlass.core.alert import store as alert
+from windlass.core.alert.store import AlertView, Seen
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
+from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.operate.fan_out import Listing
+from windlass.value.duration import format_duration
+from windlass.watch.audit.operate import Action, Log
+
+# So many of the newest are looked at to say how many are open.
+LOOKED_AT = 500
+
+
+class UnknownAlert(WindlassError):
+    """There is no such alert, or no more."""
+
+
+def listing(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
+    """The last alerts, newest first."""
+
+    def read(shard: Shard) -> list[AlertView]:
+        now = shard.clock.now()
+        return shard.database.read(
+            lambda connection: alert.listing(connection, limit=limit, now=now)
+        )
+
+    found = fleet.fan_out(read)
+    merged = [each for part in found.values for each in part]
+    if fleet.single is None:
+        merged.sort(key=lambda each: (each.raised_at, each.id), reverse=True)
+    return Listing(merged[:limit], found.missing)
+
+
+def get(fleet: Fleet, number: int) -> AlertView:
+    """One alert."""
+    fleet.prepare()
+
+    def read(shard: Shard) -> AlertView | None:
+        now = shard.clock.now()
+        return shard.database.read(lambda connection: alert.get(connection, number, now=now))
+
+    asked = fleet.fan_out(read)
+    found = next((each for each in asked.values if each is not None), None)
+    if found is not None:
+        return found
+    if asked.missing:
+        away = ", ".join(asked.missing)
+        raise DatabaseUnavailable(
+            f"alert {number} is in none of the shards that answer; {away} does not",
+            missing=asked.missing,
+        )
+    raise UnknownAlert(f"there is no alert {number}; they are kept for 30 days")
+
+
+def open_count(fleet: Fleet) -> int:
+    """How many of the newest alerts nobody has seen yet."""
+    return sum(each.is_open for each in listing(fleet, limit=LOOKED_AT))
+
+
+def acknowledge(fleet: Fleet, log: Log, number: int, *, quiet: int | None) -> str:
+    """Say that somebody has seen an alert, and all of its sort and kind until now.
+
+    With `quiet`, in microseconds, they and all that come stay quiet for so long, and then tell
+    again; a breaker that closes ends that sooner. What was done is the answer.
+    """
+    found = get(fleet, number)
+    name = trouble(found)
+    detail = {"quiet_seconds": None if quiet is None else quiet // 1_000_000}
+    with log.deed(Action.ALERT_ACKNOWLEDGE, name, alert=number, **detail) as deed:
+
+        def act(shard: Shard) -> None:
+            now = shard.clock.now()
+            seen = Seen(log.who[:255], now, None if quiet is None else now + quiet)
+            dialect = shard.database.dialect
+            shard.database.write(
+                lambda connection: alert.acknowledge(
+                    connection, dialect, found.what, found.kind, seen
+                )
+            )
+
+        fleet.everywhere(act, what=f"{name} is acknowledged")
+        if quiet is None:
+            return deed.says(f"{name} is acknowledged; a new one is told")
+        return deed.says(f"{name} is acknowledged, and quiet for {format_duration(quiet)}")
+
+
+def recall(fleet: Fleet, log: Log, number: int) -> str:
+    """Have an alert, and those of its sort and kind, be as if nobody had seen them."""
+    found = get(fleet, number)
+    name = trouble(found)
+
+    def act(connection: Connection) -> bool:
+        return alert.recall(connection, found.what, found.kind)
+
+    with log.deed(Action.ALERT_RECALL, name, alert=number) as deed:
+        fleet.everywhere(lambda shard: shard.database.write(act), what=f"{name} is open")
+        return deed.says(f"{name} is open again")
+
+
+def trouble(found: AlertView) -> str:
+    """What is acknowledged with an alert, in words."""
+    return found.what if found.kind is None else f"{found.what} of {found.kind}"

@@ -1,0 +1,71 @@
+"""Alerts: what a person should know."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+
+from windlass.value.duration import parse_duration
+from windlass.watch.alert import operate
+from windlass.web.desk import DeskOf, LogOf
+from windlass.web.problem import problems
+from windlass.web.view import Body, Done, Moment, Page, View, many
+
+router = APIRouter(tags=["alerts"])
+
+AlertId = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+class AlertOut(View):
+    """An alert. It is open until somebody has seen it, or again after `quiet_until`."""
+
+    id: int
+    what: str
+    kind: str | None
+    task_id: int | None
+    raised_at: Moment
+    text: str
+    is_open: bool
+    seen_by: str | None
+    seen_at: Moment | None
+    quiet_until: Moment | None
+
+
+class OpenAlerts(View):
+    """How many of the newest alerts nobody has seen; it is exact up to 500."""
+
+    count: int
+
+
+class Acknowledge(Body):
+    """For how long it and all of its sort and kind are quiet; null: until there is a new one."""
+
+    quiet: Annotated[str, Field(max_length=20)] | None = Field(default=None, examples=["1h"])
+
+
+@router.get("/alerts")
+def alerts(desk: DeskOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Page[AlertOut]:
+    """The last alerts, newest first; they are kept for 30 days."""
+    found = operate.listing(desk.app.fleet, limit=limit)
+    return Page(items=many(AlertOut, found), missing=found.missing)
+
+
+@router.get("/alerts/open")
+def open_alerts(desk: DeskOf) -> OpenAlerts:
+    """How many alerts nobody has seen yet."""
+    return OpenAlerts(count=operate.open_count(desk.app.fleet))
+
+
+@router.post("/alerts/{number}/acknowledge", responses=problems(404))
+def acknowledge(number: AlertId, body: Acknowledge, desk: DeskOf, log: LogOf) -> Done:
+    """Say that one has seen an alert, and all of its sort and kind until now."""
+    quiet = None if body.quiet is None else parse_duration(body.quiet, what="quiet")
+    return Done(message=operate.acknowledge(desk.app.fleet, log, number, quiet=quiet))
+
+
+@router.post("/alerts/{number}/recall", responses=problems(404))
+def recall(number: AlertId, desk: DeskOf, log: LogOf) -> Done:
+    """Have an alert be as if nobody had seen it."""
+    return Done(message=operate.recall(desk.app.fleet, log, number))

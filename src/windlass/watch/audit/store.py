@@ -1,0 +1,93 @@
+"""The audit log: what operators did, newest kept, bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+
+from windlass.database.schema import audit
+
+KEPT = 100_000
+
+COLUMNS = (
+    audit.c.id,
+    audit.c.acted_at,
+    audit.c.who,
+    audit.c.via,
+    audit.c.address,
+    audit.c.action,
+    audit.c.about,
+    audit.c.detail,
+    audit.c.ok,
+    audit.c.outcome,
+)
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What somebody did, or tried to. Without `ok` it never came to an end."""
+
+    id: int
+    acted_at: int
+    who: str
+    via: str
+    address: str | None
+    action: str
+    about: str | None
+    detail: str | None
+    ok: bool | None = None
+    outcome: str | None = None
+
+
+class Before(NamedTuple):
+    """Where a deed is in the list."""
+
+    acted_at: int
+    id: int
+
+
+def begin(connection: Connection, deed: Deed) -> None:
+    """Write down that somebody is about to do something."""
+    connection.execute(insert(audit).values({**vars(deed), "ok": None}))
+
+
+def end(connection: Connection, number: int, *, ok: bool, outcome: str) -> None:
+    """Write down what came of it."""
+    connection.execute(
+        update(audit).where(audit.c.id == number).values(ok=int(ok), outcome=outcome)
+    )
+
+
+def listing(
+    connection: Connection,
+    *,
+    limit: int,
+    before: Before | None = None,
+    who: str | None = None,
+    about: str | None = None,
+) -> list[Deed]:
+    """The last deeds, newest first; pass where the last one is as `before` for the next page."""
+    newest = audit.c.acted_at.desc(), audit.c.id.desc()
+    query = select(*COLUMNS).order_by(*newest).limit(limit)
+    for column, wanted in ((audit.c.who, who), (audit.c.about, about)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if before is not None:
+        same = and_(audit.c.acted_at == before.acted_at, audit.c.id < before.id)
+        query = query.where(audit.c.acted_at <= before.acted_at)
+        query = query.where(or_(audit.c.acted_at < before.acted_at, same))
+    return [
+        Deed(*row[:8], None if row.ok is None else bool(row.ok), row.outcome)
+        for row in connection.execute(query)
+    ]
+
+
+def prune(connection: Connection) -> None:
+    """Forget the oldest deeds where there are more than are kept."""
+    over = connection.scalar(
+        select(audit.c.acted_at).order_by(audit.c.acted_at.desc()).offset(KEPT).limit(1)
+    )
+    if over is not None:
+        connection.execute(delete(audit).where(audit.c.acted_at <= over))

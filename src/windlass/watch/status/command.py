@@ -1,0 +1,161 @@
+"""`windlass status`."""
+
+from __future__ import annotations
+
+import typer
+from rich.text import Text
+
+from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.output import (
+    console,
+    fits,
+    iso,
+    print_json,
+    say,
+    table,
+    warn_missing,
+    when,
+)
+from windlass.core.task.store.task import COUNTED_EXACTLY
+from windlass.operate import fan_out as gather
+from windlass.watch.status.operate import AppStatus, KindStatus
+
+WHY_STYLE = {
+    "running": "blue",
+    "starting": "cyan",
+    "nothing": "bright_black",
+    "breaker": "bold red",
+}
+NUMBERS = ("waiting", "due", "running", "failed", "done 1h", "average")
+
+# Text that may wrap still reads well in a column as wide as this, and no longer in a narrower one.
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands."""
+    cli.command()(status)
+
+
+def status(app: AppOption = None, as_json: JsonOption = False) -> None:
+    """What runs, what waits and why, and who works."""
+    loaded = load_app(app)
+    loaded.prepare()
+    found = gather.look(loaded.fleet, loaded.registry)
+    warn_missing(found.missing)
+    if as_json:
+        print_json(_for_programs(found))
+        return
+    for name in found.shards:
+        is_missing = Text("  does not answer", style="bold red")
+        known = Text(f"  schema {found.schema}")
+        console.print(Text(name, style="bold") + (is_missing if name in found.missing else known))
+    console.print()
+    _print_kinds(found)
+    console.print()
+    _print_workers(found)
+    _print_failures(found)
+
+
+def _print_kinds(found: AppStatus) -> None:
+    if not found.kinds:
+        say("No kind is declared yet.")
+        return
+    whole = table("kind", "why", *NUMBERS, "next", right=NUMBERS, wrap=("why",))
+    reasons = table("kind", "why", "next", wrap=("why",))
+    counts = table("kind", *NUMBERS, right=NUMBERS)
+    for kind in found.kinds:
+        name = Text(kind.kind, style="bold")
+        why = Text(kind.why, style=WHY_STYLE.get(kind.why.split()[0], "yellow"))
+        cells, following = _cells(kind), _next(kind, found.now)
+        whole.add_row(name, why, *cells, following)
+        reasons.add_row(name, why, following)
+        counts.add_row(name, *cells)
+    if fits(whole):
+        console.print(whole)
+    else:
+        console.print(reasons)
+        console.print()
+        console.print(counts)
+
+
+def _cells(kind: KindStatus) -> list[Text]:
+    average = kind.average_milliseconds
+    return [
+        Text(_count(kind.waiting)),
+        Text(_count(kind.due)),
+        Text(_count(kind.running)),
+        Text(_count(kind.failed), style="red" if kind.failed else ""),
+        Text(f"{kind.done_last_hour:,}"),
+        Text("-" if average is None else f"{average:,.1f} ms"),
+    ]
+
+
+def _print_workers(found: AppStatus) -> None:
+    if not found.workers:
+        console.print(Text("No worker is running.", style="yellow"))
+        return
+    shown = table("worker", "host", "pid", "joined", "kinds", right=("worker", "pid", "kinds"))
+    for worker in found.workers:
+        shown.add_row(
+            str(worker.id),
+            Text(worker.host),
+            str(worker.pid),
+            when(worker.joined_at, now=found.now),
+            str(len(worker.kinds)),
+        )
+    console.print(shown)
+
+
+def _print_failures(found: AppStatus) -> None:
+    if not found.failures:
+        return
+    console.print()
+    shown = table("failed", "task", "kind", "error", right=("task",), wrap=("error",))
+    for failure in found.failures:
+        shown.add_row(
+            when(failure.failed_at, now=found.now),
+            str(failure.task_id),
+            Text(failure.kind),
+            Text(failure.error, style="red"),
+        )
+    console.print(shown)
+
+
+def _next(kind: KindStatus, now: int) -> str:
+    if kind.sweep is not None:
+        return kind.sweep
+    if kind.every is not None:
+        return f"every {kind.every}"
+    return "" if kind.cron is None else f"{when(kind.next_due_at, now=now)}  ({kind.cron})"
+
+
+def _count(number: int) -> str:
+    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
+
+
+def _for_programs(found: AppStatus) -> dict[str, object]:
+    return {
+        "database": found.database,
+        "schema": found.schema,
+        "now": iso(found.now),
+        "kinds": [_kind_for_programs(kind) for kind in found.kinds],
+        "workers": [
+            {
+                **vars(worker),
+                "joined_at": iso(worker.joined_at),
+                "lease_until": iso(worker.lease_until),
+                "left_at": iso(worker.left_at),
+            }
+            for worker in found.workers
+        ],
+        "failures": [
+            {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in found.failures
+        ],
+        "shards": found.shards,
+        "missing": found.missing,
+    }
+
+
+def _kind_for_programs(kind: KindStatus) -> dict[str, object]:
+    moments = ("next_due_at", "since", "opens_at", "probe_at")
+    return {**vars(kind), **{name: iso(getattr(kind, name)) for name in moments}}
