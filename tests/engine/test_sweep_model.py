@@ -55,7 +55,7 @@ class SweepMachine(RuleBasedStateMachine):
         self.app.prepare()
         clean(self.app)
         begin(self.app, sorted(bounds), LAST)
-        self.lives = [Heartbeat(self.app) for _ in range(WORKERS)]
+        self.lives = [Life(self.app) for _ in range(WORKERS)]
         self.zombies = []
         self.done = set()
         self.runs = dict.fromkeys(range(1, LAST + 1), 0)
@@ -134,7 +134,7 @@ class SweepMachine(RuleBasedStateMachine):
         self.has_died = self.has_died or bool(life.owned)
         self.die(life)
         self.zombies.append(life)
-        self.lives[worker] = Heartbeat(self.app)
+        self.lives[worker] = Life(self.app)
 
     @precondition(lambda self: self.zombies)
     @rule(place=places, item=places)
