@@ -1,0 +1,216 @@
+"""What a face gives the kernel, which knows no face by name.
+
+A face is a package such as `sweep`. Its module `face` has one value, FACE; the app has the list of
+all faces. A part that a face does not need is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from windlass.core.loop import Loop
+
+if TYPE_CHECKING:
+    from windlass.clock import Clock
+    from windlass.core.fetch.handoff import HandOff
+    from windlass.core.limit.breaker import Breakers
+    from windlass.core.limit.gate import Gate
+    from windlass.core.ring.ring import Ring
+    from windlass.core.run.in_flight import InFlight
+    from windlass.core.shard.shard import Shard
+    from windlass.core.task.kind import Kind, Registry
+    from windlass.database.connection import Connection, Executor
+    from windlass.database.database import Database
+    from windlass.database.number import Numbers
+    from windlass.value.outcome import Outcome
+    from windlass.value.task import Claimed
+
+
+@dataclass(frozen=True)
+class Face:
+    """One face, as the kernel uses it."""
+
+    name: str
+    # Called by a worker before it joins: makes the rows agree with what is declared.
+    discover: Callable[[Site], None] | None = None
+    # The loops that a worker runs beside its tasks.
+    loops: Callable[[Workplace], Sequence[FaceLoop]] | None = None
+    # Prepares rows that belong to a flow and were just taken.
+    resolve: Callable[[Database, Sequence[Claimed]], Resolved] | None = None
+    # What it writes with the outcomes of rows that concern it; None if these do not.
+    ending: Callable[[Site, Sequence[Ended], int], Ending | None] | None = None
+    # A worker leaves, or was marked dead: what it held beside task rows. Returns how much that was.
+    hand_back: Callable[[Connection, int], int] | None = None
+    abandon: Callable[[Connection, int], int] | None = None
+    # An operator ended tasks, or let them run again; or a new task took the key of another.
+    stopped: Callable[[Connection, Collection[int], int], None] | None = None
+    restarted: Callable[[Connection, Collection[int]], None] | None = None
+    replaced: Callable[[Executor, str, str], None] | None = None
+    # What maintenance deletes or adds up.
+    maintenance: Sequence[Chore] = ()
+    # What moves to another shard together with task rows, and what moves by itself.
+    along: Along | None = None
+    move: Callable[[Any], None] | None = None
+    # Raises if a database cannot become one of several shards.
+    check_shard: Callable[[Database], None] | None = None
+
+
+class Site(NamedTuple):
+    """Where a face works: one database, its clock and numbers, and what the app declares."""
+
+    database: Database
+    clock: Clock
+    numbers: Numbers
+    registry: Registry
+    faces: Faces
+    max_payload: int
+    # Whether what has one place for all shards, such as a sweep, has it here.
+    is_home: Callable[[Kind], bool] = lambda _kind: True
+    # Takes rows that an ending makes due straight to the worker, if one writes it.
+    hand_off: HandOff | None = None
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What a worker lends to the loops of faces."""
+
+    site: Site
+    kinds: Mapping[str, Kind]
+    in_flight: InFlight
+    ring: Ring
+    gate: Gate
+    breakers: Breakers
+    # The worker's id, which changes when it has to join again.
+    worker: Callable[[], int]
+    # Whether a quarantined row waits to run alone, so that nothing else should begin.
+    is_quiet: Callable[[], bool]
+    look_now: Callable[[], None]
+    # Whether it stops when nothing is due, as a drain does.
+    until_idle: bool
+    # Names of faces that only run what an operator asked for.
+    only_asked: bool
+
+
+class FaceLoop(Loop):
+    """A loop that a face runs in a worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = 0
+        self.failed = 0
+        self.is_idle = False
+        # What keeps it from going on, for a drain, which does not wait for better times.
+        self.trouble: Exception | None = None
+
+    def look_again(self) -> None:
+        """Be idle only after another look."""
+        self.wake()
+
+    def look_soon(self) -> None:
+        """Something may have changed: look in a moment."""
+
+    def release(self) -> None:
+        """Give back what it holds; it does not tick any more, and no run of it is left."""
+
+    def close(self) -> None:
+        """End its threads."""
+
+
+class Resolved(NamedTuple):
+    """Rows that can run, and errors that others of them end with instead of being called."""
+
+    tasks: Sequence[Claimed]
+    refused: Mapping[int, Exception]
+
+
+class Ended(NamedTuple):
+    """A row whose outcome is about to be written, and what a face kept with its run."""
+
+    task: Claimed
+    outcome: Outcome
+    kept: object = None
+
+
+class Ending(Protocol):
+    """What a face writes with some outcomes, in their transaction."""
+
+    @property
+    def locks(self) -> Collection[int]:
+        """Task rows to lock before those of the outcomes; `write` gets their open slots."""
+        ...
+
+    def write(
+        self, connection: Connection, accepted: set[int], locked: Mapping[int, int]
+    ) -> None:
+        """Write what follows from the outcomes that were accepted. May run again."""
+        ...
+
+    def committed(self, accepted: set[int]) -> bool:
+        """The transaction has committed. Returns whether it has made other rows due."""
+        ...
+
+
+class Chore(NamedTuple):
+    """Something that maintenance does in one transaction: returns how many rows it changed."""
+
+    work: Callable[[Connection, int], int]
+    # Every tick, until less than a full page is found; otherwise now and then.
+    is_often: bool = False
+
+
+class Along(Protocol):
+    """Rows of other tables, or other task rows, that move together with task rows."""
+
+    def copy(self, source: Database, rows: Sequence[dict[str, Any]]) -> Iterator[Any]: ...
+
+    def drop(self, connection: Connection, rows: Collection[dict[str, Any]]) -> None: ...
+
+
+@dataclass
+class Faces:
+    """The faces of an app, loaded when they are first needed."""
+
+    modules: Sequence[str] = ()
+    given: Sequence[Face] = field(default=())
+
+    @cached_property
+    def all(self) -> tuple[Face, ...]:
+        loaded = (import_module(f"{name}.face").FACE for name in self.modules)
+        return (*self.given, *loaded)
+
+    def hand_back(self, connection: Connection, worker: int) -> int:
+        """Give back what a worker that leaves holds beside task rows; how much that was."""
+        return sum(face.hand_back(connection, worker) for face in self.all if face.hand_back)
+
+    def abandon(self, connection: Connection, worker: int) -> int:
+        """Let others take what a dead worker held beside task rows; how much that was."""
+        return sum(face.abandon(connection, worker) for face in self.all if face.abandon)
+
+    def stopped(self, connection: Connection, ids: Collection[int], *, now: int) -> None:
+        """Tasks were ended by somebody else than their handler."""
+        for face in self.all:
+            if face.stopped:
+                face.stopped(connection, ids, now)
+
+    def restarted(self, connection: Connection, ids: Collection[int]) -> None:
+        """Tasks that had ended run again."""
+        for face in self.all:
+            if face.restarted:
+                face.restarted(connection, ids)
+
+    def replaced(self, executor: Executor, kind: str, key: str) -> None:
+        """A new task took the place of one with the same key."""
+        for face in self.all:
+            if face.replaced:
+                face.replaced(executor, kind, key)
+
+    def endings(self, site: Site, ended: Sequence[Ended], *, worker: int) -> list[Ending]:
+        """What the faces write with these outcomes."""
+        if not ended:
+            return []
+        made = (face.ending(site, ended, worker) for face in self.all if face.ending)
+        return [ending for ending in made if ending is not None]
