@@ -1,7 +1,7 @@
 """The tables: one definition for SQLite, PostgreSQL, MySQL and MariaDB.
 
-Times are whole microseconds since the epoch, UTC. `database/migration` builds the same tables step by
-step; a test proves that both agree.
+Times are whole microseconds since the epoch, UTC. `database/migration` builds the same tables; a
+test proves that both agree.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
+from windlass.database.server import server_of
+
+# By these, text is compared byte by byte, trailing blanks included. SQLite does so anyway.
+EXACT_COLLATIONS = {
+    "sqlite": None,
+    "postgresql": "C",
+    "mysql": "utf8mb4_0900_bin",
+    "mariadb": "utf8mb4_nopad_bin",
+}
+
 
 class Exact(TypeDecorator[str]):
     """Short text that compares byte by byte, trailing blanks included, in every database."""
@@ -37,14 +47,10 @@ class Exact(TypeDecorator[str]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         length = self.impl_instance.length if isinstance(self.impl_instance, String) else None
         assert length is not None
-        match dialect.name:
-            case "mysql" | "mariadb":
-                is_mariadb = dialect.name == "mariadb" or getattr(dialect, "is_mariadb", False)
-                collation = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
-                return mysql.VARCHAR(length, charset="utf8mb4", collation=collation)
-            case "postgresql":
-                return String(length, collation="C")
-        return String(length)
+        collation = EXACT_COLLATIONS[server_of(dialect)]
+        if dialect.name in ("mysql", "mariadb"):
+            return mysql.VARCHAR(length, charset="utf8mb4", collation=collation)
+        return String(length, collation=collation)
 
 
 class StatusCode(TypeDecorator[int]):
