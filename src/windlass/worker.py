@@ -6,15 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from windlass import telemetry
-from windlass.clock import SECOND, Clock
+from windlass.clock import SECOND
 from windlass.core.cron import discover as cron
+from windlass.core.face import FaceLoop, Faces, Resolved, Site, Workplace
 from windlass.core.fetch.claim import Claims
 from windlass.core.fetch.fetcher import Fetcher
-from windlass.core.fetch.handoff import resolved
+from windlass.core.fetch.handoff import HandOff
 from windlass.core.fetch.one import OneClaim
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
@@ -32,15 +32,10 @@ from windlass.core.ring.store.worker import Kinds, WorkerView
 from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.runner import Coroutines, Threads, Watch
+from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
-from windlass.core.wake.bell import Bell, Listener
-from windlass.database.database import Database
+from windlass.core.wake.bell import listener_of
 from windlass.database.dialect.base import Executor
-from windlass.database.number import Numbers
-from windlass.external.engine.poll import Poll
-from windlass.flow.engine import Place
-from windlass.sweep.engine.round import discover, everywhere, take_over
-from windlass.sweep.engine.sweeper import Sweeper
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.task import Claimed
 
@@ -56,15 +51,15 @@ class WorkerSettings:
     dead_after: int = 5 * SECOND
     grace: int = 30 * SECOND
     until_idle: bool = False
-    # Whether it only tries again what sweeps have set aside.
-    only_retries: bool = False
-    # What its members know each other by: a URL of etcd or ZooKeeper, or the database.
+    # Whether its faces only do what an operator asked for, such as retrying failed items.
+    only_asked: bool = False
+    # A URL of etcd or ZooKeeper for membership; by default the database.
     members: str | None = None
     max_payload: int = LARGEST_PAYLOAD
 
 
 class Only(NamedTuple):
-    """The one row that a worker is there for, and if no other worker takes any of its kind."""
+    """The one row that a worker runs, and whether no other worker takes rows of its kind."""
 
     task: int
     is_rested: bool = False
@@ -72,15 +67,15 @@ class Only(NamedTuple):
 
 @dataclass(frozen=True)
 class Among:
-    """What a worker of one shard has in common with those of the others."""
+    """What a worker of one shard shares with the workers of other shards in its process."""
 
     budget: Budget
     # The part of a rate that this shard may use.
     share: float
     # Whether the standing row of a cron belongs here.
     where: Callable[[Kind], cron.Belongs]
-    # Whether a sweep belongs here.
-    has_sweep: Callable[[Kind], bool]
+    # Whether what has one place for all shards, such as a sweep, has it here.
+    is_home: Callable[[Kind], bool]
 
 
 @dataclass(frozen=True)
@@ -99,25 +94,18 @@ class Worker:
 
     def __init__(
         self,
-        database: Database,
+        shard: Shard,
         registry: Registry,
         kinds: Mapping[str, Kind],
-        clock: Clock,
-        numbers: Numbers,
-        bell: Bell,
         settings: WorkerSettings,
         *,
         only: Only | None = None,
         among: Among | None = None,
     ) -> None:
-        self._database = database
+        self._shard = shard
         self._registry = registry
         self._kinds = kinds
-        self._clock = clock
-        self._numbers = numbers
-        self._bell = bell
         self._settings = settings
-        # The one row that it is there for, if it is no worker for everybody.
         self._only = only
         self._among = among
         self._stop_asked = 0
@@ -125,39 +113,53 @@ class Worker:
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.in_flight = InFlight(
-            kinds, settings.concurrency, None if among is None else among.budget
+            kinds,
+            settings.concurrency,
+            budget=None if among is None else among.budget,
+            on_queued=self._on_queued,
+            on_ended=lambda: self.finish.wake(),
+            on_hungry=lambda: self.fetcher.wake_hungry(),
         )
-        place = Place(database, clock, numbers, registry, settings.max_payload)
-        for load in self.in_flight.loads.values():
-            load.place = place
-        self.breakers = Breakers(database, clock, numbers, worker=lambda: self.heartbeat.id)
-        self.finish = Finish(database, self.in_flight, clock, numbers, breakers=self.breakers)
-        self.heartbeat = Heartbeat(
-            database,
-            self.in_flight,
-            clock,
-            numbers,
-            kinds=Kinds(serves=list(kinds) if only is None else [], declares=list(registry.kinds)),
-            due=self._due,
-            lease=settings.lease,
-            dead_after=settings.dead_after,
-            flush=self._flush,
-            see=self._see,
-            members=self._members(),
-        )
-        self.ring = self._ring()
-        rates = Rates(database, share=1.0 if among is None else among.share)
-        self.fetcher = self._fetcher(rates)
-        self.switchboard = Switchboard(
-            database, self.in_flight, clock, rates, self.breakers, opened=self.fetcher.look_now
-        )
-        self.sweeper = self._sweeper(rates)
-        self.polls: list[Poll] = []
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
-        self.in_flight.on_queued = self._on_queued
-        # Others may have more than they can do: have them know soon.
-        self.heartbeat.idle = self._idle
+        self.breakers = Breakers(
+            shard.database, shard.clock, shard.numbers, worker=lambda: self.heartbeat.id
+        )
+        rates = Rates(shard.database, share=1.0 if among is None else among.share)
+        self._gate = SwitchGate(self.in_flight, rates, self.breakers)
+        self.ring = Ring(
+            shard.database,
+            self.in_flight,
+            shard.clock,
+            shard.numbers,
+            kinds=kinds,
+            lease=settings.lease,
+            changed=lambda: self.fetcher.wake(),
+        )
+        self.hand_off = HandOff(
+            self.in_flight,
+            is_near=self._is_near,
+            is_ours=self._is_ours,
+            wake_others=self._wake_others,
+            fetch=lambda look: self.fetcher.wake_for(look=look),
+        )
+        self._site = self._make_site()
+        for load in self.in_flight.loads.values():
+            load.site = self._site
+        self.finish = Finish(self._site, self.in_flight, breakers=self.breakers)
+        self.heartbeat = self._heartbeat()
+        self.fetcher = Fetcher(
+            self._claims(), self.in_flight, hand_off=self.hand_off, resolve=self._resolve
+        )
+        self.switchboard = Switchboard(
+            shard.database,
+            self.in_flight,
+            shard.clock,
+            rates,
+            self.breakers,
+            opened=self.fetcher.look_now,
+        )
+        self.face_loops: list[FaceLoop] = [] if only is not None else self._face_loops()
 
     async def run(self) -> None:
         """Join, work, and leave."""
@@ -165,7 +167,7 @@ class Worker:
         self._wake = asyncio.Event()
         await asyncio.to_thread(self._begin)
         loops = self._loops()
-        stop_listening = self._bell.listen(self._look_now)
+        stop_listening = self._shard.bell.listen(self._look_now)
         self.coroutines.start()
         for loop in loops:
             loop.start()
@@ -182,7 +184,7 @@ class Worker:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def leave(self, why: str) -> None:
-        """Hand back what is still held, and go, without waiting for anything."""
+        """Hand back what is still in flight, and leave without waiting for anything."""
         self.heartbeat.leave(why)
 
     @property
@@ -195,24 +197,45 @@ class Worker:
 
     def pulse(self) -> Pulse:
         """How it is doing now."""
-        in_flight, sweeper = self.in_flight, self.sweeper
+        in_flight = self.in_flight
         return Pulse(
             running=len(in_flight.running),
             queued=in_flight.asyncs.queued + in_flight.syncs.queued,
-            done=self.finish.done + (0 if sweeper is None else sweeper.done),
-            failed=self.finish.failed + (0 if sweeper is None else sweeper.failed),
+            done=self.finish.done + sum(loop.done for loop in self.face_loops),
+            failed=self.finish.failed + sum(loop.failed for loop in self.face_loops),
             abandoned=in_flight.abandoned,
         )
 
-    def _ring(self) -> Ring:
-        return Ring(
-            self._database,
+    def _make_site(self) -> Site:
+        shard = self._shard
+        site = Site(
+            shard.database,
+            shard.clock,
+            shard.numbers,
+            self._registry,
+            shard.faces,
+            self._settings.max_payload,
+            hand_off=self.hand_off,
+        )
+        return site if self._among is None else site._replace(is_home=self._among.is_home)
+
+    def _heartbeat(self) -> Heartbeat:
+        shard, settings = self._shard, self._settings
+        serves = list(self._kinds) if self._only is None else []
+        return Heartbeat(
+            shard.database,
             self.in_flight,
-            self._clock,
-            self._numbers,
-            kinds=self._kinds,
-            lease=self._settings.lease,
-            changed=self._on_ring_changed,
+            shard.clock,
+            shard.numbers,
+            kinds=Kinds(serves=serves, declares=list(self._registry.kinds)),
+            due=self._due,
+            lease=settings.lease,
+            dead_after=settings.dead_after,
+            flush=self.finish.flush_all,
+            see=self._see,
+            idle=self._idle,
+            faces=shard.faces,
+            members=self._members(),
         )
 
     def _members(self) -> Members | None:
@@ -222,188 +245,156 @@ class Worker:
         return connect(url, dead_after=self._settings.dead_after)
 
     def _see(self, me: int, workers: Sequence[WorkerView]) -> None:
-        """What the ring and the others make of who is there."""
         if self._only is None:
             self.ring.see(me, workers)
 
     def _idle(self) -> int:
-        """How many more rows could start soon than there are; 0 if there are enough."""
+        """How many more rows could start soon; 0 if there are enough."""
         return self.in_flight.room().total if self.fetcher.found_nothing else 0
 
-    def _fetcher(self, rates: Rates) -> Fetcher:
-        handed = self.finish.hand_off
-        gate = SwitchGate(self.in_flight, rates, self.breakers)
-        handed.is_ours = partial(self._is_ours, gate=gate)
-        handed.is_near = self._is_near
-        handed.wake_others = self._wake_others
-        resolve = partial(resolved, self._database)
-        return Fetcher(self._claims(rates), self.in_flight, handed=handed, resolve=resolve)
+    def _resolve(self, tasks: Sequence[Claimed]) -> Resolved:
+        """Rows of flows, prepared by the face that can."""
+        for face in self._shard.faces.all:
+            if face.resolve is not None:
+                return face.resolve(self._shard.database, tasks)
+        return Resolved(tasks, {})
 
     def _wake_others(self, executor: Executor) -> None:
-        """Nodes of others are due: one notification for each finish, at once."""
-        dialect = self._database.dialect
+        """Rows of other workers are due: one notification for each finish, at once."""
+        dialect = self._shard.database.dialect
         if dialect.wakes and self.ring.has_others:
             dialect.notify(executor, str(self.heartbeat.id))
 
-    def _is_ours(self, row: Claimed, *, gate: SwitchGate) -> bool:
-        """Whether a row that is due now may run here without being asked for."""
+    def _is_ours(self, row: Claimed) -> bool:
+        """Whether a row that is due now may run here without being read first."""
         if self._only is not None or row.kind not in self._kinds:
             return False
         is_new = not row.lost and (row.due_at or 0) > self.ring.share.careful_to
-        return is_new and gate.is_free(row.kind) and self._is_near(row.bucket)
+        return is_new and self._gate.is_free(row.kind) and self._is_near(row.bucket)
 
     def _is_near(self, bucket: int) -> bool:
-        """Whether a bucket is one of ours."""
+        """Whether this worker owns a bucket."""
         return any(bucket in run for run in self.ring.share.runs)
 
-    def _sweeper(self, rates: Rates) -> Sweeper | None:
-        """What walks over sources, if this worker has any to walk over."""
-        among = self._among
-        kinds = {
-            name: kind
-            for name, kind in self._kinds.items()
-            if kind.sweep is not None and (among is None or among.has_sweep(kind))
-        }
-        if self._only is not None or not kinds:
-            return None
-        return Sweeper(
-            self._database,
-            kinds,
-            self._clock,
-            self._numbers,
-            self.in_flight,
-            SwitchGate(self.in_flight, rates, self.breakers),
-            self.breakers,
+    def _face_loops(self) -> list[FaceLoop]:
+        workplace = Workplace(
+            site=self._site,
+            kinds=self._kinds,
+            in_flight=self.in_flight,
+            ring=self.ring,
+            gate=self._gate,
+            breakers=self.breakers,
             worker=lambda: self.heartbeat.id,
             is_quiet=lambda: self.fetcher.wants_quiet,
-            once=self._settings.until_idle,
-            only_retries=self._settings.only_retries,
+            look_now=self._look_now,
+            until_idle=self._settings.until_idle,
+            only_asked=self._settings.only_asked,
         )
+        wanted = [face for face in self._shard.faces.all if face.loops is not None]
+        return [loop for face in wanted if face.loops for loop in face.loops(workplace)]
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is due here now."""
-        is_swept = self.sweeper is None or self.sweeper.is_idle
-        is_polled = all(poll.is_idle for poll in self.polls)
-        return self.fetcher.idle.is_set() and is_swept and is_polled
+        return self.fetcher.idle.is_set() and all(loop.is_idle for loop in self.face_loops)
 
     def look_again(self) -> None:
         """Be idle only after another look."""
         self.fetcher.idle.clear()
         self.fetcher.look_now()
-        if self.sweeper is not None:
-            self.sweeper.look_again()
-        for poll in self.polls:
-            poll.look_again()
+        for loop in self.face_loops:
+            loop.look_again()
 
     @property
     def problem(self) -> Exception | None:
         """What has kept it from going on for a while."""
-        swept = None if self.sweeper is None else self.sweeper.problem or self.sweeper.trouble
-        polled = next((poll.problem for poll in self.polls if poll.problem is not None), None)
-        return self.fetcher.problem or swept or polled
+        found = (loop.problem or loop.trouble for loop in self.face_loops)
+        return self.fetcher.problem or next((each for each in found if each is not None), None)
 
     def _look_now(self) -> None:
         self.fetcher.look_now()
-        if self.sweeper is not None:
-            self.sweeper.look_soon()
-
-    def _on_ring_changed(self) -> None:
-        self.fetcher.wake()
+        for loop in self.face_loops:
+            loop.look_soon()
 
     def _due(self, now: int) -> dict[str, int]:
-        """When rows are due that are given back, of kinds that have a tick: before the last one."""
+        """When rows of kinds with a tick are due that are handed back: at the last tick."""
         return {
             name: kind.due_until(now)
             for name, kind in self._kinds.items()
             if kind.period is not None and kind.period.tick is not None
         }
 
-    def _claims(self, rates: Rates) -> Claims:
+    def _claims(self) -> Claims:
+        shard, settings = self._shard, self._settings
         if self._only is not None:
             return OneClaim(
-                self._database,
-                self._clock,
-                self._numbers,
+                shard.database,
+                shard.clock,
+                shard.numbers,
                 self._only.task,
                 worker=lambda: self.heartbeat.id,
-                lease=self._settings.lease,
+                lease=settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
                 is_rested=self._only.is_rested,
             )
         return OwnersRead(
-            self._database,
+            shard.database,
             self._kinds,
-            self._clock,
-            self._numbers,
+            shard.clock,
+            shard.numbers,
             self.in_flight,
             self.ring,
-            lease=self._settings.lease,
-            dead_after=self._settings.dead_after,
+            lease=settings.lease,
+            dead_after=settings.dead_after,
             fail_as_poison=self.finish.fail_as_poison,
-            gate=SwitchGate(self.in_flight, rates, self.breakers),
-            once=self._settings.until_idle,
+            gate=self._gate,
+            once=settings.until_idle,
             on_news=self.heartbeat.wake,
         )
 
     def _begin(self) -> None:
         if self._only is None:
+            shard = self._shard
             where = cron.everywhere if self._among is None else self._among.where
-            kinds = self._registry.kinds
-            cron.discover(self._database, kinds, self._clock, self._numbers, where=where)
-            has_sweep = everywhere if self._among is None else self._among.has_sweep
-            discover(self._database, kinds, self._clock, is_here=has_sweep)
-            for kind in kinds.values():
-                if kind.sweep is not None and has_sweep(kind):
-                    take_over(self._database, self._numbers, self._clock, kind)
+            cron.discover(
+                shard.database, self._registry.kinds, shard.clock, shard.numbers, where=where
+            )
+            for face in shard.faces.all:
+                if face.discover is not None:
+                    face.discover(self._site)
             self.switchboard.obey()
         self.heartbeat.join_ring()
 
     def _loops(self) -> list[Loop]:
+        shard = self._shard
         loops: list[Loop] = [
             self.finish,
             self.heartbeat,
             Watch(self.in_flight, stop_if_lease_ended=self.heartbeat.stop_if_lease_ended),
             Mark(
-                self._database,
+                shard.database,
                 self.in_flight,
-                self._clock,
-                self._numbers,
+                shard.clock,
+                shard.numbers,
                 lease=self._settings.lease,
             ),
             self.fetcher,
         ]
         if self._only is None:
-            loops.append(self.switchboard)
-        if self.sweeper is not None:
-            loops.append(self.sweeper)
-        if self._only is None:
-            self.polls = [self._poll(kind) for kind in self._kinds.values() if kind.system]
-            loops += self.polls
+            loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:
-            loops.append(Maintenance(self._database, self._clock))
-            if self._database.dialect.wakes:
-                listener = Listener(self._database, self._look_now, me=lambda: self.heartbeat.id)
+            loops.append(Maintenance(shard.database, shard.clock, shard.faces))
+            listener = listener_of(shard.database, self._look_now, me=lambda: self.heartbeat.id)
+            if listener is not None:
                 loops.append(listener)
         return loops
-
-    def _poll(self, kind: Kind) -> Poll:
-        return Poll(
-            self._database,
-            kind,
-            self._clock,
-            self.in_flight,
-            self.ring,
-            self.breakers,
-            look_now=self._look_now,
-        )
 
     def _on_queued(self, is_async: bool) -> None:
         (self.coroutines if is_async else self.threads).wake()
 
     async def _until_stopped(self) -> None:
         assert self._wake is not None
-        # Among others, being idle is not the end: they may enqueue for this shard.
+        # Workers of other shards may still enqueue for this one.
         if self._settings.until_idle and self._among is None:
             await self._until_idle()
             return
@@ -412,18 +403,18 @@ class Worker:
             self._wake.clear()
 
     async def _until_idle(self) -> None:
-        """Until nothing is due; with sweeps, also not after another look at everything.
+        """Until nothing is due; with loops of faces, also not after another look at everything.
 
-        A task may have started a round, and an item may have enqueued a task.
+        A task may have started a round of a sweep, and an item of it may have enqueued a task.
         """
         begun = -1
         while not self.is_stopping:
             if self.problem is not None:
-                # A worker waits for better times; a script wants to know.
+                # A worker goes on trying; a script wants to know.
                 raise self.problem
             if not self.is_idle:
                 await asyncio.sleep(0.001)
-            elif (self.sweeper is None and not self.polls) or begun == self.in_flight.begun:
+            elif not self.face_loops or begun == self.in_flight.begun:
                 return
             else:
                 begun = self.in_flight.begun
@@ -435,14 +426,14 @@ class Worker:
             telemetry.emit(
                 "worker.stopping", worker=self.heartbeat.id, running=len(self.in_flight.running)
             )
-        self.fetcher.stop()
-        if self.sweeper is not None:
-            self.sweeper.stop()
+        first: list[Loop] = [self.fetcher, *self.face_loops]
+        for loop in first:
+            loop.stop()
         deadline = time.monotonic() + self._settings.grace / SECOND
-        for loop in (self.fetcher, self.sweeper):
+        for loop in first:
             # A tick that still runs could add to what is dropped here.
-            while loop is not None and not await asyncio.to_thread(loop.join, 0.2):
-                # A claim that hangs is not waited for; what it brings is handed back with the rest.
+            while not await asyncio.to_thread(loop.join, 0.2):
+                # Do not wait for a claim that hangs; what it brings is handed back with the rest.
                 if self._stop_asked > 1 or time.monotonic() > deadline:
                     break
         self.in_flight.drop_queued()
@@ -461,18 +452,14 @@ class Worker:
             loop.stop()
         self.finish.join(timeout=10.0)
         self.heartbeat.join(timeout=10.0)
-        if self.sweeper is not None:
-            self.sweeper.join(timeout=10.0)
-            self.sweeper.close()
+        for each in self.face_loops:
+            each.join(timeout=10.0)
+            each.close()
         try:
-            self._flush()
-            if self.sweeper is not None:
-                self.sweeper.release_all()
+            self.finish.flush_all()
+            for each in self.face_loops:
+                each.release()
             self.heartbeat.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:
             telemetry.emit("worker.crashed", worker=self.heartbeat.id, error=str(problem)[:300])
-
-    def _flush(self) -> None:
-        while self.in_flight.ended:
-            self.finish.flush()
