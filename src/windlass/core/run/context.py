@@ -12,7 +12,7 @@ from windlass.core.run.ready import Run
 from windlass.core.task.current import current
 from windlass.errors import NoContext
 from windlass.external.model import Submission
-from windlass.flow.engine import Growing, growing
+from windlass.flow.engine.grow import Growing, growing
 from windlass.value.cron import read_turn
 
 

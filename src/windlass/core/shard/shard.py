@@ -26,7 +26,7 @@ from windlass.database import migrate
 from windlass.database.database import Database, first_line
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable
-from windlass.flow.engine import Starts
+from windlass.flow.engine.start import Starts
 from windlass.rolling.engine import Items
 
 T = TypeVar("T")

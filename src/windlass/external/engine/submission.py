@@ -34,7 +34,7 @@ from windlass.external.model import (
     is_handle,
 )
 from windlass.external.store import ExternalRow
-from windlass.flow.engine import Place
+from windlass.core.face import Site
 from windlass.flow.model.graph import How
 from windlass.flow.store import slot
 from windlass.flow.store.slot import After

@@ -17,7 +17,7 @@ from windlass.core.task.kind import (
 )
 from windlass.errors import UnknownFlow
 from windlass.flow.declare import Flow, without_first
-from windlass.flow.engine import expand
+from windlass.flow.engine.grow import expand
 from windlass.flow.operate.flow import Flows
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration
