@@ -426,7 +426,7 @@ class Worker:
             telemetry.emit(
                 "worker.stopping", worker=self.heartbeat.id, running=len(self.in_flight.running)
             )
-        first: list[Loop] = [self.fetcher, *self.face_loops]
+        first: list[Loop] = [self.fetcher, *(each for each in self.face_loops if each.begins_runs)]
         for loop in first:
             loop.stop()
         deadline = time.monotonic() + self._settings.grace / SECOND
@@ -453,7 +453,8 @@ class Worker:
         self.finish.join(timeout=10.0)
         self.heartbeat.join(timeout=10.0)
         for each in self.face_loops:
-            each.join(timeout=10.0)
+            if each.begins_runs:
+                each.join(timeout=10.0)
             each.close()
         try:
             self.finish.flush_all()

@@ -98,6 +98,9 @@ class Workplace:
 class FaceLoop(Loop):
     """A loop that a face runs in a worker."""
 
+    # Whether it begins runs: a worker that stops waits for it before it drops what is queued.
+    begins_runs = False
+
     def __init__(self) -> None:
         super().__init__()
         self.done = 0
@@ -132,7 +135,7 @@ class Ended(NamedTuple):
 
     task: Claimed
     outcome: Outcome
-    kept: object = None
+    kept: Mapping[type, Any] | None = None
 
 
 class Ending(Protocol):

@@ -253,12 +253,6 @@ def stop(connection: Connection, ids: Collection[int], *, now: int) -> None:
         )
 
 
-def stop_run(connection: Connection, run: int, *, now: int) -> None:
-    """Have the systems stop the nodes of a run that was cancelled."""
-    nodes = select(task.c.id).where(task.c.flow_id == run, task.c.status == Status.CANCELLED)
-    stop(connection, connection.scalars(nodes).all(), now=now)
-
-
 def has_stops(connection: Connection, kind: str, *, now: int) -> bool:
     """Whether something of a kind is to be stopped now."""
     waiting = external.c.kind == kind, external.c.cancel_at <= now

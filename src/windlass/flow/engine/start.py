@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.run.ready import Run
+from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
 from windlass.core.task.enqueue import Guard, due_of
 from windlass.core.task.kind import TEMPLATE, Kind, Registry
 from windlass.core.task.store import task as task_store
 from windlass.core.wake.bell import Bell
-from windlass.database.connection import joined
+from windlass.database.connection import Connection, joined
 from windlass.database.database import Database
 from windlass.database.dialect.base import Executor
 from windlass.database.number import Numbers
@@ -57,6 +56,17 @@ class Starts:
         self._numbers = numbers
         self._bell = bell
         self._max_payload = max_payload
+
+    @classmethod
+    def of(cls, shard: Shard) -> Starts:
+        """What starts flows in a shard."""
+        return cls(
+            shard.database,
+            shard.clock,
+            shard.numbers,
+            shard.bell,
+            max_payload=shard.max_payload,
+        )
 
     def start(
         self,

@@ -381,6 +381,12 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     return external_ids
 
 
+def cancelled_nodes(connection: Connection, run: int) -> list[int]:
+    """The nodes of a flow run that were cancelled."""
+    nodes = select(task.c.id).where(task.c.flow_id == run, task.c.status == Status.CANCELLED)
+    return list(connection.scalars(nodes))
+
+
 def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
     """End what somebody had locked while its run was cancelled, unless that goes on by now."""
     found = lock(connection, number)
