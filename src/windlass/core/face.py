@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from windlass.core.limit.gate import Gate
     from windlass.core.ring.ring import Ring
     from windlass.core.run.in_flight import InFlight
+    from windlass.core.shard.fleet import Fleet
     from windlass.core.shard.shard import Shard
     from windlass.core.task.kind import Kind, Registry
     from windlass.database.connection import Connection, Executor
@@ -52,9 +53,13 @@ class Face:
     replaced: Callable[[Executor, str, str], None] | None = None
     # What maintenance deletes or adds up.
     maintenance: Sequence[Chore] = ()
+    # Task rows were deleted, as their time is over.
+    pruned: Callable[[Connection, Collection[int]], None] | None = None
     # What moves to another shard together with task rows, and what moves by itself.
     along: Along | None = None
-    move: Callable[[Any], None] | None = None
+    move: Callable[[Fleet, Shard], Moved] | None = None
+    # The one shard that a kind of this face lives in.
+    home: Callable[[Fleet, Kind], Shard] | None = None
     # Raises if a database cannot become one of several shards.
     check_shard: Callable[[Database], None] | None = None
 
@@ -123,6 +128,18 @@ class FaceLoop(Loop):
         """End its threads."""
 
 
+class Runnable(Protocol):
+    """A worker, as faces use one."""
+
+    async def run(self) -> None:
+        """Join, work, and leave."""
+        ...
+
+    def stop(self) -> None:
+        """Finish what runs, then leave; asked twice, leave at once."""
+        ...
+
+
 class Resolved(NamedTuple):
     """Rows that can run, and errors that others of them end with instead of being called."""
 
@@ -146,9 +163,7 @@ class Ending(Protocol):
         """Task rows to lock before those of the outcomes; `write` gets their open slots."""
         ...
 
-    def write(
-        self, connection: Connection, accepted: set[int], locked: Mapping[int, int]
-    ) -> None:
+    def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
         """Write what follows from the outcomes that were accepted. May run again."""
         ...
 
@@ -157,20 +172,59 @@ class Ending(Protocol):
         ...
 
 
+class Tidying(NamedTuple):
+    """One transaction of maintenance."""
+
+    connection: Connection
+    faces: Faces
+    now: int
+    # At most about so many rows are to be changed in one transaction.
+    limit: int
+
+
 class Chore(NamedTuple):
     """Something that maintenance does in one transaction: returns how many rows it changed."""
 
-    work: Callable[[Connection, int], int]
-    # Every tick, until less than a full page is found; otherwise now and then.
+    work: Callable[[Tidying], int]
+    # With every tick, and again soon if it found a full page; otherwise now and then.
     is_often: bool = False
+    # Whether the rows that it changes are deleted rows.
+    is_prune: bool = True
 
 
-class Along(Protocol):
-    """Rows of other tables, or other task rows, that move together with task rows."""
+Values = dict[str, Any]
+Read = Callable[[Callable[["Connection"], Any]], Any]
 
-    def copy(self, source: Database, rows: Sequence[dict[str, Any]]) -> Iterator[Any]: ...
 
-    def drop(self, connection: Connection, rows: Collection[dict[str, Any]]) -> None: ...
+@dataclass(frozen=True)
+class Along:
+    """What moves to another shard together with task rows. Nobody looks at a copy until they arrive."""
+
+    # Pages of further task rows that move along, such as the nodes of a flow run.
+    nodes: Callable[[Read, Sequence[Values]], Iterator[list[Values]]] | None = None
+    # The ids of those rows, where they are.
+    inside: Callable[[Connection, Collection[Values]], Iterator[Sequence[int]]] | None = None
+    # Rows of other tables that belong to task rows; the mapping has the new ids.
+    copy: Callable[[Read, Sequence[int], Mapping[int, int]], Iterator[Copied]] | None = None
+    drop: Callable[[Connection, Sequence[int]], None] | None = None
+    # Rows were written (+1) or deleted (-1).
+    counted: Callable[[Connection, Sequence[Values], int], None] | None = None
+    # The kinds of which nothing is lost when a copy cannot be written, as the key is there.
+    expendable: Callable[[Connection], set[str]] | None = None
+
+
+class Copied(NamedTuple):
+    """Rows of one table."""
+
+    table: Any
+    rows: list[Values]
+
+
+class Moved(NamedTuple):
+    """How much of a face was moved, and how much could not be now."""
+
+    moved: int
+    busy: int
 
 
 @dataclass
@@ -210,6 +264,17 @@ class Faces:
         for face in self.all:
             if face.replaced:
                 face.replaced(executor, kind, key)
+
+    def pruned(self, connection: Connection, ids: Collection[int]) -> None:
+        """Task rows were deleted."""
+        for face in self.all:
+            if face.pruned and ids:
+                face.pruned(connection, ids)
+
+    @property
+    def alongs(self) -> Iterator[Along]:
+        """What moves along with task rows."""
+        return (face.along for face in self.all if face.along is not None)
 
     def endings(self, site: Site, ended: Sequence[Ended], *, worker: int) -> list[Ending]:
         """What the faces write with these outcomes."""

@@ -23,6 +23,16 @@ from windlass.database.dialect import Dialect, dialect_of
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
 
+__all__ = [
+    "BAD_VALUES",
+    "TRIES",
+    "URL",
+    "Database",
+    "DatabaseError",
+    "first_line",
+    "normalise",
+]
+
 T = TypeVar("T")
 
 # What a database, or its driver, raises.

@@ -102,11 +102,11 @@ def recall(connection: Connection, what: str, kind: str | None) -> bool:
     return bool(connection.execute(delete(acknowledgement).where(*_at(what, kind))).rowcount)
 
 
-def prune(connection: Connection, *, now: int) -> None:
-    """Forget what is older than its bound."""
-    connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP))
+def prune(connection: Connection, *, now: int) -> int:
+    """Delete old alerts and acknowledgements; how many alerts."""
     old = acknowledgement.c.seen_at < now - KEEP
     connection.execute(delete(acknowledgement).where(old))
+    return connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP)).rowcount
 
 
 def _alerts() -> Select[Any]:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from windlass import telemetry
+from windlass.core.face import Resolved
 from windlass.core.fetch.claim import Claims, Taken
 from windlass.core.fetch.handoff import HandOff
 from windlass.core.fetch.quarantine import Quarantine
-from windlass.core.face import Resolved
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
 from windlass.value.task import Claimed

@@ -214,8 +214,9 @@ class Finish(Loop):
                 ending.write(connection, accepted, locked)
             return accepted
 
+        nothing: set[int] = set()
         accepted = self._database.write_locked_as(
-            group.worker, locks, work, lost=set(), tries=2, patient=on_accepted is not None
+            group.worker, locks, work, lost=nothing, tries=2, patient=on_accepted is not None
         )
         self._breakers.tell(moves)
         for ending in endings:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.ring.store import held
 from windlass.core.limit.breaker import Breakers
 from windlass.core.limit.rate import Rates
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.loop import Loop
+from windlass.core.ring.store import held
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.load import KindLoad
 from windlass.core.task.kind import Kind

@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.ring.store import held
 from windlass.core.loop import Loop
+from windlass.core.ring.store import held
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
 from windlass.database.database import Database

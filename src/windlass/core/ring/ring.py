@@ -164,7 +164,8 @@ class Ring:
             bucket.acquire(connection, worker, wanted)
             return bucket.owned(connection, worker)
 
-        owned = self._database.write_as(worker, work, lost={})
+        nothing: dict[int, int] = {}
+        owned = self._database.write_as(worker, work, lost=nothing)
         gained = len(owned.keys() - self._owned.keys())
         self._share_out(worker, owned)
         if gained:

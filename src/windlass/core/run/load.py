@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from windlass.core.run.budget import Budget
 from windlass.core.face import Site
+from windlass.core.run.budget import Budget
 from windlass.core.task.kind import Kind
 
 AHEAD_SECONDS = 0.2

@@ -18,9 +18,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from windlass import telemetry
 from windlass.clock import Clock
+from windlass.core.face import Faces, Site
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import ShardRow
-from windlass.core.face import Faces, Site
 from windlass.core.task.enqueue import Enqueue
 from windlass.core.task.kind import Registry
 from windlass.core.wake.bell import Bell
@@ -81,9 +81,7 @@ class Shard:
 
     def site(self, registry: Registry) -> Site:
         """Where faces work, for an app that declares what is in `registry`."""
-        return Site(
-            self.database, self.clock, self.numbers, registry, self.faces, self.max_payload
-        )
+        return Site(self.database, self.clock, self.numbers, registry, self.faces, self.max_payload)
 
     def is_named(self, name: str) -> bool:
         """Whether a person means it by `name`: its number in the list, its database, or its URL."""

@@ -50,9 +50,7 @@ class NodesEnding:
     def locks(self) -> Collection[int]:
         return {run for run, _ in self._ending.values()} | set(self._going.values())
 
-    def write(
-        self, connection: Connection, accepted: set[int], locked: Mapping[int, int]
-    ) -> None:
+    def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
         site, now = self._site, self._site.clock.now()
         # The flow run of these was cancelled meanwhile: they do not go on.
         over = {node for node, run in self._going.items() if run not in locked} & accepted

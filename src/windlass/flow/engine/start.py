@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.run.ready import Run
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
 from windlass.core.task.enqueue import Guard, due_of
-from windlass.core.task.kind import TEMPLATE, Kind, Registry
+from windlass.core.task.kind import TEMPLATE, Kind
 from windlass.core.task.store import task as task_store
 from windlass.core.wake.bell import Bell
 from windlass.database.connection import Connection, joined
 from windlass.database.database import Database
 from windlass.database.dialect.base import Executor
 from windlass.database.number import Numbers
-from windlass.errors import BadFlow, DuplicateKey, NoContext, PayloadTooLarge
-from windlass.flow.declare import Draft, Drawing
-from windlass.flow.model.graph import Edge, Ended, Rule, buckets, check_graph, check_name, fill
-from windlass.flow.model.node import Result, head_of, replaced, results_in, to_fill
+from windlass.errors import DuplicateKey, PayloadTooLarge
+from windlass.flow.declare import Draft
+from windlass.flow.model.graph import buckets
+from windlass.flow.model.node import head_of, results_in, to_fill
 from windlass.flow.store import flow as store
-from windlass.flow.store import slot
 from windlass.flow.store.flow import NewSlot, NodeRow
 from windlass.value.bucket import bucket_of
-from windlass.value.outcome import Expanded
 from windlass.value.status import Status
-from windlass.value.task import Claimed, NewNode
+from windlass.value.task import NewNode
 
 # By this name a node that is running is meant by what it draws.
 SELF = ""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The nodes of a run, with everything but their numbers."""

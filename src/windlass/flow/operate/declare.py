@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, overload
 
-from windlass.core.run.context import context
+from windlass.core.run.context import RunContext, current_run
 from windlass.core.task.current import current
 from windlass.core.task.kind import (
     Kind,
@@ -84,7 +84,7 @@ class FlowDeclarer:
         check_no_required_arguments(flow.kind, self._registry.get(flow.kind).arguments)
 
         def start() -> int:
-            turn = context().due_at
+            turn = RunContext(current_run()).due_at
             return flow.using(key=f"cron {turn.isoformat()}").start().id
 
         start.__name__ = f"{flow.kind} cron"

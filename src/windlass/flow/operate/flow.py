@@ -27,8 +27,8 @@ from windlass.errors import (
     ResultTimeout,
     UnknownFlow,
 )
-from windlass.flow.engine.start import Starts
 from windlass.flow.declare import Draft, Drawing, Edit, FlowRun
+from windlass.flow.engine.start import Starts
 from windlass.flow.model.graph import How as End
 from windlass.flow.model.node import RunHead, as_drawn, head_of, with_head
 from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.cron import discover as cron
-from windlass.core.face import FaceLoop, Faces, Resolved, Site, Workplace
+from windlass.core.face import FaceLoop, Resolved, Site, Workplace
 from windlass.core.fetch.claim import Claims
 from windlass.core.fetch.fetcher import Fetcher
 from windlass.core.fetch.handoff import HandOff
-from windlass.core.fetch.one import OneClaim
+from windlass.core.fetch.one import OneClaim, Only
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
 from windlass.core.limit.breaker import Breakers
@@ -29,64 +27,16 @@ from windlass.core.ring.mark import Mark
 from windlass.core.ring.member import Members, connect
 from windlass.core.ring.ring import Ring
 from windlass.core.ring.store.worker import Kinds, WorkerView
-from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.runner import Coroutines, Threads, Watch
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
 from windlass.database.dialect.base import Executor
-from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.task import Claimed
+from windlass.worker.settings import Among, Pulse, WorkerSettings
 
 LOOK_SECONDS = 0.02
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """How a worker works. Times are microseconds."""
-
-    concurrency: int = 100
-    lease: int = 30 * SECOND
-    dead_after: int = 5 * SECOND
-    grace: int = 30 * SECOND
-    until_idle: bool = False
-    # Whether its faces only do what an operator asked for, such as retrying failed items.
-    only_asked: bool = False
-    # A URL of etcd or ZooKeeper for membership; by default the database.
-    members: str | None = None
-    max_payload: int = LARGEST_PAYLOAD
-
-
-class Only(NamedTuple):
-    """The one row that a worker runs, and whether no other worker takes rows of its kind."""
-
-    task: int
-    is_rested: bool = False
-
-
-@dataclass(frozen=True)
-class Among:
-    """What a worker of one shard shares with the workers of other shards in its process."""
-
-    budget: Budget
-    # The part of a rate that this shard may use.
-    share: float
-    # Whether the standing row of a cron belongs here.
-    where: Callable[[Kind], cron.Belongs]
-    # Whether what has one place for all shards, such as a sweep, has it here.
-    is_home: Callable[[Kind], bool]
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """How a worker is doing, for its live line."""
-
-    running: int
-    queued: int
-    done: int
-    failed: int
-    abandoned: int
 
 
 class Worker:
