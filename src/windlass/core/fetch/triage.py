@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,8 +28,7 @@ class Rescued:
     left: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class Triage:
+class Triage(NamedTuple):
     """The rules. A row that was lost `max_lost` times in a row, by kind, is poison.
 
     A row that would be poison the next time runs alone, so that no other row dies with it: it is

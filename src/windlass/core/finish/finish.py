@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from windlass import telemetry
 from windlass.core.face import Ended, Ending, Site
-from windlass.core.finish.group import make_group
+from windlass.core.finish.group import make_group, write_group, write_inside
 from windlass.core.finish.store import finish as store
 from windlass.core.finish.store.history import MINUTE
 from windlass.core.limit.breaker import Breakers, Move
@@ -17,7 +17,7 @@ from windlass.core.run.ready import Run
 from windlass.core.run.runner import failure
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
-from windlass.database.dialect.base import Count, lock_runs
+from windlass.database.dialect.base import Count
 from windlass.value.outcome import (
     SUCCESS,
     Cancelled,
@@ -96,13 +96,7 @@ class Finish(Loop):
             run.is_poison, run.outcome = True, Failed(text, text)
             runs.append(run)
         group = make_group(runs, self._site, inside=connection)
-        dialect = self._database.dialect
-        endings = self._endings(runs)
-        locks = {number for ending in endings for number in ending.locks}
-        locked = lock_runs(connection, locks) if locks else {}
-        accepted = store.apply(connection, dialect, group)
-        for ending in endings:
-            ending.write(connection, accepted, locked)
+        write_inside(connection, self._site, group, self._endings(runs))
 
     def _write(self, runs: Sequence[Run]) -> None:
         for alike in _by_claim(runs):
@@ -198,26 +192,16 @@ class Finish(Loop):
         now = self._site.clock.now()
         group = make_group(runs, self._site)
         endings = self._endings(runs)
-        locks = {number for ending in endings for number in ending.locks}
         moves: list[Move] = []
 
-        def work(connection: Connection, locked: Mapping[int, int]) -> set[int]:
-            dialect = self._database.dialect
-            accepted = store.apply(connection, dialect, group)
+        def beside(connection: Connection, accepted: set[int]) -> None:
             statistics = _counts(runs, accepted, now)
             if statistics:
-                dialect.count(connection, statistics)
+                self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
-            if on_accepted is not None and len(accepted) == group.count:
-                on_accepted(connection)
-            for ending in endings:
-                ending.write(connection, accepted, locked)
-            return accepted
 
-        nothing: set[int] = set()
-        accepted = self._database.write_locked_as(
-            group.worker, locks, work, lost=nothing, tries=2, patient=on_accepted is not None
-        )
+        written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
+        accepted = written or set()
         self._breakers.tell(moves)
         for ending in endings:
             ending.committed(accepted)

@@ -1,14 +1,16 @@
-"""What outcomes make of their rows: the changes that one transaction writes."""
+"""What outcomes make of their rows, and the transaction that writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from windlass.core.face import Site
+from windlass.core.face import Ending, Site
+from windlass.core.finish.store import finish as store
 from windlass.core.finish.store.finish import FailureRow, Group, PoisonAlert
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
+from windlass.database.dialect.base import lock_runs
 from windlass.value.outcome import (
     SUCCESS,
     Failed,
@@ -40,6 +42,49 @@ def make_group(runs: Sequence[Run], site: Site, *, inside: Connection | None = N
         numbers = site.numbers.take(2 * wrong, inside=inside) if wrong else ()
         _settle(others, group, now=now, numbers=iter(numbers))
     return group
+
+
+def write_group(
+    site: Site,
+    group: Group,
+    endings: Sequence[Ending],
+    *,
+    beside: Callable[[Connection, set[int]], None],
+    on_accepted: Callable[[Connection], None] | None = None,
+    tries: int = 2,
+) -> set[int] | None:
+    """Write a group in one transaction; the ids that were accepted, None if the worker has left.
+
+    `beside` writes what follows from those that were accepted. `on_accepted` runs if all were, and
+    undoes everything by raising. Repeating a group changes nothing. Raises a driver's error when
+    another transaction holds one of the rows for long, unless there is an `on_accepted`.
+    """
+    locks = {number for ending in endings for number in ending.locks}
+
+    def work(connection: Connection, locked: Mapping[int, int]) -> set[int] | None:
+        accepted = store.apply(connection, site.database.dialect, group)
+        beside(connection, accepted)
+        if on_accepted is not None and len(accepted) == group.count:
+            on_accepted(connection)
+        for ending in endings:
+            ending.write(connection, accepted, locked)
+        return accepted
+
+    is_patient = on_accepted is not None
+    return site.database.write_locked_as(
+        group.worker, locks, work, lost=None, tries=tries, patient=is_patient
+    )
+
+
+def write_inside(
+    connection: Connection, site: Site, group: Group, endings: Sequence[Ending]
+) -> None:
+    """Write a group in a transaction of the worker that is under way."""
+    locks = {number for ending in endings for number in ending.locks}
+    locked = lock_runs(connection, locks) if locks else {}
+    accepted = store.apply(connection, site.database.dialect, group)
+    for ending in endings:
+        ending.write(connection, accepted, locked)
 
 
 def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[int]) -> None:
