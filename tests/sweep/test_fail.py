@@ -14,7 +14,7 @@ from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
 from tests.sweep.offer import Articles, declare, failing
-from tests.wait import eventually
+from tests.wait import eventually, let_tick
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.clock import SECOND
 from windlass.core.ring.store import worker as worker_store
@@ -122,9 +122,9 @@ def test_the_breakpoint_does_not_pass_an_item_that_waits_for_its_retry(app, cloc
             has_failed.append(number)
             raise ValueError("not yet")
 
-    with serving(app):
+    with serving(app) as worker:
         eventually(lambda: offer.ranges() and offer.ranges()[0].breakpoint == 2, 10.0)
-        time.sleep(0.3)
+        let_tick(worker.sweeper)
         (before,) = offer.ranges()
         clock.forward("10m")
         eventually(lambda: offer.progress().done == 20, 10.0)
@@ -309,7 +309,8 @@ def test_a_window_that_closes_stops_a_range_in_the_middle_and_it_resumes_there(a
         eventually(lambda: len(seen) == 10, 10.0)
         eventually(lambda: not worker.in_flight.loads["offer"].is_open, 10.0)
         gate.release()
-        time.sleep(0.5)
+        eventually(lambda: not worker.in_flight.running, 10.0)
+        let_tick(worker.sweeper)
         assert len(seen) <= 11
         clock.forward("17h")
         eventually(lambda: len(seen) == 50, 10.0)
@@ -327,12 +328,13 @@ def test_a_pause_stops_within_a_second_and_resume_goes_on_from_there(database_ur
         seen.append(number)
         await asyncio.sleep(0.002)
 
-    with closing(app), serving(app):
+    with closing(app), serving(app) as worker:
         eventually(lambda: len(seen) > 20, 10.0)
         offer.pause("sale", who="ada")
-        time.sleep(1.0)
+        load = worker.in_flight.loads["offer"]
+        eventually(lambda: not (load.is_open or worker.in_flight.running), 1.0)
         paused = len(seen)
-        time.sleep(0.4)
+        let_tick(worker.sweeper)
         assert len(seen) == paused < 2_000
         assert offer.progress().why.startswith("paused by ada")
         # What is reserved already is not cut.

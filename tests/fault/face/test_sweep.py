@@ -90,7 +90,8 @@ def test_splits_and_theft_handle_every_key_exactly_once(walkers_of):
     for number in (10, 4, 25, 40, 8):
         walkers.offer.split(number)
         assert walkers.offer.audit().ok
-        time.sleep(0.1)
+        before = len(walkers.done())
+        eventually(lambda before=before: len(walkers.done()) > before + 50, 20.0)
     walkers.wait_over(60.0)
 
     assert Counter(walkers.check().values()) == {1: 6_000}
