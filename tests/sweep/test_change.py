@@ -90,7 +90,7 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
 
 
 @pytest.mark.mostly("sqlite")
-def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_walks_it(
+def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_runs_it(
     database_url, events, monkeypatch
 ):
     monkeypatch.setattr(walks, "OTHERS_SECONDS", 0.3)

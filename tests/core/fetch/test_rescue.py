@@ -92,7 +92,7 @@ def test_only_workers_that_died_in_a_row_make_poison(app, clock):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.WAITING, 6, 3)
 
     lose(app)
-    fallen_again(app, ref)
+    abandoned_again(app, ref)
     app.drain()
 
     assert attempts == [2, 4, 6]
@@ -119,7 +119,7 @@ def test_a_task_that_runs_again_by_hand_begins_with_all_its_lives(app, clock):
 def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     ref = work.enqueue(7)
     lose(app)
-    fallen_again(app, ref)
+    abandoned_again(app, ref)
 
     app.drain()
 
@@ -128,8 +128,8 @@ def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.SUCCEEDED, 3, 2)
 
 
-def fallen_again(app, ref):
-    """Lose the fallen row of `ref` a second time: a worker takes it over and dies too."""
+def abandoned_again(app, ref):
+    """Lose the abandoned row of `ref` a second time: a worker takes it over and dies too."""
     from windlass.core.fetch.store import claim
     from windlass.database.dialect.base import Stamp
 
@@ -137,8 +137,8 @@ def fallen_again(app, ref):
     now = app.clock.now()
     stamp = Stamp(second.numbers.take()[0], second.number, now, now + 30 * SECOND)
     max_lost = {name: kind.max_lost for name, kind in app.registry.kinds.items()}
-    bury = app.worker().finish.fail_as_poison
-    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=True, fail_as_poison=bury)
+    fail = app.worker().finish.fail_as_poison
+    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=True, fail_as_poison=fail)
     assert [held.id for held in taken.again] == [ref.id]
     assert second.die() == 1
 
@@ -262,13 +262,13 @@ def test_a_worker_with_a_valid_lease_cannot_be_marked_dead(app, work):
     living = Doomed(app)
     living.take()
 
-    fallen = worker.mark_dead(app.database, number=living.number, now=app.clock.now(), why="no")
+    abandoned = worker.mark_dead(app.database, number=living.number, now=app.clock.now(), why="no")
 
-    assert fallen is None
+    assert abandoned is None
     assert workers(app, id=living.number)[0]["left_at"] is None
 
 
-def test_only_the_dead_workers_rows_fall(app, work):
+def test_only_the_rows_of_the_dead_worker_are_abandoned(app, work):
     work.enqueue_many([{"number": number} for number in range(10)])
     living, doomed = Doomed(app), Doomed(app)
     living.take(limit=4)
@@ -276,8 +276,8 @@ def test_only_the_dead_workers_rows_fall(app, work):
 
     assert doomed.die() == 3
 
-    fallen = [row["id"] for row in tasks(app, status=1) if row["batch"] is None]
-    assert fallen == [held.id for held in doomed.held]
+    abandoned = [row["id"] for row in tasks(app, status=1) if row["batch"] is None]
+    assert abandoned == [held.id for held in doomed.held]
 
 
 def test_a_worker_that_leaves_hands_back_its_rows_without_counting(app, work, seen):

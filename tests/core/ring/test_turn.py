@@ -190,16 +190,16 @@ def test_rows_of_the_dead_are_claimed_and_counted_when_they_are_lost_again(app, 
     dead = Mate(app)
     settle(dead)
     dead.take()
-    heir = Mate(app)
-    die(dead, heir)
-    settle(heir)
+    successor = Mate(app)
+    die(dead, successor)
+    settle(successor)
 
-    claimed = heir.take()
+    claimed = successor.take()
     assert {(run.task.is_read, run.task.lost, run.task.attempt) for run in claimed} == {
         (False, 0, 1)
     }
     last = Mate(app)
-    die(heir, last)
+    die(successor, last)
     settle(last)
     inherited = last.take()
 
@@ -257,11 +257,11 @@ def test_a_clean_exit_hands_back_what_it_claimed_in_buckets_of_others(app, step)
     assert {run.task.id for run in owner.take()} >= {run.task.id for run in taken}
 
 
-def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_life(
+def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_id(
     app, step, second, monkeypatch
 ):
-    zombie, heir = Mate(app), Mate(app)
-    settle(zombie, heir)
+    zombie, successor = Mate(app), Mate(app)
+    settle(zombie, successor)
     for kind in (step, second):
         kind.enqueue_many([{}] * 20)
     read = owners_read.store.read
@@ -271,11 +271,11 @@ def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_li
         rows = read(*asked)
         if next(stops, False):
             # Its process is stopped here. When it wakes up, the first to move is its heartbeat.
-            die(zombie, heir)
-            settle(heir)
+            die(zombie, successor)
+            settle(successor)
             for kind in (step, second):
                 kind.enqueue_many([{}] * 20)
-            heir.take()
+            successor.take()
             zombie.beat()
         return rows
 
@@ -283,14 +283,14 @@ def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_li
     zombie.fetcher()
     zombie.start_all()
 
-    assert set(zombie.running) & set(heir.running) == set()
-    assert len(heir.running) == 80
+    assert set(zombie.running) & set(successor.running) == set()
+    assert len(successor.running) == 80
 
 
-def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_life(
+def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_under_its_former_id(
     app, step, monkeypatch
 ):
-    zombie, heir = Mate(app), Mate(app)
+    zombie, successor = Mate(app), Mate(app)
     write = app.database.write
     stops = iter([True])
 
@@ -298,8 +298,8 @@ def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_l
         answer = write(work, **options)
         if "_take" in work.__qualname__ and next(stops, False):
             # It has acquired its buckets, and the answer takes longer than its life.
-            die(zombie, heir)
-            settle(heir)
+            die(zombie, successor)
+            settle(successor)
             zombie.beat()
         return answer
 
@@ -307,8 +307,8 @@ def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_l
     zombie.worker.fetcher._claims.tend()
 
     assert next(stops, None) is None
-    assert zombie.buckets & heir.buckets == set()
-    assert heir.buckets == BUCKETS
+    assert zombie.buckets & successor.buckets == set()
+    assert successor.buckets == BUCKETS
 
 
 def one_that_gives_up(app, step) -> tuple[Mate, Mate, list[Run]]:

@@ -156,7 +156,7 @@ def test_a_hold_in_one_of_several_databases_lapses(
     ledger.close()
 
 
-def test_what_was_never_held_is_confirmed_for_ever(ledger):
+def test_what_was_never_held_is_confirmed_forever(ledger):
     ledger.restock("delivery-9", {"screw": 3})
     ledger.deduct("order-1", {"screw": 1})
     first = ledger.confirm("order-1")

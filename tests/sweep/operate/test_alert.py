@@ -22,7 +22,7 @@ def seen():
     return []
 
 
-def test_what_is_set_aside_is_told_at_once_and_when_the_round_ends(app, seen, events):
+def test_failed_items_are_told_at_once_and_when_the_round_ends(app, seen, events):
     failing(app, seen, {3, 8})
 
     app.drain()
