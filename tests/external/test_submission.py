@@ -8,6 +8,7 @@ from sqlalchemy import text
 import windlass
 from tests.external.system import Spark
 from windlass import Done, External, ExternalFailed, Failed, Status
+from windlass.app import FACES
 from windlass.core.maintenance import Maintenance
 from windlass.operate import fan_out as gather
 
@@ -262,7 +263,7 @@ def test_submissions_go_with_their_task(app, clock, spark):
     app.notify(ref, ok=True)
     clock.forward("30d")
 
-    Maintenance(app.database, app.clock).tick()
+    Maintenance(app.database, app.clock, FACES).tick()
 
     with app.database.engine.begin() as connection:
         assert connection.scalar(text("select count(*) from windlass_external")) == 0

@@ -217,7 +217,7 @@ class Store(RuleBasedStateMachine):
         tasks = list(worker.known.values())
         if one:
             tasks = [pick_from(tasks, pick)]
-        batch = worker.hand.batch(tasks, outcome)
+        batch = worker.hand.group(tasks, outcome)
         ours = {got.id for got in tasks if self._is_held(got)}
 
         accepted = worker.hand.write(batch)
@@ -239,7 +239,7 @@ class Store(RuleBasedStateMachine):
             former = again or former
             worker, got = pick_from(former, pick)
             refused = None if worker.is_left else set()
-            assert worker.hand.write(worker.hand.batch([got], outcome)) == refused
+            assert worker.hand.write(worker.hand.group([got], outcome)) == refused
 
     @precondition(lambda self: self.workers)
     @rule(pick=PICKS, forgets=st.booleans())

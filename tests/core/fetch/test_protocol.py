@@ -9,8 +9,10 @@ from sqlalchemy import Connection, select
 
 from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of, row_of, snapshot
 from windlass import Status
+from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.fetch.store import claim as claim_store
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker as worker_store
 from windlass.core.task.store import task as task_store
 from windlass.database.schema import stat
@@ -227,7 +229,7 @@ def test_a_worker_that_learns_that_it_was_marked_dead_joins_under_another_id(app
     run = worker.in_flight.advance(None, None, is_async=True)
     clock.advance(DEAD_AFTER + SECOND)
     now = clock.now()
-    assert worker_store.mark_dead(app.database, number=former, now=now, why="silent") == 0
+    assert leave.mark_dead(app.database, FACES, number=former, now=now, why="silent") == 0
 
     worker.heartbeat.tick()
 
@@ -416,7 +418,7 @@ def test_a_cancel_waits_for_a_finish_under_way_and_comes_too_late(app, kind):
     (taken,) = worker.claim()
 
     with Pause() as pause:
-        finishing = Call(worker.write, worker.batch([taken], Succeeded()), on_accepted=pause)
+        finishing = Call(worker.write, worker.group([taken], Succeeded()), on_accepted=pause)
         pause.wait_until_reached()
         cancelling = Call(app.cancel, taken.id)
         assert cancelling.is_blocked()

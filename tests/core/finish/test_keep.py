@@ -4,6 +4,7 @@ import pytest
 
 from tests.table import count, task, tasks
 from windlass import Cancel, Status, TaskNotFound
+from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.maintenance import Maintenance
 from windlass.core.task.store import task as store
@@ -13,7 +14,7 @@ DAY = 24 * HOUR
 
 
 def prune(app):
-    Maintenance(app.database, app.clock).tick()
+    Maintenance(app.database, app.clock, FACES).tick()
 
 
 def kept_for(app, ref):

@@ -16,8 +16,9 @@ from tests.core.limit.service import (
 from tests.core.run.working import listening, sql, switch_of, working
 from tests.wait import eventually
 from windlass import Snooze, Status
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring.store import worker as worker_store
+from windlass.core.ring import leave
 from windlass.value.breaker import State
 from windlass.value.outcome import Failed, Succeeded
 
@@ -64,8 +65,8 @@ def join(app, first):
 def mark_dead(app, worker):
     """What others do who saw no sign of life of `worker`."""
     app.clock.forward("10s")
-    abandoned = worker_store.mark_dead(
-        app.database, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
+    abandoned = leave.mark_dead(
+        app.database, FACES, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
     )
     assert abandoned is not None
 

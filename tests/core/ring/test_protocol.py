@@ -12,8 +12,12 @@ from tests.core.ring.peer import LEASE, Mate, die, pass_by, settle
 from tests.table import task, workers
 from tests.wait import eventually
 from windlass import Status
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim, offer
+from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.store import offer
+from windlass.core.fetch.triage import Triage
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker as worker_store
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most, Stamp
@@ -123,7 +127,7 @@ def test_who_owned_a_bucket_a_moment_ago_does_not_make_its_rows_anybodys(app, st
 
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
     owners = [stranger.id]
-    claimed = claim.claim_foreign(app.database, lane, stamp(app, helper), most, owners=owners)
+    claimed = Rows(app.database).claim_foreign(lane, stamp(app, helper), most, owners=owners)
 
     assert claimed == []
     assert all(owner.finish(run) for run in taken)
@@ -137,7 +141,7 @@ def test_a_row_that_was_moved_while_it_runs_is_not_a_helpers(app, step, owner):
     helper.fetcher()
 
     assert helper.start_all() == []
-    assert offer.claim(app.database, "step", stamp(app, helper), limit=10) == []
+    assert Rows(app.database).claim_offered("step", stamp(app, helper), limit=10) == []
     assert not owner.finish(run)
     assert ref.status() is Status.WAITING
 
@@ -145,10 +149,10 @@ def test_a_row_that_was_moved_while_it_runs_is_not_a_helpers(app, step, owner):
 def test_an_owner_reads_nothing_that_is_offered_or_about_to_be_claimed(app, step, owner):
     step.enqueue()
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    assert len(claim.read(app.database, lane, stamp(app, owner), most)) == 1
+    assert len(Rows(app.database).read(lane, stamp(app, owner), most)) == 1
     make_offers(app, owner)
     asked = stamp(app, owner)
-    assert claim.read(app.database, lane, asked, most) == []
+    assert Rows(app.database).read(lane, asked, most) == []
 
     query = select(schema.task.c.id).with_for_update()
     with app.database.engine.connect() as connection:
@@ -157,8 +161,8 @@ def test_an_owner_reads_nothing_that_is_offered_or_about_to_be_claimed(app, step
             # A helper has found the row, and has not committed its claim yet.
             ids = list(writing.scalars(query))
             app.database.dialect.stamp(writing, ids, asked)
-            assert claim.read(app.database, lane, asked, most) == []
-    assert claim.read(app.database, lane, asked, most) == []
+            assert Rows(app.database).read(lane, asked, most) == []
+    assert Rows(app.database).read(lane, asked, most) == []
 
 
 def test_rows_are_claimed_after_an_unclean_death_and_read_after_a_clean_exit(app, step, owner):
@@ -211,7 +215,7 @@ def test_what_kills_its_workers_is_poison_in_the_end_and_the_innocent_get_done(a
 def test_a_claim_whose_answer_was_lost_is_handed_back_and_run(app, step, owner, clock):
     ref = step.enqueue()
     lane, most = Lane("step", 0, 0), Most(100, clock.now())
-    assert claim.claim(app.database, lane, stamp(app, owner), most)
+    assert Rows(app.database).claim(lane, stamp(app, owner), most)
     assert owner.take() == []
 
     for _ in range(LEASE // SECOND + 12):
@@ -242,15 +246,13 @@ def test_a_zombie_changes_nothing(app, step, owner, clock):
     owner.fetcher()
     owner.start_all()
     now, fail = clock.now(), successor.worker.finish.fail_as_poison
-    abandoned = claim.rescue(
-        app.database,
-        {"step": 3},
+    abandoned = Rows(app.database).rescue(
         stamp(app, owner, zombie),
+        Triage({"step": 3}, alone=True),
         limit=10,
-        alone=True,
         fail_as_poison=fail,
     )
-    assert worker_store.leave(app.database, number=zombie, now=now, why="late") is None
+    assert leave.leave(app.database, FACES, number=zombie, now=now, why="late", due={}) is None
 
     assert (abandoned.again, abandoned.poison, abandoned.put_back) == ([], [], [])
     assert snapshot(app) == before
@@ -301,7 +303,7 @@ def test_a_zombie_offers_nothing_that_its_successor_runs(app, step, clock):
     zombie.offer()
 
     assert [each.offered for each in made] == [[] for _ in share.runs]
-    assert offer.claim(app.database, "step", stamp(app, helper), limit=100) == []
+    assert Rows(app.database).claim_offered("step", stamp(app, helper), limit=100) == []
     assert {run.task.id for run in helper.take()} & set(successor.running) == set()
     assert all(successor.finish(run) for run in theirs)
 

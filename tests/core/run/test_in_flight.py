@@ -111,7 +111,7 @@ def test_the_limit_of_the_worker_counts_sync_and_async_together():
 def test_sync_and_async_runs_are_on_shelves_of_their_own():
     hold = hold_of(kind("a"), kind("b", is_async=True))
     fed = []
-    hold.on_queued = fed.append
+    hold._on_queued = fed.append
 
     hold.add([claimed(1), claimed(2, "b")])
 

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from tests.core.fetch.manual_worker import Hand
 from tests.core.shard.fleet import declare_mail, key_for, rows, rows_of
 from tests.wait import eventually
+from windlass.core.fetch.rows import Rows
 from windlass.core.fetch.store import offer
 from windlass.core.ring.store import bucket
 from windlass.core.shard import move as moving
@@ -98,7 +99,7 @@ def test_an_offered_row_is_moved_only_with_its_offer(sharded):
     offer.make(shard.database, hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
     operate.drain(sharded.fleet, "1")
 
-    (claimed,) = offer.claim(shard.database, "mail", hand.stamp(), limit=1)
+    (claimed,) = Rows(shard.database).claim_offered("mail", hand.stamp(), limit=1)
     left_alone = move(sharded, shard)
     taken = move(sharded, shard, due=True)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, UnknownKind
 from windlass.external.model import ExternalTerms
-from windlass.rolling.model import Period, parse_tick
 from windlass.source.contract import SweepSource
 from windlass.sweep.model import SweepTerms, check_order, declared_ranges
 from windlass.value.breaker import Terms as BreakerTerms
@@ -18,6 +17,7 @@ from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import KEEP_FAILED, Terms
 from windlass.value.payload import Arguments, result_decoder
+from windlass.value.period import Period, parse_tick
 from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
 from windlass.value.task import Claimed, check_priority
@@ -69,6 +69,11 @@ class Kind:
     def taken_at(self, due_at: int) -> int:
         """The first moment at which a row that is due then may be taken."""
         return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether its handler hands the task to another system, and may be called again for it."""
+        return self.system is not None
 
     @property
     def schedule(self) -> Schedule | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -24,7 +24,8 @@ from sqlalchemy import (
 from windlass.clock import to_datetime
 from windlass.database.dialect.base import Dialect, Lane, NewItems
 from windlass.database.schema import bucket, tally, task
-from windlass.rolling.model import GOES, HURRIED, Item
+from windlass.rolling.model import Item
+from windlass.value.period import GOES, HURRIED
 from windlass.value.status import Status
 
 SAMPLED = 10_000
@@ -58,11 +59,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
 def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collection[str]) -> int:
     """Delete items; one that runs now goes when its run ends. How many went or will go."""
     listed, parameters = dialect.texts(codes)
-    lock = "" if dialect.is_embedded else "for update"
     rows = connection.execute(
         text(
             "select id, status, batch, prune_at from windlass_task "
-            f"where kind = :kind and task_key {listed} order by id {lock}"
+            f"where kind = :kind and task_key {listed} order by id {dialect.hold_alone}"
         ),
         {"kind": kind, **parameters},
     ).fetchall()
@@ -399,3 +399,16 @@ def _written(connection: Connection, new: NewItems) -> int:
         ).scalar_one()
         for begin in range(0, len(numbers), 1_000)
     )
+
+
+def kinds_with_items(connection: Connection) -> set[str]:
+    """The rolling kinds that have items here."""
+    return set(connection.scalars(select(tally.c.kind).distinct()))
+
+
+def counted(connection: Connection, rows: Sequence[Mapping[str, Any]], sign: int) -> None:
+    """Add items that came with a move between shards to the tally, or take them from it."""
+    items = kinds_with_items(connection)
+    kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
+    for kind in sorted(set(kinds)):
+        count(connection, kind, sign * kinds.count(kind))

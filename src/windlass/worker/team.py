@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from windlass import telemetry
+from windlass.core.cron.discover import Belongs
 from windlass.core.ring.member import connect
-from windlass.core.shard.budget import Budget
+from windlass.core.run.budget import Budget
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
-from windlass.core.task.cron import Belongs
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.sweep.store import sweep
-from windlass.worker import Among, Only, Pulse, Worker, WorkerSettings
+from windlass.worker.settings import Among, Pulse, WorkerSettings
+from windlass.worker.worker import Worker
 
-# By what a sweep finds its shard.
-SWEEP_KEY = "windlass:sweep"
 LOOK_SECONDS = 0.002
 WAKE_SECONDS = 0.25
 FIRST_PAUSE = 0.25
@@ -32,8 +30,8 @@ LAST_PAUSE = 5.0
 
 
 @dataclass
-class Place:
-    """A shard in the team, and the worker that serves it now, if one does."""
+class Post:
+    """A shard of the team, and the worker that serves it now, if one does."""
 
     shard: Shard
     worker: Worker | None = None
@@ -65,14 +63,14 @@ class Team:
             # Whether they can be had at all is said at once, and not for each shard.
             connect(settings.members, dead_after=settings.dead_after)
         self._budget = Budget(settings.concurrency, len(shards))
-        self._places = [Place(shard) for shard in shards]
+        self._posts = [Post(shard) for shard in shards]
         self._stop_asked = 0
         self._over = False
         self.left_cleanly = False
 
     async def run(self) -> None:
         """Join each shard, work, and leave all of them."""
-        serving = [asyncio.create_task(self._serve(place)) for place in self._places]
+        serving = [asyncio.create_task(self._serve(post)) for post in self._posts]
         try:
             if self._settings.until_idle:
                 await self._until_idle(serving)
@@ -107,14 +105,14 @@ class Team:
     @property
     def workers(self) -> list[Worker]:
         """The workers that serve a shard now."""
-        return [place.worker for place in self._places if place.worker is not None]
+        return [post.worker for post in self._posts if post.worker is not None]
 
     @property
     def has_joined(self) -> bool:
         """Whether all shards are served that can be."""
         return all(
-            place.problem is not None or (place.worker and place.worker.in_flight.owner is not None)
-            for place in self._places
+            post.problem is not None or (post.worker and post.worker.in_flight.owner is not None)
+            for post in self._posts
         )
 
     def leave(self, why: str) -> None:
@@ -128,28 +126,27 @@ class Team:
         return Pulse(
             running=sum(pulse.running for pulse in pulses),
             queued=sum(pulse.queued for pulse in pulses),
-            done=sum(pulse.done for pulse in pulses) + sum(place.done for place in self._places),
-            failed=sum(pulse.failed for pulse in pulses)
-            + sum(place.failed for place in self._places),
+            done=sum(pulse.done for pulse in pulses) + sum(post.done for post in self._posts),
+            failed=sum(pulse.failed for pulse in pulses) + sum(post.failed for post in self._posts),
             abandoned=sum(pulse.abandoned for pulse in pulses),
         )
 
-    async def _serve(self, place: Place) -> None:
+    async def _serve(self, post: Post) -> None:
         """Work on one shard until the end, joining anew whenever it could not be had."""
         pause = FIRST_PAUSE
         while not (self._over or self.is_stopping):
             try:
-                await asyncio.to_thread(self._look_at, place.shard)
-                place.worker = self._worker(place.shard)
-                place.problem = None
-                await place.worker.run()
+                await asyncio.to_thread(self._look_at, post.shard)
+                post.worker = self._worker(post.shard)
+                post.problem = None
+                await post.worker.run()
                 return
             except OUTAGES as problem:
-                place.shard.failed(problem)
-                self._let_go(place, problem)
+                post.shard.failed(problem)
+                self._let_go(post, problem)
             except WindlassError as problem:
                 # It answers, but cannot be used as it is.
-                self._let_go(place, problem)
+                self._let_go(post, problem)
             await self._rest(pause)
             pause = min(pause * 2, LAST_PAUSE)
 
@@ -159,13 +156,13 @@ class Team:
         shard.look()
 
     @staticmethod
-    def _let_go(place: Place, problem: BaseException) -> None:
-        if place.problem is None:
-            telemetry.emit("shard.unserved", shard=place.shard.name, error=first_line(problem))
-        if place.worker is not None:
-            place.done += place.worker.finish.done
-            place.failed += place.worker.finish.failed
-        place.worker, place.problem = None, problem
+    def _let_go(post: Post, problem: BaseException) -> None:
+        if post.problem is None:
+            telemetry.emit("shard.unserved", shard=post.shard.name, error=first_line(problem))
+        if post.worker is not None:
+            post.done += post.worker.finish.done
+            post.failed += post.worker.finish.failed
+        post.worker, post.problem = None, problem
 
     async def _rest(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -177,9 +174,9 @@ class Team:
             self._budget,
             self._fleet.share,
             partial(where_cron, self._fleet, shard),
-            partial(has_sweep, self._fleet, shard),
+            partial(is_home, self._fleet, shard),
         )
-        return make_worker(shard, self._registry, self._kinds, self._settings, among=among)
+        return Worker(shard, self._registry, self._kinds, self._settings, among=among)
 
     async def _until_stopped(self, serving: Sequence[asyncio.Task[None]]) -> None:
         while not all(task.done() for task in serving):
@@ -191,7 +188,7 @@ class Team:
         is_sure = False
         while not self.is_stopping and not any(task.done() for task in serving):
             before = self.pulse().done
-            await self._until(lambda: all(place.is_idle for place in self._places), serving)
+            await self._until(lambda: all(post.is_idle for post in self._posts), serving)
             if is_sure and self.pulse().done == before:
                 return
             is_sure = True
@@ -215,7 +212,7 @@ class Team:
 
     def _complain(self) -> None:
         """A script wants to know what could not be run."""
-        away = tuple(place.shard.name for place in self._places if place.problem is not None)
+        away = tuple(post.shard.name for post in self._posts if post.problem is not None)
         if self._settings.until_idle and away:
             raise DatabaseUnavailable(
                 f"everything due was run but on {', '.join(away)}, which did not answer",
@@ -243,54 +240,9 @@ def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
         return Belongs.ELSEWHERE
 
 
-def has_sweep(fleet: Fleet, shard: Shard, kind: Kind) -> bool:
-    """Whether a sweep belongs into `shard`; not, if nobody can tell now."""
+def is_home(fleet: Fleet, shard: Shard, kind: Kind) -> bool:
+    """Whether a kind that lives in one shard lives in this one; False if it cannot be told now."""
     try:
-        return sweep_home(fleet, kind) is shard
+        return any(face.home(fleet, kind) is shard for face in shard.faces.all if face.home)
     except OUTAGES:
         return False
-
-
-def sweep_home(fleet: Fleet, kind: Kind) -> Shard:
-    """The shard that has a sweep, or else the one where it begins.
-
-    A sweep stays where it is when shards come and go: its ranges are all in one place.
-    """
-    if fleet.single is not None:
-        return fleet.single
-    found = fleet.fan_out(
-        lambda shard: shard.database.read(lambda connection: sweep.get(connection, kind.name))
-    )
-    there = [shard for shard, row in found.found if row is not None]
-    if there:
-        return min(there, key=lambda shard: shard.index)
-    if found.missing:
-        raise DatabaseUnavailable(
-            f"sweep {kind.name!r} is in none of the shards that answer; "
-            f"{', '.join(found.missing)} does not",
-            missing=found.missing,
-        )
-    return fleet.home(kind.name, SWEEP_KEY)
-
-
-def make_worker(
-    shard: Shard,
-    registry: Registry,
-    kinds: Mapping[str, Kind],
-    settings: WorkerSettings,
-    *,
-    only: Only | None = None,
-    among: Among | None = None,
-) -> Worker:
-    """A worker for one shard."""
-    return Worker(
-        shard.database,
-        registry,
-        kinds,
-        shard.clock,
-        shard.numbers,
-        shard.bell,
-        settings,
-        only=only,
-        among=among,
-    )
