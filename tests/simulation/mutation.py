@@ -94,13 +94,13 @@ def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     dialect: Any = stage.app.database.dialect
     lapsed = FALLEN.replace("where left_at is not null", "where left_at is not null or 1")
 
-    def fallen(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
+    def abandoned(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
         listed, parameters = dialect.texts(kinds)
         statement = text(lapsed.format(hint=dialect.hint, lock="", kinds=listed))
         asked = {"now": now, "limit": limit, **parameters}
         return list(connection.execute(statement, asked).fetchall())
 
-    patch.setattr(dialect, "abandoned", fallen)
+    patch.setattr(dialect, "abandoned", abandoned)
 
 
 def claims_whose_answer_was_lost_are_not_handed_back(

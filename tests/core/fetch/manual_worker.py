@@ -134,9 +134,9 @@ class Hand:
     def die(self) -> int:
         """Be silent for long enough, and be marked dead; how many rows fell."""
         self.app.clock.advance(DEAD_AFTER + SECOND)
-        fallen = self.be_marked_dead()
-        assert fallen is not None
-        return fallen
+        abandoned = self.be_marked_dead()
+        assert abandoned is not None
+        return abandoned
 
 
 def snapshot(app: App) -> dict[int, tuple[Any, ...]]:

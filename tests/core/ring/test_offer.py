@@ -154,7 +154,7 @@ def test_no_more_is_offered_than_others_have_time_for(app, step, clock):
     assert 0 < len(tasks(app, batch=0)) <= 50
 
 
-def test_an_entry_that_somebody_is_about_to_delete_is_no_offer(app, step, clock):
+def test_an_entry_that_somebody_is_about_to_delete_is_not_an_offer(app, step, clock):
     if app.database.dialect.is_embedded:
         pytest.skip("SQLite lets nobody in while somebody writes")
     owner = Mate(app)
@@ -249,7 +249,7 @@ def test_rows_of_a_stranger_wait_for_a_worker_that_serves_them(app, step, rare, 
     assert ref.status() is Status.SUCCEEDED
 
 
-def test_what_its_owner_serves_is_no_strangers(app, step, rare, clock):
+def test_what_its_owner_serves_is_not_for_strangers(app, step, rare, clock):
     """One joins who does not serve the kind: what the owner reads stays the owner's."""
     owner, other = Mate(app), Mate(app)
     settle(owner, other)

@@ -141,7 +141,7 @@ def test_a_silent_worker_is_a_member_until_it_is_marked_left(app, clock, task):
     assert look(app).members == []
 
 
-def test_who_is_there_for_one_row_is_no_member_and_no_move(app, task):
+def test_who_is_there_for_one_row_is_neither_a_member_nor_a_move(app, task):
     hand = Hand(app)
     for _ in range(operate.MOVES + 1):
         pass_by(app)
