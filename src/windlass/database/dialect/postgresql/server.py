@@ -69,7 +69,7 @@ class PostgreSQLServer(Dialect):
     """The server that most teams have."""
 
     name = "postgresql"
-    payload = "cast(:payload as json)"
+    to_json = "cast({} as json)"
     hold_shared = "for share"
     has_shard = "select to_regclass('windlass_shard') is not null"
     commits_alone = True
