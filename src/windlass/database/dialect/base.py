@@ -149,6 +149,13 @@ class Dialect(ABC):
     # Which rows are in the index of keys: only those with a key, where indexes can be partial.
     in_key_index = "t.task_key is not null"
 
+    # Which errors mean what, by their `code_of`.
+    conflicts: Collection[object]
+    locked: Collection[object] = ()
+    outages: Collection[object] = ()
+    duplicates: Collection[object]
+    missing: Collection[object]
+
     @property
     def server(self) -> str:
         """Which server of its family it is, as `PerDialect` names them."""
@@ -189,24 +196,28 @@ class Dialect(ABC):
         return raw.cursor()
 
     @abstractmethod
+    def code_of(self, problem: Exception) -> object:
+        """What the driver calls an error."""
+
     def is_conflict(self, problem: Exception) -> bool:
         """Whether two transactions met, and one of them must be done again."""
+        return self.code_of(problem) in self.conflicts
 
-    @abstractmethod
     def is_locked(self, problem: Exception) -> bool:
         """Whether another transaction held a row for too long."""
+        return self.code_of(problem) in self.locked
 
-    @abstractmethod
     def is_outage(self, problem: Exception) -> bool:
         """Whether the server is away, or is going away."""
+        return self.code_of(problem) in self.outages
 
-    @abstractmethod
     def is_duplicate(self, problem: Exception) -> bool:
         """Whether a row with that key is there already."""
+        return self.code_of(problem) in self.duplicates
 
-    @abstractmethod
     def is_elsewhere(self, problem: Exception) -> bool:
         """Whether a table is missing: the statement ran on another database than ours."""
+        return self.code_of(problem) in self.missing
 
     @abstractmethod
     def measure(self, connection: Connection) -> int:
