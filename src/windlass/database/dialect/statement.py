@@ -127,8 +127,15 @@ select minute, kind, worker, done, failed, retried, milliseconds from {rows} whe
 
 
 class TaskStatements(Dialect):
-    """Builds the statements from the words of a database."""
+    """Builds the statements from the words of a database.
 
+    Claiming takes two of them, as an update cannot return the old values everywhere.
+    """
+
+    # Words of the database: which index to use, how to skip locked rows, the greatest of two.
+    hint = ""
+    lock = "for update skip locked"
+    greatest = "greatest"
     # What becomes of rows that are still {as_taken}. {rows} have what is {changed}.
     change_text: str
     visit_text: str
@@ -157,6 +164,9 @@ class TaskStatements(Dialect):
         self._change = self._as_taken(self.change_text, rows=changes, changed=changed)
         self._visit = self._as_taken(self.visit_text)
         self._remove = self._as_taken(self.remove_text)
+        self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
+        self._read = text(PICK.format(hint=self.hint, lock=""))
+        self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
 
     def often(self, statement: str) -> TextClause:
         """A statement that runs again and again."""
@@ -169,27 +179,6 @@ class TaskStatements(Dialect):
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(self._count, {"counts": document(counts)})
-
-    def _as_taken(self, statement: str, **words: str) -> dict[bool, TextClause]:
-        """The statement by whether the rows were read or claimed."""
-        return {
-            is_read: self.often(statement.format(as_taken=way, **words))
-            for is_read, way in AS_TAKEN.items()
-        }
-
-
-class PickAndStamp(TaskStatements):
-    """For databases that cannot return the old values of what they update: two statements."""
-
-    hint: str
-    lock: str
-    greatest: str
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
-        self._read = text(PICK.format(hint=self.hint, lock=""))
-        self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
 
     @abstractmethod
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
@@ -231,6 +220,13 @@ class PickAndStamp(TaskStatements):
         listed, parameters = self.ids(ids)
         said = text(statement.format(greatest=self.greatest, ids=listed))
         connection.execute(said, {**values, **parameters})
+
+    def _as_taken(self, statement: str, **words: str) -> dict[bool, TextClause]:
+        """The statement by whether the rows were read or claimed."""
+        return {
+            is_read: self.often(statement.format(as_taken=way, **words))
+            for is_read, way in AS_TAKEN.items()
+        }
 
 
 def columns_of(row: type[msgspec.Struct]) -> dict[str, type]:

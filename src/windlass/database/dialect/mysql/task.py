@@ -14,7 +14,7 @@ from windlass.database.dialect.statement import (
     COUNTED,
     PICK,
     VISITED,
-    PickAndStamp,
+    TaskStatements,
     tuples,
     visited,
     visited_rows,
@@ -82,12 +82,10 @@ where {{as_taken}} c.fence and t.prune_at is null
 """
 
 
-class MySQL(MySQLServer, PickAndStamp):
+class MySQL(MySQLServer, TaskStatements):
     """MySQL and its sister."""
 
     hint = HINT
-    lock = "for update skip locked"
-    greatest = "greatest"
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE_AS_TAKEN
     of_task = "t."
     unless_there = "on duplicate key update id = windlass_task.id"

@@ -24,10 +24,6 @@ from windlass.database.dialect.statement import (
     ABANDONED,
     FREE_AND_DUE,
     LANES,
-    PICK,
-    PICK_IDS,
-    RESCUE,
-    STAMP,
     STAMPED,
     VISITED,
     TaskStatements,
@@ -137,12 +133,7 @@ class PostgreSQL(PostgreSQLServer, TaskStatements):
         kinds = "(select unnest(cast(:kinds as text[])) as kind)"
         self._lanes = text(LANES.format(hint="", kinds=kinds))
         among = "= " + listed("select unnest(cast(:kinds as text[]))")
-        lock = "for update skip locked"
-        self._abandoned = text(ABANDONED.format(hint="", kinds=among, lock=lock))
-        self._read = text(PICK.format(hint="", lock=""))
-        self._read_ids = text(PICK_IDS.format(hint="", lock=""))
-        self._stamp = text(STAMP.format(greatest="greatest", ids=f"= {BY_ID}"))
-        self._rescue = text(RESCUE.format(greatest="greatest", ids=f"= {BY_ID}"))
+        self._abandoned = text(ABANDONED.format(hint="", kinds=among, lock=self.lock))
 
     def prepare(self, engine: Engine) -> None:
         super().prepare(engine)
@@ -183,6 +174,9 @@ class PostgreSQL(PostgreSQLServer, TaskStatements):
     ) -> None:
         connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
 
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        return f"= {BY_ID}", {"ids": array(ids)}
+
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         return "= any(cast(:texts as text[]))", {"texts": list(texts)}
 
@@ -210,9 +204,6 @@ class PostgreSQL(PostgreSQLServer, TaskStatements):
         rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(lane, most)})
         return [stamped(row, stamp) for row in rows.fetchall()]
 
-    def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
-        connection.execute(self._stamp, {**stamp._asdict(), "ids": array(ids)})
-
     def abandoned(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
     ) -> list[Sequence[Any]]:
@@ -220,11 +211,6 @@ class PostgreSQL(PostgreSQLServer, TaskStatements):
             self._abandoned, {"kinds": list(kinds), "now": now, "limit": limit}
         )
         return list(rows.fetchall())
-
-    def rescue(
-        self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
-    ) -> None:
-        connection.execute(self._rescue, {**stamp._asdict(), "ids": array(ids), "attempt": attempt})
 
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool

@@ -13,7 +13,7 @@ from windlass.database.dialect.sqlite.server import SQLiteServer
 from windlass.database.dialect.statement import (
     LANES,
     VISITED,
-    PickAndStamp,
+    TaskStatements,
     visited,
     visited_rows,
 )
@@ -53,7 +53,7 @@ returning id
 """
 
 
-class SQLite(SQLiteServer, PickAndStamp):
+class SQLite(SQLiteServer, TaskStatements):
     """The embedded database."""
 
     hint = "indexed by windlass_task_due"
