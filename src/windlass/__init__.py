@@ -50,10 +50,10 @@ from windlass.lazy import attributes_of
 
 if TYPE_CHECKING:
     from windlass.app import App
+    from windlass.context import Context, context
     from windlass.control.engine.run import ControlRun
     from windlass.control.model.control import Reply, RunStatus, RunView
     from windlass.control.model.step import StepView
-    from windlass.core.run.context import Context, context
     from windlass.core.task.declare import Task, TaskRef
     from windlass.external.declare import External
     from windlass.external.model import Done, Failed, Running
@@ -172,7 +172,7 @@ __getattr__ = attributes_of(
             "RunView",
         ),
         "windlass.control.model.step": ("StepView",),
-        "windlass.core.run.context": (
+        "windlass.context": (
             "Context",
             "context",
         ),

@@ -15,8 +15,9 @@ import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
-from windlass.core.shard.team import Team
-from windlass.worker import Pulse, Worker
+from windlass.worker.settings import Pulse
+from windlass.worker.team import Team
+from windlass.worker.worker import Worker
 
 CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2

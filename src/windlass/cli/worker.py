@@ -20,9 +20,9 @@ from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import LiveLine, Shown, set_up_logs
 from windlass.cli.output import complain
 from windlass.cli.supervise import CHILD, Pulses, Supervisor
-from windlass.core.shard.team import Team
 from windlass.watch.status import operate as status
-from windlass.worker import Worker
+from windlass.worker.team import Team
+from windlass.worker.worker import Worker
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", min=1, max=256, help="How many worker processes.")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
@@ -23,7 +23,22 @@ from windlass.database.dialect import Dialect, dialect_of
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
 
+__all__ = [
+    "BAD_VALUES",
+    "TRIES",
+    "URL",
+    "Database",
+    "DatabaseError",
+    "first_line",
+    "normalise",
+]
+
 T = TypeVar("T")
+
+# What a database, or its driver, raises.
+DatabaseError = DBAPIError
+# What it raises for values that it cannot store.
+BAD_VALUES = (DataError, IntegrityError, UnicodeError, TypeError)
 
 TRIES = 8
 CONFLICT_SECONDS = 10.0
@@ -105,6 +120,40 @@ class Database:
             return work(connection) if is_alive else lost
 
         return self.write(fenced, tries=tries, patient=patient)
+
+    def write_locked_as(
+        self,
+        worker: int,
+        locks: Collection[int],
+        work: Callable[[Connection, Mapping[int, int]], T],
+        *,
+        lost: T,
+        tries: int = TRIES,
+        patient: bool = True,
+    ) -> T:
+        """`write_as`, with the running task rows in `locks` locked before anything else.
+
+        `work` gets how many open slots each of them has. Rows of `locks` that have ended are not in
+        there. Everyone who locks such a row and others locks this one first.
+        """
+
+        def fenced(connection: Connection) -> T:
+            if not locks:
+                is_alive = self.dialect.alive(connection, worker, patient=patient)
+                return work(connection, {}) if is_alive else lost
+            locked = self.dialect.alive_with(connection, worker, locks, patient=patient)
+            return lost if locked is None else work(connection, locked)
+
+        return self.write(fenced, tries=tries, patient=patient)
+
+    def write_unless_locked(self, work: Callable[[Connection], T], *, locked: T) -> T:
+        """`write`, or `locked` if another transaction holds one of the rows for long."""
+        try:
+            return self.write(work, patient=False)
+        except DBAPIError as problem:
+            if self.dialect.is_locked(problem):
+                return locked
+            raise
 
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads; each statement stands alone."""

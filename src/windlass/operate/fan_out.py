@@ -195,13 +195,13 @@ def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> boo
     return _act(
         fleet,
         number,
-        lambda shard: task.cancel(shard.database, shard.clock, registry, number, reason=reason),
+        lambda shard: task.cancel(shard, registry, number, reason=reason),
     )
 
 
 def retry(fleet: Fleet, number: int) -> bool:
     """Let a failed or cancelled task run again, wherever it is."""
-    return _act(fleet, number, lambda shard: task.retry(shard.database, shard.clock, number))
+    return _act(fleet, number, lambda shard: task.retry(shard, number))
 
 
 def _act(fleet: Fleet, number: int, act: Callable[[Shard], bool]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from windlass.app import App
+from windlass.app import FACES, App
 from windlass.clock import Clock
 from windlass.core.shard.fleet import make_fleet
 
@@ -22,6 +22,7 @@ def borrowed(app: App, databases: Sequence[str], clock: Clock | None) -> Iterato
     lent = make_fleet(
         databases,
         clock=clock,
+        faces=FACES,
         max_payload=settings.max_payload,
         idle_milliseconds=database.dialect.idle_milliseconds,
     ).shards

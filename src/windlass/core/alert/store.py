@@ -52,12 +52,18 @@ class Seen:
 
 
 def write_alert(
-    connection: Connection, number: int, *, what: str, kind: str, text: str, now: int
+    connection: Connection,
+    number: int,
+    *,
+    what: str,
+    kind: str,
+    text: str,
+    now: int,
+    task_id: int | None = None,
 ) -> None:
-    """Tell people something."""
-    connection.execute(
-        insert(alert).values(id=number, what=what, kind=kind, raised_at=now, text=text)
-    )
+    """Raise an alert, under a number of its own. Every alert is raised here."""
+    values = {"what": what, "kind": kind, "task_id": task_id, "raised_at": now, "text": text}
+    connection.execute(insert(alert).values(id=number, **values))
     if what in ENDS:
         # Who wanted quiet for an hour wanted it from this trouble, and not from the next one.
         connection.execute(
@@ -96,11 +102,11 @@ def recall(connection: Connection, what: str, kind: str | None) -> bool:
     return bool(connection.execute(delete(acknowledgement).where(*_at(what, kind))).rowcount)
 
 
-def prune(connection: Connection, *, now: int) -> None:
-    """Forget what is older than its bound."""
-    connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP))
+def prune(connection: Connection, *, now: int) -> int:
+    """Delete old alerts and acknowledgements; how many alerts."""
     old = acknowledgement.c.seen_at < now - KEEP
     connection.execute(delete(acknowledgement).where(old))
+    return connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP)).rowcount
 
 
 def _alerts() -> Select[Any]:

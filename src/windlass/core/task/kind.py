@@ -71,6 +71,11 @@ class Kind:
         return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
 
     @property
+    def hands_over(self) -> bool:
+        """Whether its handler hands the task to another system, and may be called again for it."""
+        return self.system is not None
+
+    @property
     def schedule(self) -> Schedule | None:
         return self.terms.schedule
 

@@ -17,9 +17,8 @@ from sqlalchemy import Connection
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Registry
 from windlass.errors import BadFlow, UnknownNode
-from windlass.external import store as external
 from windlass.flow.declare import Draft, Edit
-from windlass.flow.engine import Place, insert_nodes
+from windlass.flow.engine.grow import insert_nodes
 from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
@@ -148,9 +147,10 @@ class Change:
         if not changed and not self._has_more and is_well:
             return None
         store.set_states(connection, changed, again)
-        external.begin_again(connection, again)
+        faces = self.shard.faces
+        faces.restarted(connection, again)
         away = (row.id for row in changed if before[row.id].status is Status.EXTERNAL)
-        external.stop(connection, [number for number in away if number not in again], now=self.now)
+        faces.stopped(connection, [number for number in away if number not in again], now=self.now)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
         return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)
@@ -255,8 +255,7 @@ class Change:
         shard, shapes = self.shard, [draft.shape for draft in drafts]
         asked = {name for shape in shapes for name in (*shape.after, *shape.needs)}
         known = {name: self.named(name) for name in asked if name in self.graph.ids}
-        place = Place(shard.database, shard.clock, shard.numbers, registry, shard.max_payload)
-        insert_nodes(connection, place, drafts, self.run.id, known=known)
+        insert_nodes(connection, shard.site(registry), drafts, self.run.id, known=known)
         self._has_more = True
         rows = store.named(connection, self.run.id, {shape.name for shape in shapes})
         for row in rows.values():

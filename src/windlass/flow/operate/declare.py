@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, overload
 
-from windlass.core.run.context import context
+from windlass.core.run.context import RunContext, current_run
 from windlass.core.task.current import current
 from windlass.core.task.kind import (
     Kind,
@@ -17,7 +17,7 @@ from windlass.core.task.kind import (
 )
 from windlass.errors import UnknownFlow
 from windlass.flow.declare import Flow, without_first
-from windlass.flow.engine import expand
+from windlass.flow.engine.grow import expand
 from windlass.flow.operate.flow import Flows
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration
@@ -84,7 +84,7 @@ class FlowDeclarer:
         check_no_required_arguments(flow.kind, self._registry.get(flow.kind).arguments)
 
         def start() -> int:
-            turn = context().due_at
+            turn = RunContext(current_run()).due_at
             return flow.using(key=f"cron {turn.isoformat()}").start().id
 
         start.__name__ = f"{flow.kind} cron"

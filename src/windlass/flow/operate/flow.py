@@ -27,8 +27,8 @@ from windlass.errors import (
     ResultTimeout,
     UnknownFlow,
 )
-from windlass.external import store as external
 from windlass.flow.declare import Draft, Drawing, Edit, FlowRun
+from windlass.flow.engine.start import Starts
 from windlass.flow.model.graph import How as End
 from windlass.flow.model.node import RunHead, as_drawn, head_of, with_head
 from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
@@ -86,7 +86,7 @@ class Flows:
         """Write a run of nodes that were drawn and checked."""
         single = self._fleet.single
         if single is not None:
-            return FlowRun(self, single.starts.start(kind, payload, drafts, how))
+            return FlowRun(self, Starts.of(single).start(kind, payload, drafts, how))
         if how.key is not None:
             work = partial(self._start_keyed, kind, payload, drafts, how)
             return FlowRun(self, self._fleet.keyed(work))
@@ -95,7 +95,7 @@ class Flows:
         else:
             shard = next(iter(self._fleet.taking()), None) or self._fleet.shards[0]
         try:
-            return FlowRun(self, shard.starts.start(kind, payload, drafts, how))
+            return FlowRun(self, Starts.of(shard).start(kind, payload, drafts, how))
         except OUTAGES as problem:
             raise shard.unavailable(f"flow {kind.name!r} was to start in", problem) from problem
 
@@ -133,7 +133,7 @@ class Flows:
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
             return number
         guard = self._fleet.guard(shard, roster.number)
-        return shard.starts.start(kind, payload, drafts, how, guard=guard)
+        return Starts.of(shard).start(kind, payload, drafts, how, guard=guard)
 
     # Looking
 
@@ -255,12 +255,13 @@ class Flows:
             head = head_of(found.payload)
             keep = KEEP_FAILED if head is None else head.keep
             away = store.cancel(connection, run, reason=text, now=self._now(shard), keep=keep)
-            external.stop(connection, away, now=self._now(shard))
+            shard.faces.stopped(connection, away, now=self._now(shard))
             return away
 
         def rest(connection: Connection) -> None:
             store.cancel_rest(connection, run, reason=text, now=now)
-            external.stop_run(connection, run, now=now)
+            ended = store.cancelled_nodes(connection, run)
+            shard.faces.stopped(connection, ended, now=now)
 
         away = shard.database.write(work)
         if away is None:

@@ -14,7 +14,6 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Registry
 from windlass.core.task.store import task
 from windlass.core.task.store.page import TaskQuery
-from windlass.external import store as external
 from windlass.operate import fan_out as gather
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.status import Status
@@ -58,7 +57,7 @@ def retry(fleet: Fleet, _registry: Registry, query: TaskQuery, *, after: str | N
 
         def work(connection: Connection) -> int:
             retried = task.retry_many(connection, ids, now=now)
-            external.begin_again(connection, retried)
+            shard.faces.restarted(connection, retried)
             return len(retried)
 
         return shard.database.write(work)
@@ -84,7 +83,7 @@ def cancel(
                 keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
                 ids = sorted(each.id for each in same)
                 ended = task.cancel_many(connection, ids, reason=text, now=now, keep=keep)
-                external.stop(connection, ended, now=now)
+                shard.faces.stopped(connection, ended, now=now)
                 changed += len(ended)
             return changed
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from windlass.clock import SECOND, Clock
+from windlass.clock import SECOND
 from windlass.core.finish.store import history
 from windlass.core.finish.store.history import FailureView
+from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.task.store import page as task_page
 from windlass.core.task.store import task
@@ -18,7 +19,6 @@ from windlass.core.task.store.page import TaskPage, TaskQuery
 from windlass.core.task.store.task import TaskFilter
 from windlass.database.database import Database
 from windlass.errors import BadInput, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound
-from windlass.external import store as external
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.status import Status
@@ -89,9 +89,7 @@ def result_of(
         pause = min(pause * 1.5, LAST_LOOK)
 
 
-def cancel(
-    database: Database, clock: Clock, registry: Registry, number: int, *, reason: str
-) -> bool:
+def cancel(shard: Shard, registry: Registry, number: int, *, reason: str) -> bool:
     """End a task that has not ended; whether that made the difference."""
     text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
 
@@ -107,26 +105,26 @@ def cancel(
                 f"ends; remove it instead"
             )
         keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
-        now = clock.now()
+        now = shard.clock.now()
         is_cancelled = task.cancel(connection, number, reason=text, now=now, keep=keep)
         if is_cancelled:
-            external.stop(connection, [number], now=now)
+            shard.faces.stopped(connection, [number], now=now)
         return is_cancelled
 
-    return database.write(work)
+    return shard.database.write(work)
 
 
-def retry(database: Database, clock: Clock, number: int) -> bool:
+def retry(shard: Shard, number: int) -> bool:
     """Let a failed or cancelled task run again, with all its tries before it."""
 
     def work(connection: Connection) -> bool:
         _refuse_nodes(connection, number)
-        is_retried = task.retry(connection, number, now=clock.now())
+        is_retried = task.retry(connection, number, now=shard.clock.now())
         if is_retried:
-            external.begin_again(connection, [number])
+            shard.faces.restarted(connection, [number])
         return is_retried
 
-    return database.write(work)
+    return shard.database.write(work)
 
 
 def get(database: Database, number: int) -> TaskView | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windlass.core.shard.fleet import Fleet
 from windlass.core.task.kind import Kind
 from windlass.database.database import Database
 from windlass.errors import BadSource
@@ -48,3 +49,15 @@ def _table(source: MirrorSource) -> Table:
             "call add and remove from your own code, or mirror now and then"
         )
     return source
+
+
+def only_database(fleet: Fleet, source: MirrorSource) -> Database:
+    """The database whose triggers can keep all items; an app with several shards has none."""
+    if fleet.single is None:
+        name = source.name if isinstance(source, MirrorSource) else repr(source)
+        raise BadSource(
+            f"{name} cannot be followed: its triggers could only write into their own database, "
+            f"and the items of this app are in {len(fleet.shards)} shards; mirror it now and then, "
+            "or call add(now=True) and remove from your own code"
+        )
+    return fleet.single.database

@@ -7,19 +7,18 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from windlass.clock import SECOND, Clock
-from windlass.core.fetch.one import Visit, in_thread
+from windlass.clock import SECOND
+from windlass.core.face import Runnable
+from windlass.core.fetch.one import Only
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database
 from windlass.errors import ItemNotFound
 from windlass.operate.fan_out import shard_of_item
-from windlass.rolling.engine import Items
 from windlass.rolling.model import Item
+from windlass.rolling.operate.request import VisitRequest
 from windlass.rolling.store import item as rolling
-from windlass.value.twin import twin
-from windlass.worker import Only, Worker
+from windlass.value.twin import in_thread, twin
 
 LET_GO_SECONDS = 5.0
 SEEK_TRIES = 3
@@ -32,7 +31,7 @@ class Visits:
         self,
         fleet: Fleet,
         *,
-        worker_for: Callable[[Shard, Kind, Only], Worker],
+        worker_for: Callable[[Shard, Kind, Only], Runnable],
         dead_after: int,
     ) -> None:
         self._fleet = fleet
@@ -67,9 +66,7 @@ class Visits:
         if shard is None:
             raise ItemNotFound(kind.name, code)
         return Visitor(
-            shard.database,
-            shard.clock,
-            shard.items,
+            shard,
             worker_for=partial(self._worker_for, shard),
             dead_after=self._dead_after,
         )
@@ -80,16 +77,13 @@ class Visitor:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
-        items: Items,
+        shard: Shard,
         *,
-        worker_for: Callable[[Kind, Only], Worker],
+        worker_for: Callable[[Kind, Only], Runnable],
         dead_after: int,
     ) -> None:
-        self._database = database
-        self._clock = clock
-        self._items = items
+        self._shard = shard
+        self._database = shard.database
         self._worker_for = worker_for
         self._dead_after = dead_after
 
@@ -125,24 +119,24 @@ class Visitor:
             if visited is not None:
                 return visited
 
-    def _wish(self, kind: Kind, code: str) -> Visit:
-        return Visit(self._database, self._clock, kind, code, dead_after=self._dead_after)
+    def _wish(self, kind: Kind, code: str) -> VisitRequest:
+        return VisitRequest(self._shard, kind, code, dead_after=self._dead_after)
 
-    def _ask(self, wish: Visit, kind: Kind, code: str) -> bool:
+    def _ask(self, wish: VisitRequest, kind: Kind, code: str) -> bool:
         """Have a live worker run it next; False if there is none."""
         if not wish.has_worker():
             return False
-        self._items.hurry(kind, [code])
+        self._shard.items.hurry(kind, [code])
         return True
 
-    def _worker(self, wish: Visit, kind: Kind, code: str) -> Worker:
+    def _worker(self, wish: VisitRequest, kind: Kind, code: str) -> Runnable:
         number = self._database.read(lambda connection: rolling.find(connection, kind.name, code))
         if number is None:
             raise ItemNotFound(kind.name, code)
         return self._worker_for(kind, Only(number, wish.is_rested))
 
     @staticmethod
-    def _run_in_thread(kind: Kind, worker: Worker, deadline: float) -> None:
+    def _run_in_thread(kind: Kind, worker: Runnable, deadline: float) -> None:
         """Run it until then. A handler that cannot be stopped goes on, and is recorded."""
         running = in_thread(worker.run)
         try:
@@ -153,7 +147,7 @@ class Visitor:
                 running.result(LET_GO_SECONDS)
 
     @staticmethod
-    async def _run_here(worker: Worker, deadline: float) -> None:
+    async def _run_here(worker: Runnable, deadline: float) -> None:
         """Run it on this event loop until then, or until the caller is cancelled."""
         running = asyncio.ensure_future(worker.run())
         try:
@@ -164,7 +158,7 @@ class Visitor:
             await running
 
 
-def _stop_at_once(worker: Worker) -> None:
+def _stop_at_once(worker: Runnable) -> None:
     """Asked twice, it waits for nothing: the handler is cancelled, its row handed back."""
     worker.stop()
     worker.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -400,3 +400,16 @@ def _written(connection: Connection, new: NewItems) -> int:
         ).scalar_one()
         for begin in range(0, len(numbers), 1_000)
     )
+
+
+def kinds_with_items(connection: Connection) -> set[str]:
+    """The rolling kinds that have items here."""
+    return set(connection.scalars(select(tally.c.kind).distinct()))
+
+
+def counted(connection: Connection, rows: Sequence[Mapping[str, Any]], sign: int) -> None:
+    """Add items that came with a move between shards to the tally, or take them from it."""
+    items = kinds_with_items(connection)
+    kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
+    for kind in sorted(set(kinds)):
+        count(connection, kind, sign * kinds.count(kind))

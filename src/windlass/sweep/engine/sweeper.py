@@ -17,20 +17,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from windlass.clock import Clock
+from windlass.core.face import FaceLoop, Workplace
 from windlass.core.finish.store.history import MINUTE
-from windlass.core.limit.breaker import Breakers, Move
-from windlass.core.limit.gate import Gate
-from windlass.core.loop import Loop
-from windlass.core.run.in_flight import InFlight
+from windlass.core.limit.breaker import Move
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database
 from windlass.database.dialect.base import Count
-from windlass.database.number import Numbers
 from windlass.sweep.engine.range_runner import SAVE_EVERY, Part, Tally
 from windlass.sweep.engine.runner import Tools, Walk
 from windlass.sweep.store import failed_item as aside
@@ -50,45 +45,33 @@ MIND_SECONDS = 10.0
 WAY_SECONDS = (2.0, 6.0)
 
 
-class Sweeper(Loop):
+class Sweeper(FaceLoop):
     """Moves all sweeps of one worker."""
 
     name = "sweep"
+    begins_runs = True
 
-    def __init__(
-        self,
-        database: Database,
-        kinds: Mapping[str, Kind],
-        clock: Clock,
-        numbers: Numbers,
-        in_flight: InFlight,
-        gate: Gate,
-        breakers: Breakers,
-        *,
-        worker: Callable[[], int],
-        is_quiet: Callable[[], bool],
-        once: bool = False,
-        only_retries: bool = False,
-    ) -> None:
+    def __init__(self, kinds: Mapping[str, Kind], workplace: Workplace) -> None:
         super().__init__()
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
-        self._in_flight = in_flight
-        self._breakers = breakers
-        self._worker = worker
-        self._once = once
+        site = workplace.site
+        self._database = site.database
+        self._clock = site.clock
+        self._numbers = site.numbers
+        self._in_flight = workplace.in_flight
+        self._breakers = workplace.breakers
+        self._worker = workplace.worker
+        self._once = workplace.until_idle
         swept = [kind for kind in kinds.values() if kind.sweep is not None]
         tools = Tools(
-            database=database,
-            clock=clock,
-            numbers=numbers,
-            in_flight=in_flight,
-            gate=gate,
+            database=site.database,
+            clock=site.clock,
+            numbers=site.numbers,
+            in_flight=workplace.in_flight,
+            gate=workplace.gate,
             wake=self.wake,
-            is_quiet=is_quiet,
-            once=once,
-            only_retries=only_retries,
+            is_quiet=workplace.is_quiet,
+            once=workplace.until_idle,
+            only_retries=workplace.only_asked,
             threads=THREADS if len(swept) == 1 else FEWEST_THREADS,
         )
         self.walks = [Walk(kind, tools) for kind in swept]
@@ -98,11 +81,6 @@ class Sweeper(Loop):
         self._handed_back_at = self._minded_at = time.monotonic()
         self._suspects: list[Walk] = []
         self._way_at: float | None = None
-        self.done = 0
-        self.failed = 0
-        self.is_idle = False
-        # A source that could not be read, for one who does not wait for better times.
-        self.trouble: Exception | None = None
 
     def tick(self) -> float:
         me = self._worker()
@@ -120,7 +98,7 @@ class Sweeper(Loop):
             walk.step(me, may_claim=not careful, is_alone=not others, makes_way=makes_way)
         self.save()
         if makes_way and all(part.is_still for walk in self.walks for part in walk.parts):
-            self.release_all()
+            self.release()
             self._way_at = None
         self._hand_back_unknown(me)
         self._mind_stragglers()
@@ -158,7 +136,7 @@ class Sweeper(Loop):
             self._noted_at = now
         self._write(due, tallies)
 
-    def release_all(self) -> None:
+    def release(self) -> None:
         """Save everything, and let the ranges wait for others."""
         for walk in self.walks:
             for part in walk.parts:

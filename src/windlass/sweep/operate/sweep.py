@@ -8,16 +8,16 @@ from datetime import timedelta
 from sqlalchemy import Connection
 
 from windlass.clock import to_datetime
-from windlass.core.fetch.one import in_thread
+from windlass.core.face import Runnable
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.ring.store.worker import listing as workers_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.core.shard.team import sweep_home
 from windlass.core.task.kind import Kind
 from windlass.source.contract import SweepSource
 from windlass.sweep import model as rule
+from windlass.sweep.engine.home import sweep_home
 from windlass.sweep.engine.reader import name_of
 from windlass.sweep.engine.round import declare, open_round
 from windlass.sweep.engine.split import cut
@@ -29,8 +29,8 @@ from windlass.sweep.store import sweep as store
 from windlass.sweep.store.sweep import SweepRow
 from windlass.value.audit import Audit
 from windlass.value.key import Key, decode_key
+from windlass.value.twin import in_thread
 from windlass.watch.status.operate import held_back, sweep_why
-from windlass.worker import Worker
 
 HISTORY_SHOWN = 10
 
@@ -38,7 +38,7 @@ HISTORY_SHOWN = 10
 class Sweeps:
     """The sweeps of an app, each in its shard."""
 
-    def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Worker]) -> None:
+    def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Runnable]) -> None:
         self._fleet = fleet
         self._worker_for = worker_for
 

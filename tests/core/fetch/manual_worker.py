@@ -1,0 +1,152 @@
+"""A worker that is moved step by step, by hand, over a real store."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from windlass import App
+from windlass.app import FACES
+from windlass.clock import SECOND
+from windlass.core.face import Ended
+from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.triage import Rescued, Triage
+from windlass.core.finish.group import write_group, write_inside
+from windlass.core.finish.store.finish import Group
+from windlass.core.ring import leave
+from windlass.core.ring.store import worker
+from windlass.core.task.store.task import get
+from windlass.database.dialect.base import Count, Lane, Most, Stamp
+from windlass.database.number import Numbers
+from windlass.database.schema import task
+from windlass.database.schema import worker as worker_table
+from windlass.value.outcome import Failed, Outcome, Succeeded, settle
+from windlass.value.task import Claimed, TaskView
+
+LEASE = 30 * SECOND
+DEAD_AFTER = 5 * SECOND
+
+
+class Hand:
+    """One life of a worker: everything it does to the database, and nothing in memory."""
+
+    def __init__(self, app: App) -> None:
+        app.prepare()
+        self.app = app
+        self.database = app.database
+        self.numbers = Numbers(app.database)
+        assert app.fleet.single is not None
+        self.site = app.fleet.single.site(app.registry)
+        self.id = self.numbers.take()[0]
+        now = app.clock.now()
+        kinds = list(app.registry.kinds)
+        self.database.write(
+            lambda connection: worker.join(
+                connection,
+                number=self.id,
+                host="hand",
+                pid=1,
+                kinds=worker.Kinds(serves=kinds, declares=kinds),
+                now=now,
+                lease_until=now + DEAD_AFTER,
+            )
+        )
+
+    def stamp(self) -> Stamp:
+        now = self.app.clock.now()
+        return Stamp(self.numbers.take()[0], self.id, now, now + LEASE)
+
+    def claim(self, limit: int = 1) -> list[Claimed]:
+        """Claim up to `limit` due rows of each lane."""
+        lanes = Rows(self.database).lanes(self.app.registry.kinds)
+        return [taken for lane in lanes for taken in self.claim_lane(lane, limit)]
+
+    def claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
+        stamp = self.stamp()
+        return Rows(self.database).claim(lane, stamp, Most(limit, stamp.now))
+
+    def rescue(self, *, alone: bool = False, limit: int = 100) -> Rescued:
+        """Take over up to `limit` rows that fell."""
+        max_lost = {name: kind.max_lost for name, kind in self.app.registry.kinds.items()}
+
+        def fail_as_poison(connection: Connection, tasks: list[Claimed]) -> None:
+            outcome = Failed("poison", "poison")
+            endings = self.endings(tasks, outcome)
+            write_inside(connection, self.site, self.group(tasks, outcome), endings)
+
+        return Rows(self.database).rescue(
+            self.stamp(), Triage(max_lost, alone), limit=limit, fail_as_poison=fail_as_poison
+        )
+
+    def group(self, tasks: Iterable[Claimed], outcome: Outcome) -> Group:
+        """What finishing `tasks` would write."""
+        group = Group(worker=self.id)
+        now = self.app.clock.now()
+        for taken in tasks:
+            terms = self.app.registry.get(taken.kind).terms
+            change = settle(taken, outcome, terms, now=now, turns=False)
+            if change is None:
+                group.removals[taken.id] = taken.batch
+            else:
+                group.changes.append(change)
+        return group
+
+    def endings(self, tasks: Iterable[Claimed], outcome: Outcome) -> list[Any]:
+        """What faces would write with it."""
+        ended = [Ended(taken, outcome) for taken in tasks if taken.flow_id is not None]
+        return FACES.endings(self.site, ended, worker=self.id)
+
+    def write(
+        self, group: Group, *, on_accepted: Callable[[Connection], None] | None = None
+    ) -> set[int] | None:
+        """Finish what is in `group`, counting what was accepted."""
+
+        def count(connection: Connection, accepted: set[int]) -> None:
+            if accepted:
+                count = Count(0, "any", self.id, done=len(accepted))
+                self.database.dialect.count(connection, [count])
+
+        return write_group(self.site, group, [], beside=count, on_accepted=on_accepted, tries=1)
+
+    def finish(self, tasks: Iterable[Claimed], outcome: Outcome | None = None) -> set[int] | None:
+        return self.write(self.group(tasks, outcome or Succeeded()))
+
+    def renew(self) -> bool:
+        until = self.app.clock.now() + DEAD_AFTER
+        return self.database.write(
+            lambda connection: worker.renew(connection, number=self.id, lease_until=until)
+        )
+
+    def leave(self) -> int | None:
+        now = self.app.clock.now()
+        return leave.leave(self.database, FACES, number=self.id, now=now, why="left", due={})
+
+    def be_marked_dead(self) -> int | None:
+        """What another worker does that looks for silent ones."""
+        now = self.app.clock.now()
+        return leave.mark_dead(self.database, FACES, number=self.id, now=now, why="silent")
+
+    def die(self) -> int:
+        """Be silent for long enough, and be marked dead; how many rows fell."""
+        self.app.clock.advance(DEAD_AFTER + SECOND)
+        fallen = self.be_marked_dead()
+        assert fallen is not None
+        return fallen
+
+
+def snapshot(app: App) -> dict[int, tuple[Any, ...]]:
+    """Every column of every task, by id."""
+    rows = app.database.read(lambda connection: connection.execute(select(task)).all())
+    return {row.id: tuple(row) for row in rows}
+
+
+def row_of(app: App, number: int) -> TaskView:
+    """One task as people see it."""
+    found = app.database.read(lambda connection: get(connection, number))
+    assert found is not None
+    return found
+
+
+def lease_of(app: App, hand: Hand) -> int:
+    query = select(worker_table.c.lease_until).where(worker_table.c.id == hand.id)
+    return app.database.read(lambda connection: connection.execute(query).scalar_one())

@@ -1,0 +1,371 @@
+"""What a worker holds: limits, order, and that the first decision about a run wins."""
+
+import time
+
+import msgspec
+import pytest
+
+from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import State
+from windlass.core.task.kind import Options, make_kind
+from windlass.sweep.engine.item import ItemRun
+from windlass.value.outcome import Failed, Succeeded
+from windlass.value.task import Claimed
+
+
+def kind(name, *, is_async=False, **options):
+    def work(): ...
+
+    async def awork(): ...
+
+    return make_kind(awork if is_async else work, Options(name=name, **options))
+
+
+def claimed(number, name="a", *, priority=0):
+    return Claimed(
+        id=number,
+        kind=name,
+        task_key=None,
+        priority=priority,
+        due_at=number,
+        payload="{}",
+        attempt=1,
+        lost=0,
+        started_at=1,
+        bucket=0,
+        batch=number + 1000,
+        worker=1,
+    )
+
+
+def hold_of(*kinds, concurrency=10):
+    return InFlight({each.name: each for each in kinds}, concurrency)
+
+
+def start_next(hold, *, is_async=False):
+    """What a runner that has nothing to do gets."""
+    return hold.advance(None, None, is_async=is_async)
+
+
+def start_all(hold, *, is_async=False):
+    started = []
+    while (run := start_next(hold, is_async=is_async)) is not None:
+        started.append(run)
+    return started
+
+
+class Runner:
+    """Runs nothing, and notes what it is told to stop."""
+
+    def __init__(self):
+        self.stopped = []
+
+    def stop(self, run):
+        self.stopped.append(run)
+
+
+def held(hold):
+    return {number: run.task.batch for number, run in hold.running.items()}
+
+
+def test_runs_start_by_priority_and_then_in_the_order_they_came():
+    hold = hold_of(kind("a"), kind("b"))
+    hold.add([claimed(1), claimed(2), claimed(3, "b", priority=5), claimed(4, priority=9)])
+
+    started = start_all(hold)
+
+    assert [run.task.id for run in started] == [4, 3, 1, 2]
+
+
+def test_no_more_start_than_the_worker_has_room_for():
+    hold = hold_of(kind("a"), concurrency=2)
+    hold.add(claimed(number) for number in range(5))
+
+    first = start_all(hold)
+    hold.end(first[0], Succeeded())
+    second = start_all(hold)
+
+    assert [run.task.id for run in first] == [0, 1]
+    assert [run.task.id for run in second] == [2]
+
+
+def test_no_more_of_a_kind_start_than_its_limit_and_others_pass_by():
+    hold = hold_of(kind("a", concurrency=1), kind("b"))
+    hold.add([claimed(1, priority=9), claimed(2, priority=9), claimed(3, "b")])
+
+    started = start_all(hold)
+
+    assert [run.task.id for run in started] == [1, 3]
+    hold.end(started[0], Succeeded())
+    assert [run.task.id for run in start_all(hold)] == [2]
+
+
+def test_the_limit_of_the_worker_counts_sync_and_async_together():
+    hold = hold_of(kind("a"), kind("b", is_async=True), concurrency=3)
+    hold.add([claimed(1), claimed(2), claimed(3, "b"), claimed(4, "b")])
+
+    assert len(start_all(hold)) == 2
+    assert len(start_all(hold, is_async=True)) == 1
+
+
+def test_sync_and_async_runs_are_on_shelves_of_their_own():
+    hold = hold_of(kind("a"), kind("b", is_async=True))
+    fed = []
+    hold._on_queued = fed.append
+
+    hold.add([claimed(1), claimed(2, "b")])
+
+    assert sorted(fed) == [False, True]
+    assert [run.task.id for run in start_all(hold, is_async=True)] == [2]
+    assert [run.task.id for run in start_all(hold, is_async=False)] == [1]
+
+
+def test_the_first_outcome_of_a_run_wins():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    (run,) = start_all(hold)
+
+    assert hold.end(run, Succeeded()) is True
+    assert hold.end(run, Failed("late", "late")) is False
+
+    (ended,) = hold.take_ended(10)
+    assert ended.outcome == Succeeded()
+
+
+def test_a_runner_hands_in_one_run_and_gets_the_next():
+    hold = hold_of(kind("a", concurrency=1))
+    hold.add([claimed(1), claimed(2)])
+    first = start_next(hold)
+
+    second = hold.advance(first, Succeeded(), is_async=False)
+    none = hold.advance(second, None, is_async=False)
+
+    assert (second.task.id, none) == (2, None)
+    assert [run.task.id for run in hold.ended] == [1]
+    assert held(hold) == {2: 1002}
+
+
+def test_a_late_outcome_is_not_noted_and_the_runner_goes_on():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1), claimed(2)])
+    first = start_next(hold)
+    hold.end(first, Failed("time is out", "t"))
+
+    second = hold.advance(first, Succeeded(), is_async=False)
+
+    assert second.task.id == 2
+    assert [run.outcome for run in hold.ended] == [Failed("time is out", "t")]
+
+
+def test_a_run_that_was_dropped_has_no_outcome_any_more():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    (run,) = start_all(hold)
+    run.runner = Runner()
+
+    assert hold.drop([1, 99]) == [run]
+    assert hold.end(run, Succeeded()) is False
+
+    assert run.runner.stopped == [run]
+    assert run.state is State.GONE
+    assert hold.take_ended(10) == []
+    assert hold.is_empty
+
+
+def test_what_was_dropped_makes_room():
+    hold = hold_of(kind("a", concurrency=1))
+    hold.add([claimed(1), claimed(2)])
+    start_all(hold)
+
+    hold.drop([1])
+
+    assert [run.task.id for run in start_all(hold)] == [2]
+
+
+def test_a_halted_worker_starts_nothing_and_wants_nothing():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    hold.is_halted = True
+
+    assert start_next(hold) is None
+    assert hold.room().kinds == {}
+
+
+def test_forgetting_what_has_not_begun_leaves_what_runs():
+    hold = hold_of(kind("a", concurrency=1), kind("b", is_async=True))
+    hold.add([claimed(1), claimed(2), claimed(3, "b")])
+    start_next(hold)
+
+    assert hold.drop_queued() == 2
+
+    assert held(hold) == {1: 1001}
+    assert start_all(hold) == start_all(hold, is_async=True) == []
+
+
+def test_giving_up_everything_keeps_outcomes_that_are_not_written():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1), claimed(2), claimed(3)])
+    first, _ = start_next(hold), start_next(hold)
+    hold.end(first, Succeeded())
+
+    hold.drop_all()
+
+    assert held(hold) == {}
+    assert [run.task.id for run in hold.ended] == [1]
+
+
+def test_a_row_is_known_from_its_claim_until_it_is_written_down():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    known = [hold.knows(1)]
+    run = start_next(hold)
+    known.append(hold.knows(1))
+    hold.end(run, Succeeded())
+    known.append(hold.knows(1))
+    taken = hold.take_ended(10)
+    known.append(hold.knows(1))
+    hold.written(taken)
+
+    assert known == [True, True, True, True]
+    assert not hold.knows(1)
+    assert not hold.knows(2)
+
+
+def test_the_hold_is_empty_only_when_all_is_written_down():
+    hold = hold_of(kind("a"))
+    seen = [hold.is_empty]
+    hold.add([claimed(1)])
+    seen.append(hold.is_empty)
+    run = start_next(hold)
+    seen.append(hold.is_empty)
+    hold.end(run, Succeeded())
+    seen.append(hold.is_empty)
+    taken = hold.take_ended(10)
+    seen.append(hold.is_empty)
+    hold.written(taken)
+    seen.append(hold.is_empty)
+
+    assert seen == [True, False, False, False, False, True]
+
+
+def test_what_could_not_be_written_comes_first_again():
+    hold = hold_of(kind("a"))
+    hold.add(claimed(number) for number in range(4))
+    for run in start_all(hold):
+        hold.end(run, Succeeded())
+    taken = hold.take_ended(2)
+
+    hold.put_back(taken)
+
+    assert [run.task.id for run in hold.take_ended(10)] == [0, 1, 2, 3]
+
+
+def test_a_deadline_is_set_when_the_run_begins():
+    hold = hold_of(kind("a", timeout="1s"), kind("b"))
+    hold.add([claimed(1), claimed(2, "b")])
+    limited, endless = start_all(hold)
+
+    assert endless.deadline is None
+    assert limited.deadline == pytest.approx(limited.began + 1)
+    assert hold.overdue(limited.began + 0.9) == []
+    assert hold.overdue(limited.began + 1.1) == [limited]
+
+
+def test_the_worker_wants_as_many_of_a_kind_as_can_start_soon():
+    hold = hold_of(kind("a", concurrency=3), kind("b"), concurrency=10)
+
+    before = hold.room()
+    hold.add([claimed(1), claimed(2), claimed(3)])
+    start_all(hold)
+    after = hold.room()
+
+    assert before.kinds == {"a": 3, "b": 10}
+    assert after.kinds == {"b": 7}
+
+
+def test_rows_of_a_life_that_is_over_are_not_queued():
+    hold = hold_of(kind("a"))
+    hold.owner = claimed(1).worker + 1
+
+    hold.add([claimed(1)])
+
+    assert start_next(hold) is None
+    assert hold.is_empty
+
+
+def test_the_time_of_a_run_is_measured():
+    hold = hold_of(kind("a"))
+    hold.add([claimed(1)])
+    run = start_next(hold)
+    time.sleep(0.02)
+    hold.end(run, Succeeded())
+
+    assert 20 <= run.milliseconds < 2_000
+
+
+def test_kinds_of_one_priority_take_turns():
+    hold = hold_of(kind("a"), kind("b"), kind("c"), concurrency=100)
+    hold.add([claimed(number, "a") for number in range(3)])
+    hold.add([claimed(number, "b") for number in range(10, 13)])
+    hold.add([claimed(20, "c", priority=5)])
+
+    started = [run.kind.name for run in start_all(hold)]
+
+    assert started == ["c", "a", "b", "a", "b", "a", "b"]
+
+
+def test_what_has_a_rate_starts_before_what_has_none():
+    hold = hold_of(kind("a"), kind("z", rate="10/s"), concurrency=100)
+    hold.add([claimed(1, "a"), claimed(2, "z")])
+
+    assert [run.kind.name for run in start_all(hold)] == ["z", "a"]
+
+
+def test_there_is_no_room_for_more_of_a_kind_with_a_rate_while_some_of_it_wait():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=10)
+    assert hold.room().kinds["z"] == 10
+
+    hold.add([claimed(1, "z")])
+
+    assert "z" not in hold.room().kinds
+
+
+class Keeper:
+    """Takes the outcomes of items, and notes what comes back."""
+
+    def __init__(self):
+        self.back = []
+
+    def landed(self, run): ...
+
+    def taken_back(self, run):
+        self.back.append(run)
+
+
+def items(hold, count, keeper, *, worker=1):
+    task = msgspec.structs.replace(claimed(7), worker=worker)
+    return [ItemRun(task, hold.loads["a"], keeper, [(n, n)]) for n in range(count)]
+
+
+def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():
+    hold, lost, other = hold_of(kind("a"), concurrency=1), Keeper(), Keeper()
+    hold.add_items(items(hold, 3, lost))
+    hold.add_items(items(hold, 1, other))
+    running, runner = start_next(hold), Runner()
+    running.runner = runner
+
+    hold.drop_kept(lost)
+
+    assert (running.state, runner.stopped) == (State.GONE, [running])
+    assert [run.keeper for run in start_all(hold)] == [other]
+    assert (lost.back, hold.loads["a"].queued, hold.syncs.queued) == ([], 0, 0)
+
+
+def test_items_of_an_earlier_life_are_not_queued():
+    hold, keeper = hold_of(kind("a")), Keeper()
+    hold.owner = 2
+
+    hold.add_items(items(hold, 3, keeper, worker=1))
+
+    assert start_all(hold) == []
+    assert hold.loads["a"].queued == 0
