@@ -9,6 +9,7 @@ from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
 from windlass.core.fetch.owner import HELP_AGAIN_AFTER
+from windlass.core.fetch.rows import Rows
 from windlass.core.fetch.store import offer
 from windlass.core.ring.store import worker
 from windlass.database import schema
@@ -163,12 +164,12 @@ def test_an_entry_that_somebody_is_about_to_delete_is_no_offer(app, step, clock)
     stale = {"task_id": ref.id, "kind": kind, "due_at": due_at}
     app.database.write(lambda connection: connection.execute(insert(schema.offer), [stale]))
     most = Most(10, clock.now(), range(3), range(256))
-    lane, make = Lane(kind, 0, due_at), offer.make
+    lane, make = Lane(kind, 0, due_at), Rows(app.database).offer
     with ThreadPoolExecutor() as threads:
         with app.database.engine.connect() as helper, helper.begin():
             entry = select(schema.offer.c.task_id).with_for_update()
             assert helper.execute(entry).scalar_one() == ref.id
-            offering = threads.submit(make, app.database, owner.id, lane, most, unless=())
+            offering = threads.submit(make, owner.id, lane, most, unless=())
             assert wait([offering], timeout=0.3).done == set()
             app.database.dialect.remove_offers(helper, [ref.id])
         made = offering.result(20)

@@ -15,7 +15,6 @@ from windlass import Status
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.fetch.rows import Rows
-from windlass.core.fetch.store import offer
 from windlass.core.fetch.triage import Triage
 from windlass.core.ring import leave
 from windlass.core.ring.store import worker as worker_store
@@ -295,7 +294,7 @@ def test_a_zombie_offers_nothing_that_its_heir_runs(app, step, clock):
 
     lane = Lane("step", 0, 0)
     made = [
-        offer.make(app.database, number, lane, Most(100, clock.now(), buckets=part), unless=())
+        Rows(app.database).offer(number, lane, Most(100, clock.now(), buckets=part), unless=())
         for part in share.runs
     ]
     zombie.offer()
@@ -314,7 +313,7 @@ def offered_to_helper(app, owner: Mate) -> Mate:
 
 def make_offers(app, owner: Mate) -> None:
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    offer.make(app.database, owner.id, lane, most, unless=owner.in_flight.held)
+    Rows(app.database).offer(owner.id, lane, most, unless=owner.in_flight.held)
 
 
 def renew(mate: Mate) -> None:

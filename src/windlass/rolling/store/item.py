@@ -407,9 +407,13 @@ def kinds_with_items(connection: Connection) -> set[str]:
     return set(connection.scalars(select(tally.c.kind).distinct()))
 
 
-def counted(connection: Connection, rows: Sequence[Mapping[str, Any]], sign: int) -> None:
+def counted(
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    sign: int,
+    items: Collection[str],
+) -> None:
     """Add items that came with a move between shards to the tally, or take them from it."""
-    items = kinds_with_items(connection)
     kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
     for kind in sorted(set(kinds)):
         count(connection, kind, sign * kinds.count(kind))
