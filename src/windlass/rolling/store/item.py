@@ -22,9 +22,10 @@ from sqlalchemy import (
 )
 
 from windlass.clock import to_datetime
-from windlass.database.dialect.base import Dialect, Lane, NewItems
+from windlass.database.dialect.base import Dialect, Lane
 from windlass.database.schema import bucket, tally, task
 from windlass.rolling.model import Item
+from windlass.rolling.store.insert import INSERTERS, NewItems
 from windlass.value.period import GOES, HURRIED
 from windlass.value.status import Status
 
@@ -45,10 +46,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     revived = _revive(connection, dialect, new)
     before = _written(connection, new) if again else 0
     if fast and not revived:
-        dialect.copy_items(connection, new)
+        INSERTERS.of(dialect).copy(connection, new)
         added = len(new.rows)
     else:
-        added = dialect.insert_items(connection, new)
+        added = INSERTERS.of(dialect).insert(connection, new)
         if again:
             added = _written(connection, new) - before
     if added or revived:
