@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, Engine
 
@@ -26,8 +27,8 @@ from windlass.errors import (
     UnknownSku,
 )
 from windlass.fork import watch_forks
-from windlass.ledger.engine.batch import Batch
-from windlass.ledger.engine.desk import Desk
+from windlass.ledger.engine.execute import RequestExecutor
+from windlass.ledger.engine.group import GroupCommit
 from windlass.ledger.model.ledger import (
     Adjust,
     Answer,
@@ -55,12 +56,38 @@ from windlass.value.audit import Audit, found
 from windlass.value.duration import Duration
 from windlass.value.twin import twin
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGEST = 2**62
 REFUSALS: dict[str, Callable[..., Refused]] = {
     kind.__name__: kind for kind in (NotHeld, OutOfStock, OverReturn, UnknownDeduction, UnknownSku)
 }
+
+
+def _awaited(
+    method: Callable[Concatenate[Ledger, P], T],
+) -> Callable[Concatenate[Ledger, P], Coroutine[Any, Any, T]]:
+    """The `a` twin of a method that reads, in the caller's transaction if there is one."""
+
+    @wraps(method)
+    async def awaited(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        conn: Any = options.get("conn")
+        if conn is None:
+            return await twin(method, self, *args, **options)
+        if not is_async(conn):
+            return method(self, *args, **options)
+
+        def joined_by(owner: object) -> T:
+            options["conn"] = owner
+            return method(self, *args, **options)
+
+        answer: T = await conn.run_sync(joined_by)
+        return answer
+
+    awaited.__name__ = f"a{method.__name__}"
+    awaited.__doc__ = f"`{method.__name__}`, awaited."
+    return awaited
 
 
 class Ledger:
@@ -79,8 +106,8 @@ class Ledger:
             raise BadDatabase(f"{database!r} is neither a URL nor a SQLAlchemy Engine")
         self.database = database if isinstance(database, Database) else Database(database)
         self.clock = clock or DatabaseClock(self.database.measure)
-        self._desk = Desk(self.database, self.clock)
-        self._batch = Batch(self._desk.carry_out)
+        self._executor = RequestExecutor(self.database, self.clock)
+        self._group = GroupCommit(self._executor.execute)
         self._preparing = threading.Lock()
         self._is_ready = False
         watch_forks(self)
@@ -205,44 +232,21 @@ class Ledger:
 
     def audit(self, *, conn: object = None) -> Audit:
         """Whether every rule of the ledger holds for every row at one moment; repairs nothing."""
-        work = ledger_audit.of(self.database.dialect)
+
+        def work(executor: Executor) -> list[str]:
+            return ledger_audit.problems(executor, self.database.dialect)
+
         if conn is not None:
             return found(self._look(work, conn))
         self.prepare()
         return found(self.database.snapshot(work))
 
-    async def astock(self, sku: str, *, conn: object = None) -> Stock:
-        """`stock`, awaited."""
-        return await _awaited(conn, self.stock, sku)
-
-    async def astocks(
-        self,
-        skus: Iterable[str] | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        conn: object = None,
-    ) -> list[Stock]:
-        """`stocks`, awaited."""
-        return await _awaited(conn, self.stocks, skus, after=after, limit=limit)
-
-    async def adeduction(self, id: str, *, conn: object = None) -> Deduction:
-        """`deduction`, awaited."""
-        return await _awaited(conn, self.deduction, id)
-
-    async def areturns(self, id: str, *, conn: object = None) -> list[Return]:
-        """`returns`, awaited."""
-        return await _awaited(conn, self.returns, id)
-
-    async def aentries(
-        self, sku: str, *, after: int = 0, limit: int | None = None, conn: object = None
-    ) -> list[Entry]:
-        """`entries`, awaited."""
-        return await _awaited(conn, self.entries, sku, after=after, limit=limit)
-
-    async def aaudit(self, *, conn: object = None) -> Audit:
-        """`audit`, awaited."""
-        return await _awaited(conn, self.audit)
+    astock = _awaited(stock)
+    astocks = _awaited(stocks)
+    adeduction = _awaited(deduction)
+    areturns = _awaited(returns)
+    aentries = _awaited(entries)
+    aaudit = _awaited(audit)
 
     # The database
 
@@ -267,7 +271,7 @@ class Ledger:
 
     def close(self) -> None:
         """Give back all connections. The ledger can be used again."""
-        self._batch.close()
+        self._group.close()
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -283,10 +287,10 @@ class Ledger:
     def _ask(self, request: Request, conn: object) -> Answer:
         if conn is None:
             self.prepare()
-            return _answer(self._batch.submit(request))
+            return _answer(self._group.submit(request))
         self._prepare_beside(conn)
         with joined(conn, self.database.engine, self.database.dialect) as executor:
-            return _answer(self._desk.join(executor, request))
+            return _answer(self._executor.join(executor, request))
 
     def _prepare_beside(self, conn: object) -> None:
         """The same, for a caller whose own transaction may keep SQLite from making the tables."""
@@ -304,7 +308,7 @@ class Ledger:
         if not self._is_ready:
             await twin(self.prepare)
         if conn is None:
-            return _answer(await self._batch.asubmit(request))
+            return _answer(await self._group.asubmit(request))
         if not is_async(conn):
             # A sync connection belongs to the thread that uses it: stay on it.
             return self._ask(request, conn)
@@ -318,16 +322,6 @@ class Ledger:
         self._prepare_beside(conn)
         with joined(conn, self.database.engine, self.database.dialect) as executor:
             return work(executor)
-
-
-async def _awaited(conn: Any, call: Callable[..., T], *args: object, **options: object) -> T:
-    """A call that looks, awaited; in the caller's transaction if it has one."""
-    if conn is None:
-        return await twin(call, *args, **options)
-    if not is_async(conn):
-        return call(*args, **options, conn=conn)
-    answer: T = await conn.run_sync(lambda owner: call(*args, **options, conn=owner))
-    return answer
 
 
 def _answer(outcome: Outcome) -> Answer:

@@ -9,7 +9,7 @@ from windlass.clock import Clock, to_datetime
 from windlass.core.task.kind import Kind, Options, make_kind
 from windlass.database.database import Database
 from windlass.errors import DatabaseUnavailable, Snooze
-from windlass.ledger.engine.desk import Desk
+from windlass.ledger.engine.execute import RequestExecutor
 from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.model.ledger import DeductionStatus, Movement, Undo
 from windlass.ledger.store import view as ledger_view
@@ -43,7 +43,7 @@ def lapse_kind(places: Places) -> Kind:
 
 def _end(database: Database, clock: Clock, deduction: str) -> bool:
     """End a hold that is over; whether it is nearly over by the clock of this database."""
-    Desk(database, clock).carry_out([Undo(deduction, Movement.LAPSE)])
+    RequestExecutor(database, clock).execute([Undo(deduction, Movement.LAPSE)])
     found = database.read(
         lambda connection: ledger_view.deduction(connection, database.dialect, deduction)
     )

@@ -55,6 +55,12 @@ class Movement(StrEnum):
 OWN_RETURNS = {Movement.VOID: f"{RESERVED}void", Movement.LAPSE: f"{RESERVED}lapse"}
 
 
+def movement_of(return_id: str) -> Movement:
+    """What makes the entries of a return."""
+    own = (movement for movement, id_ in OWN_RETURNS.items() if id_ == return_id)
+    return next(own, Movement.RETURN)
+
+
 @dataclass(frozen=True, slots=True)
 class Restock:
     """Goods that came in."""

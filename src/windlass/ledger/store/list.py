@@ -34,7 +34,6 @@ from windlass.database.schema import (
     stock_return,
 )
 from windlass.ledger.model.ledger import (
-    OWN_RETURNS,
     DeductionLine,
     DeductionStatus,
     Line,
@@ -42,6 +41,7 @@ from windlass.ledger.model.ledger import (
     Refusal,
     Stock,
     decode_refusal,
+    movement_of,
 )
 
 Query = Select[*tuple[Any, ...]]
@@ -52,7 +52,6 @@ LOOKED_AT = 10_000
 # So many lines of a deduction or a return are in a list; it may have thousands.
 LINES_SHOWN = 3
 LAST = chr(0x10FFFF)
-OWN_MOVEMENTS = {id_: movement for movement, id_ in OWN_RETURNS.items()}
 
 
 class Moment(NamedTuple):
@@ -318,7 +317,7 @@ def _deduction(row: Any) -> DeductionRow:
 
 
 def _return(row: Any) -> ReturnRow:
-    movement = OWN_MOVEMENTS.get(row.return_id, Movement.RETURN)
+    movement = movement_of(row.return_id)
     refusal = _refusal(row.refusal)
     return ReturnRow(row.deduction_id, row.return_id, movement, refusal, row.created_at)
 
