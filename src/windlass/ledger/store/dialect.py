@@ -253,7 +253,7 @@ class MySQLRowLists(RowLists):
             self._statements[names] = self._build_block(writes)
         sizes = {name: len(rows) for name, (_, rows) in writes.items()}
         try:
-            connection.execute(self._statements[names], _parameters(writes))
+            connection.execute(self._statements[names], _documents(writes))
         except DBAPIError as problem:
             number, *words = original(problem).args
             if number != SIGNALLED or words[0] not in writes:
@@ -262,12 +262,22 @@ class MySQLRowLists(RowLists):
         return sizes
 
     def _build_block(self, writes: Writes) -> TextClause:
-        statements = "; ".join(
-            f"{self.write(name, of)}; if row_count() <> :count_{name} "
-            f"then signal sqlstate '45000' set message_text = '{name}'; end if"
+        parts = (
+            self._loop(name, of) if isinstance(of, Update) else self.write(name, of)
             for name, (of, _) in writes.items()
         )
-        return self.text(f"begin not atomic {statements}; end")
+        return self.text(f"begin not atomic {'; '.join(parts)}; end")
+
+    def _loop(self, name: str, of: Update) -> str:
+        """An update row by row, which MariaDB does ten times as fast as a join with a list."""
+        assignments = of.assignments(name, target="t.{}")
+        where = f"{_equal(name, keys(of.table))} and {of.guard.format(name)}"
+        missed = f"signal sqlstate '45000' set message_text = '{name}'"
+        return (
+            f"for {name} in (select * from {self.rows(name, of.columns)}) do "
+            f"update {of.table.name} as t set {assignments} where {where}; "
+            f"if row_count() <> 1 then {missed}; end if; end for"
+        )
 
 
 class PostgreSQLRowLists(RowLists):
