@@ -7,15 +7,15 @@ import pytest
 from sqlalchemy import text, update
 
 from tests.simulation.stage import Stage
-from windlass.core.fetch import mark
 from windlass.core.fetch import owner as read
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.fetch.store import claim
-from windlass.core.ring import ring
+from windlass.core.ring import mark, ring
 from windlass.core.ring.store import bucket
 from windlass.core.run.in_flight import InFlight
-from windlass.database.dialect import sqlite
-from windlass.database.dialect.base import FALLEN, Stamp
+from windlass.database.dialect.base import Stamp
+from windlass.database.dialect.sqlite import task as sqlite
+from windlass.database.dialect.statement import ABANDONED
 from windlass.database.schema import bucket as bucket_table
 
 Mutation = Callable[[pytest.MonkeyPatch, Stage], None]
@@ -91,7 +91,7 @@ def a_bucket_is_taken_from_its_owner(patch: pytest.MonkeyPatch, stage: Stage) ->
 
 def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     dialect: Any = stage.app.database.dialect
-    lapsed = FALLEN.replace("where left_at is not null", "where left_at is not null or 1")
+    lapsed = ABANDONED.replace("where left_at is not null", "where left_at is not null or 1")
 
     def fallen(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
         listed, parameters = dialect.texts(kinds)

@@ -22,9 +22,11 @@ from sqlalchemy import (
 )
 
 from windlass.clock import to_datetime
-from windlass.database.dialect.base import Dialect, Lane, NewItems
+from windlass.database.dialect.base import Dialect, Lane
 from windlass.database.schema import bucket, tally, task
-from windlass.rolling.model import GOES, HURRIED, Item
+from windlass.rolling.model import Item
+from windlass.rolling.store.insert import INSERTERS, NewItems
+from windlass.value.period import GOES, HURRIED
 from windlass.value.status import Status
 
 SAMPLED = 10_000
@@ -44,10 +46,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     revived = _revive(connection, dialect, new)
     before = _written(connection, new) if again else 0
     if fast and not revived:
-        dialect.copy_items(connection, new)
+        INSERTERS.of(dialect).copy(connection, new)
         added = len(new.rows)
     else:
-        added = dialect.insert_items(connection, new)
+        added = INSERTERS.of(dialect).insert(connection, new)
         if again:
             added = _written(connection, new) - before
     if added or revived:
@@ -58,11 +60,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
 def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collection[str]) -> int:
     """Delete items; one that runs now goes when its run ends. How many went or will go."""
     listed, parameters = dialect.texts(codes)
-    lock = "" if dialect.is_embedded else "for update"
     rows = connection.execute(
         text(
             "select id, status, batch, prune_at from windlass_task "
-            f"where kind = :kind and task_key {listed} order by id {lock}"
+            f"where kind = :kind and task_key {listed} order by id {dialect.hold_alone}"
         ),
         {"kind": kind, **parameters},
     ).fetchall()

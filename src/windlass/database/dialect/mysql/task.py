@@ -1,34 +1,27 @@
-"""MySQL 8 and MariaDB 10.6 or newer, through PyMySQL, always in READ COMMITTED."""
+"""The statements on task rows in MySQL and MariaDB: rows are locked and changed by primary key."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
+from sqlalchemy import Connection, Table, TextClause, insert, text
 
-from windlass.database.dialect.base import (
-    ALIVE,
-    AS_TAKEN,
-    COLUMNS,
+from windlass.database.dialect.base import COLUMNS, Count, Executor, Lane, Most, encode
+from windlass.database.dialect.mysql.server import MySQLServer
+from windlass.database.dialect.statement import (
     PICK,
     VISITED,
-    Count,
-    Executor,
-    Lane,
-    Most,
-    NewItems,
     PickAndStamp,
-    encode,
-    original,
+    as_taken,
     tuples,
     visited,
     visited_rows,
     wanted,
 )
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES
 from windlass.value.task import NewTask
 
 HINT = "force index (windlass_task_due)"
@@ -55,47 +48,17 @@ REMOVE = text(f"delete t from {BY_ID}")
 BY_FENCE = """json_table(:fences, '$[*]' columns (
     id bigint path '$[0]', fence bigint path '$[1]')) as listed
 straight_join windlass_task as t force index (primary) on t.id = listed.id"""
-REMOVE_AS_TAKEN = {
-    way: text(f"delete t from {BY_FENCE} where {AS_TAKEN[way]} listed.fence") for way in AS_TAKEN
-}
+REMOVE_AS_TAKEN = as_taken(f"delete t from {BY_FENCE} where {{as_taken}} listed.fence")
 OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
 REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
-LOCK_SECONDS = 2
 FIRST_LANE = """(
     select kind, priority, due_at from windlass_task force index (windlass_task_due)
     where status = 0 and kind = :kind_{index} and priority > :priority_{index}
       and due_at is not null
     order by priority, due_at limit 1
 )"""
-
-CONFLICTS = {1213, 1205, 1020}
-OUTAGES = {
-    1040,
-    1053,
-    1114,
-    1290,
-    1792,
-    1836,
-    1077,
-    1152,
-    1158,
-    1159,
-    1160,
-    1161,
-    1927,
-    2002,
-    2003,
-    2006,
-    2013,
-    2055,
-    4031,
-}
-
-TAKE_NUMBERS = text(
-    "update windlass_number set next = last_insert_id(next) + :count where name = 'id'"
-)
 
 INSERT = text("""
 insert into windlass_task
@@ -107,20 +70,6 @@ from json_table(:rows, '$[*]' columns (
     due_at bigint path '$.due_at', payload mediumtext path '$.payload',
     created_at bigint path '$.created_at')) as r
 on duplicate key update id = windlass_task.id
-""")
-
-INSERT_ITEMS = text(f"""
-insert into windlass_task
-    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
-select id, :kind, code, bucket, 0, :priority, due_at, '{PAYLOAD}', :created_at
-from json_table(:rows, '$[*]' columns (
-    id bigint path '$[0]', code varchar(255) path '$[1]', bucket smallint path '$[2]',
-    due_at bigint path '$[3]')) as r
-on duplicate key update id = windlass_task.id
-""")
-
-COUNT_MADE = text("""
-select count(*) from windlass_task where id between :first and :last and kind = :kind
 """)
 
 ESTIMATE_DUE = text("""
@@ -155,8 +104,8 @@ straight_join windlass_task as t force index (primary) on t.id = c.id
 set {VISITED}, started_at = c.began
 where {{as_taken}} c.fence and t.prune_at is null
 """
-VISIT_AS_TAKEN = {way: text(VISIT.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
-CHANGE_AS_TAKEN = {way: text(CHANGE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
+VISIT_AS_TAKEN = as_taken(VISIT)
+CHANGE_AS_TAKEN = as_taken(CHANGE)
 
 COUNT = text("""
 insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
@@ -173,74 +122,12 @@ on duplicate key update
 """)
 
 
-class MySQL(PickAndStamp):
-    """MySQL and its sister. Rows are locked and changed by primary key."""
+class MySQL(MySQLServer, PickAndStamp):
+    """MySQL and its sister."""
 
-    name = "mysql"
-    in_key_index = "true"
     hint = HINT
     lock = "for update skip locked"
     greatest = "greatest"
-    read_now = "lock in share mode"
-    hold_shared = "lock in share mode"
-    has_shard = (
-        "select 1 from information_schema.tables "
-        "where table_schema = database() and table_name = 'windlass_shard'"
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Both servers know this form of a shared lock.
-        self._alive = text(ALIVE + " lock in share mode")
-        self._lock_worker = text(ALIVE + " for update")
-
-    def engine_options(self, url: URL) -> dict[str, Any]:
-        return {
-            "pool_size": 8,
-            "max_overflow": 8,
-            "isolation_level": "READ COMMITTED",
-            # A connection that is given back has ended its transaction: to end it once more would
-            # be one more round trip for each.
-            "pool_reset_on_return": None,
-            "connect_args": {
-                "charset": "utf8mb4",
-                "connect_timeout": 5,
-                "read_timeout": 60,
-                "write_timeout": 60,
-            },
-        }
-
-    def prepare(self, engine: Engine) -> None:
-        @event.listens_for(engine, "connect")
-        def on_connect(raw: Any, _record: object) -> None:
-            # A stopped process must not hold its locks for long. MySQL has no such limit.
-            with raw.cursor() as cursor:
-                # Nor wait for long: a finish that waits keeps its worker from giving signs of life.
-                cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_SECONDS}")
-                if "mariadb" in str(raw.get_server_info()).lower():
-                    seconds = max(1, self.idle_milliseconds // 1_000)
-                    cursor.execute(f"set session idle_transaction_timeout = {seconds}")
-
-    def is_conflict(self, problem: Exception) -> bool:
-        return _number_of(problem) in CONFLICTS
-
-    def is_outage(self, problem: Exception) -> bool:
-        return _number_of(problem) in OUTAGES
-
-    def is_duplicate(self, problem: Exception) -> bool:
-        return _number_of(problem) == 1062
-
-    def is_elsewhere(self, problem: Exception) -> bool:
-        return _number_of(problem) in (1046, 1146)  # no database chosen, no such table
-
-    def measure(self, connection: Connection) -> int:
-        now = text("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))")
-        return int(connection.execute(now).scalar_one())
-
-    def take_numbers(self, executor: Executor, count: int) -> list[range]:
-        executor.execute(TAKE_NUMBERS, {"count": count})
-        first = int(executor.execute(text("select last_insert_id()"), {}).fetchall()[0][0])
-        return [range(first, first + count)]
 
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         executor.execute(INSERT, {"rows": encode(rows).decode()})
@@ -250,24 +137,18 @@ class MySQL(PickAndStamp):
         found = executor.execute(text(f"select id from windlass_task where id {ids}"), parameters)
         return {row[0] for row in found.fetchall()}
 
-    def insert_items(self, connection: Connection, new: NewItems) -> int:
-        parameters = {
-            "kind": new.kind,
-            "priority": new.priority,
-            "created_at": new.created_at,
-            "rows": encode(new.rows).decode(),
-        }
-        connection.execute(INSERT_ITEMS, parameters)
-        made = 0
-        for numbers in _stretches([row.id for row in new.rows]):
-            between = {"first": numbers[0], "last": numbers[-1], "kind": new.kind}
-            made += int(connection.execute(COUNT_MADE, between).scalar_one())
-        return made
-
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         connection.execute(insert(table).prefix_with("ignore"), list(rows))
+
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        # Numbers of our own, written out: the optimiser then sees a range of the primary key.
+        return f"in ({', '.join(str(int(number)) for number in ids)})", {}
+
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
+        parameters = {f"text_{index}": value for index, value in enumerate(texts)}
+        return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
 
     def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
         asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
@@ -305,18 +186,9 @@ class MySQL(PickAndStamp):
     def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
         connection.execute(REMOVE_OFFERS, {"ids": encode(sorted(ids)).decode()})
 
-    def is_locked(self, problem: Exception) -> bool:
-        return _number_of(problem) == 1205
-
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         rows = connection.execute(FREE, {"ids": encode(sorted(ids)).decode()})
         return {row[0] for row in rows.fetchall()}
-
-    def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
-        return connection.execute(self._alive, {"worker": worker}).first() is not None
-
-    def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
-        return connection.execute(self._lock_worker, {"worker": worker}).first() is not None
 
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
@@ -363,28 +235,6 @@ class MySQL(PickAndStamp):
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         connection.execute(COUNT, {"counts": encode(counts).decode()})
 
-    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
-        # Numbers of our own, written out: the optimiser then sees a range of the primary key.
-        return f"in ({', '.join(str(int(number)) for number in ids)})", {}
-
-    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
-        parameters = {f"text_{index}": value for index, value in enumerate(texts)}
-        return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
-
-    def raw_cursor(self, raw: Any) -> Any:
-        from pymysql.cursors import Cursor
-
-        return raw.cursor(Cursor) if type(raw).__module__.startswith("pymysql") else raw.cursor()
-
-
-def _stretches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Numbers that follow each other, together."""
-    begin = 0
-    for index in range(1, len(numbers) + 1):
-        if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
-            yield numbers[begin:index]
-            begin = index
-
 
 def _touches(
     connection: Connection, statement: TextClause, asked: dict[str, Any], *, rows: int
@@ -398,8 +248,3 @@ def _touches(
         return True
     attempt.rollback()
     return False
-
-
-def _number_of(problem: Exception) -> int | None:
-    args = original(problem).args
-    return args[0] if args and isinstance(args[0], int) else None
