@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Table, TextClause, text
 
 from windlass.database.dialect.base import Dialect, Executor
-from windlass.ledger.store.dialect import Document, keys, kinds, row_lists_of
+from windlass.ledger.store.dialect import ROW_LISTS, Document, keys, kinds
 
 ROWS = 2_000
 FEW_ROWS = 100
@@ -25,7 +25,7 @@ class Pages:
         self, executor: Executor, dialect: Dialect, complain: Callable[[str], None]
     ) -> None:
         self._executor = executor
-        self._lists = row_lists_of(dialect)
+        self._lists = ROW_LISTS.of(dialect)
         self._complain = complain
 
     def read(

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, Table, Text, TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from windlass.database.dialect.base import Dialect, Executor, encode, original
+from windlass.database.column import Exact
+from windlass.database.dialect.base import Executor, encode, original
+from windlass.database.dialect.choice import PerDialect
 from windlass.database.dialect.postgresql import often
-from windlass.database.schema import Exact
 
 # A message with this many rows is short enough for every server, also with the longest names.
 AT_ONCE = 2_000
@@ -242,7 +243,7 @@ class MySQLRowLists(RowLists):
 
     def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
         is_short = sum(len(rows) for _, rows in writes.values()) <= AT_ONCE
-        if is_short and isinstance(executor, Connection) and _knows_blocks(executor):
+        if is_short and isinstance(executor, Connection) and _takes_blocks(executor):
             return self._execute_block(executor, writes)
         return super().execute(executor, writes)
 
@@ -361,16 +362,11 @@ class PostgreSQLRowLists(RowLists):
         )
 
 
-ROW_LISTS: dict[str, RowLists] = {
-    "sqlite": SQLiteRowLists(),
-    "mysql": MySQLRowLists(),
-    "postgresql": PostgreSQLRowLists(),
-}
-
-
-def row_lists_of(dialect: Dialect) -> RowLists:
-    """How lists meet tables in the database of `dialect`."""
-    return ROW_LISTS[dialect.name]
+# How lists meet tables in each database.
+ROW_LISTS = PerDialect[RowLists](
+    sqlite=SQLiteRowLists(), postgresql=PostgreSQLRowLists(), mysql=MySQLRowLists()
+)
+HAS_BLOCKS = PerDialect(sqlite=False, postgresql=False, mysql=False, mariadb=True)
 
 
 def documents(rows: Sequence[Row]) -> list[str]:
@@ -402,6 +398,6 @@ def _by_primary_key(table: Table, name: str, by: Sequence[str]) -> str:
     return f"straight_join {table.name} as t force index (primary) on {_equal(name, by)}"
 
 
-def _knows_blocks(connection: Connection) -> bool:
-    is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-    return is_mariadb and connection.dialect.driver == "pymysql"
+def _takes_blocks(connection: Connection) -> bool:
+    # A block needs its parameters in its text, where only PyMySQL writes them.
+    return HAS_BLOCKS.on(connection) and connection.dialect.driver == "pymysql"

@@ -46,6 +46,7 @@ from windlass.ledger.model.ledger import (
     Undo,
 )
 from windlass.ledger.store.dialect import (
+    ROW_LISTS,
     Insert,
     Update,
     Write,
@@ -53,7 +54,6 @@ from windlass.ledger.store.dialect import (
     documents,
     keys,
     kinds,
-    row_lists_of,
 )
 
 SAVEPOINT = text("savepoint windlass_ledger")
@@ -141,7 +141,7 @@ class LedgerRows:
 
     def __init__(self, dialect: Dialect) -> None:
         self._keep_others_out = dialect.keep_others_out
-        self._lists = row_lists_of(dialect)
+        self._lists = ROW_LISTS.of(dialect)
         self._queries: dict[Read, TextClause] = {}
         self.writes_first = self._lists.writes_first
         self.saves_if_met = self._lists.executes_if_met
