@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.clock import Clock
-from windlass.database.connection import has_begun
+from windlass.database.connection import Executor, has_begun
 from windlass.database.database import Database
-from windlass.database.dialect.base import Executor
 from windlass.database.number import Numbers
 from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
 from windlass.ledger.engine import hold
