@@ -35,7 +35,7 @@ COLOURS = {
 # Whether an answer was given before says nothing about the row.
 REPLAYED = ("replayed",)
 
-cli = typer.Typer(help="Look at the stock ledger, and check that its books balance.")
+cli = typer.Typer(help="Show the stock ledger, and check that its books balance.")
 
 ShardOption = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""What goes wrong over HTTP: problem+json, in one place with what the OpenAPI says of it."""
+"""Errors over HTTP as problem+json, and their description for OpenAPI."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ StatusName = Literal["held", "deducted", "refused", "voided", "lapsed"]
 
 
 class Problem(BaseModel):
-    """What went wrong. `title` is the name of the error; its facts are fields beside these."""
+    """What went wrong. `title` is the name of the error; its facts are more fields."""
 
     type: Literal["about:blank"]
     title: str
@@ -89,7 +89,7 @@ class IdConflictProblem(Problem):
 
 
 class InvalidQuantityProblem(Problem):
-    """The quantity is out of range, or nothing once the lines of a SKU are added up."""
+    """The quantity is out of range, or the lines of a SKU add up to 0."""
 
     title: Literal["InvalidQuantity"]
     sku: str
@@ -97,21 +97,21 @@ class InvalidQuantityProblem(Problem):
 
 
 class Mistake(BaseModel):
-    """A part of the request that cannot be taken."""
+    """A part of the request that is wrong."""
 
     where: str
     what: str
 
 
 class MalformedProblem(Problem):
-    """The request is not as this document says; of many mistakes, the first hundred."""
+    """The request is not as this document says; has the first hundred mistakes."""
 
     title: Literal["Malformed"]
     errors: list[Mistake]
 
 
 class Malformed(HTTPException):
-    """A mistake that is found before the body is looked into."""
+    """A mistake that is found before the body is validated."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(422, f"{where}: {what}")
@@ -122,11 +122,11 @@ Problems = dict[int, tuple[type[Problem], ...]]
 EVERYWHERE: Problems = {422: (MalformedProblem,), 500: (), 503: ()}
 WORDS = {
     400: "The body cannot be read.",
-    404: "It is unknown.",
+    404: "Unknown.",
     409: "The id was used for something else.",
     413: "The body is too large.",
-    422: "It is refused, or malformed; the facts are fields.",
-    500: "Something is wrong with the server, and its log says what.",
+    422: "Refused or malformed; the facts are fields.",
+    500: "The server failed; its log says why.",
     503: "The database does not answer.",
 }
 MODELS: tuple[type[Problem], ...] = (
@@ -143,7 +143,7 @@ MODELS: tuple[type[Problem], ...] = (
 
 
 def described(problems: Problems) -> dict[int | str, dict[str, Any]]:
-    """The answers that are problems, as FastAPI takes them."""
+    """The problems as FastAPI takes them."""
     return {
         code: {"description": WORDS[code], "content": {PROBLEM: {"schema": _one_of(kinds)}}}
         for code, kinds in problems.items()
@@ -151,7 +151,7 @@ def described(problems: Problems) -> dict[int | str, dict[str, Any]]:
 
 
 class Api(FastAPI):
-    """An application that answers errors by problems, and describes them."""
+    """An application that answers errors with problems, and describes them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, responses=described(EVERYWHERE))
@@ -171,7 +171,7 @@ class Api(FastAPI):
 
 
 def _one_of(kinds: tuple[type[Problem], ...]) -> dict[str, Any]:
-    """One of these, or another that has no facts."""
+    """One of these, or a problem without facts."""
     all_kinds: tuple[type[Problem], ...] = (*kinds, Problem)
     named = [{"$ref": REFERENCE.format(model=kind.__name__)} for kind in all_kinds]
     return {"anyOf": named} if len(named) > 1 else named[0]
@@ -182,7 +182,7 @@ async def _on_error(_request: Request, problem: Exception) -> JSONResponse:
         case UnknownDeduction() | UnknownSku():
             return _problem(404, problem, problem.facts)
         case NotHeld():
-            # The status of the answer has the name already.
+            # `status` is the status of the answer.
             return _problem(422, problem, {"id": problem.id, "deduction_status": problem.status})
         case Refused():
             return _problem(422, problem, problem.facts)
@@ -193,7 +193,7 @@ async def _on_error(_request: Request, problem: Exception) -> JSONResponse:
         case BadInput():
             return _problem(422, problem)
         case DatabaseUnavailable():
-            # Where the database is, and why it is silent, is not for callers.
+            # Callers should not see the address of the database.
             said = "the database does not answer; call again under the same id"
             return _problem_of(type(problem).__name__, 503, said)
     raise problem
@@ -221,9 +221,8 @@ async def _on_http(_request: Request, problem: Exception) -> JSONResponse:
 
 
 async def _on_anything(_request: Request, _problem: Exception) -> JSONResponse:
-    # It is raised again once this is sent, so that the server writes it into its log.
-    said = "something is wrong with the server, and its log says what"
-    return _problem_of("InternalError", 500, said)
+    # It is raised again after this answer, so that the server logs it.
+    return _problem_of("InternalError", 500, "the server failed; its log says why")
 
 
 def _problem(
