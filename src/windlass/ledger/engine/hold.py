@@ -1,4 +1,4 @@
-"""The tasks that end holds: each is due when its hold ends, and gives back what is not confirmed."""
+"""The tasks that end holds: each is due when its hold ends."""
 
 from __future__ import annotations
 

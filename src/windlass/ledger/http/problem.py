@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
@@ -23,21 +22,13 @@ from windlass.errors import (
     UnknownSku,
     WindlassError,
 )
+from windlass.web.problem import PROBLEM, Problem
+from windlass.web.problem import problem as answer
 
-PROBLEM = "application/problem+json"
 REFERENCE = "#/components/schemas/{model}"
 MOST_ERRORS = 100
 
 StatusName = Literal["held", "deducted", "refused", "voided", "lapsed"]
-
-
-class Problem(BaseModel):
-    """What went wrong. `title` is the name of the error; its facts are more fields."""
-
-    type: Literal["about:blank"]
-    title: str
-    status: int
-    detail: str
 
 
 class OutOfStockProblem(Problem):
@@ -180,22 +171,22 @@ def _one_of(kinds: tuple[type[Problem], ...]) -> dict[str, Any]:
 async def _on_error(_request: Request, problem: Exception) -> JSONResponse:
     match problem:
         case UnknownDeduction() | UnknownSku():
-            return _problem(404, problem, problem.facts)
+            return _answer(404, problem, problem.facts)
         case NotHeld():
             # `status` is the status of the answer.
-            return _problem(422, problem, {"id": problem.id, "deduction_status": problem.status})
+            return _answer(422, problem, {"id": problem.id, "deduction_status": problem.status})
         case Refused():
-            return _problem(422, problem, problem.facts)
+            return _answer(422, problem, problem.facts)
         case IdConflict():
-            return _problem(409, problem, {"id": problem.id, "difference": problem.difference})
+            return _answer(409, problem, {"id": problem.id, "difference": problem.difference})
         case InvalidQuantity():
-            return _problem(422, problem, {"sku": problem.sku, "quantity": problem.quantity})
+            return _answer(422, problem, {"sku": problem.sku, "quantity": problem.quantity})
         case BadInput():
-            return _problem(422, problem)
+            return _answer(422, problem)
         case DatabaseUnavailable():
             # Callers should not see the address of the database.
             said = "the database does not answer; call again under the same id"
-            return _problem_of(type(problem).__name__, 503, said)
+            return answer(503, type(problem).__name__, said)
     raise problem
 
 
@@ -208,31 +199,21 @@ async def _on_malformed(_request: Request, problem: Exception) -> JSONResponse:
     ]
     said = "; ".join(f"{error['where']}: {error['what']}" for error in found[:3])
     more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
-    return _problem_of("Malformed", 422, said + more, {"errors": found})
+    return answer(422, "Malformed", said + more, facts={"errors": found})
 
 
 async def _on_http(_request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, HTTPException)
     if isinstance(problem, Malformed):
-        return _problem_of("Malformed", 422, problem.detail, {"errors": [problem.mistake]})
-    answer = _problem_of("HttpError", problem.status_code, str(problem.detail))
-    answer.headers.update(problem.headers or {})
-    return answer
+        return answer(422, "Malformed", problem.detail, facts={"errors": [problem.mistake]})
+    headers = dict(problem.headers or {})
+    return answer(problem.status_code, "HttpError", str(problem.detail), headers=headers)
 
 
 async def _on_anything(_request: Request, _problem: Exception) -> JSONResponse:
     # It is raised again after this answer, so that the server logs it.
-    return _problem_of("InternalError", 500, "the server failed; its log says why")
+    return answer(500, "InternalError", "the server failed; its log says why")
 
 
-def _problem(
-    status: int, problem: Exception, facts: Mapping[str, Any] | None = None
-) -> JSONResponse:
-    return _problem_of(type(problem).__name__, status, str(problem), facts)
-
-
-def _problem_of(
-    title: str, status: int, detail: str, facts: Mapping[str, Any] | None = None
-) -> JSONResponse:
-    about = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return JSONResponse({**about, **(facts or {})}, status, media_type=PROBLEM)
+def _answer(status: int, problem: Exception, facts: dict[str, Any] | None = None) -> JSONResponse:
+    return answer(status, type(problem).__name__, str(problem), facts=facts)

@@ -33,7 +33,7 @@ VOID, LAPSE = OWN_RETURNS[Movement.VOID], OWN_RETURNS[Movement.LAPSE]
 COMES_IN = (Movement.RESTOCK, Movement.ADJUST)
 COMES_BACK = (Movement.RETURN, Movement.VOID, Movement.LAPSE)
 
-# What can be refused, and the facts that are told with it.
+# The possible refusals and their facts.
 SHORT = {"OutOfStock": {"sku", "wanted", "available"}, "UnknownSku": {"sku"}}
 OVER = {"OverReturn": {"sku", "wanted", "returnable"}, "UnknownDeduction": {"id"}}
 LEFT = {"OutOfStock": "available", "OverReturn": "returnable"}
@@ -80,7 +80,7 @@ class DeductionCheck:
             yield f"{what}: {_unlike(row.body, made)}"
 
     def end(self, will_lapse: Callable[[str], bool]) -> Iterator[str]:
-        """What is wrong with the deduction, once all its returns are known."""
+        """What is wrong with the deduction, after all its returns were added."""
         what = f"deduction {self._id!r}"
         row = self._row
         if row is None:
@@ -102,19 +102,19 @@ class DeductionCheck:
             yield f"{what}: its refusal {_short(row.refusal)} cannot be"
 
     def _can_be_refused(self) -> Mapping[str, set[str]]:
-        """What may have been wrong with a return: without a deduction, nothing is left of it."""
+        """The refusals that a return can have; without a deduction only one."""
         was_made = self._row is not None and self._row.was_made
         return OVER if was_made else {"UnknownDeduction": OVER["UnknownDeduction"]}
 
     def _check(self, row: DeductionRow, will_lapse: Callable[[str], bool]) -> Iterator[str]:
         if row.body is None:
-            yield from self._check_tombstone(row)
+            yield from self._check_never_made(row)
         elif row.refusal is not None:
             yield from self._check_refusal(row)
         else:
             yield from self._check_made(row, will_lapse)
 
-    def _check_tombstone(self, row: DeductionRow) -> Iterator[str]:
+    def _check_never_made(self, row: DeductionRow) -> Iterator[str]:
         if self._lines:
             yield " never came, but it has lines"
         if VOID not in self._own:
@@ -171,7 +171,7 @@ class DeductionCheck:
         for sku, line in self._lines.items():
             if line.quantity <= 0 or not 0 <= line.returned <= line.quantity:
                 yield f"{what}, sku {sku!r}: {line.returned} returned of {line.quantity} deducted"
-        for sku in sorted({*self._lines, *self._given_back}, key=str.encode):
+        for sku in sorted({*self._lines, *self._given_back}):
             back, kept = self._given_back.get(sku, 0), self._lines.get(sku)
             if kept is None:
                 yield f"{what}, sku {sku!r}: {back} came back, but it was never deducted"
@@ -198,7 +198,7 @@ def check_receipt(row: ReceiptRow) -> Iterator[str]:
 
 
 def received(row: ReceiptRow) -> dict[str, int] | None:
-    """The lines that a receipt was asked for; None if its body says no such thing."""
+    """The lines that a receipt was asked for; None if its body is unreadable."""
     is_restock = row.movement == Movement.RESTOCK
     asked = _asked(row.body, signed=not is_restock)
     if asked is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from windlass.ledger.model.ledger import DeductionLine, DeductionStatus, Line, Movement
+from windlass.ledger.model.ledger import DeductionLine, DeductionStatus, Entry, Line, Movement
 from windlass.value.view import Moment
 
 T = TypeVar("T")
@@ -51,16 +51,9 @@ class ListedReturn:
 
 
 @dataclass(frozen=True)
-class ListedEntry:
+class ListedEntry(Entry):
     """One change of what is available; in a list of one SKU, `balance` is what was left then."""
 
-    id: int
-    sku: str
-    quantity: int
-    movement: Movement
-    reference: str
-    return_id: str | None
-    created_at: Moment
     balance: int | None = None
 
 

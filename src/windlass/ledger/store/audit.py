@@ -44,7 +44,7 @@ from windlass.ledger.model.audit import (
 )
 from windlass.ledger.model.book import DeductionRow, LineRow, ReceiptRow, ReturnRow
 from windlass.ledger.model.ledger import Movement, movement_of
-from windlass.ledger.store.audit_page import Front, Pages
+from windlass.ledger.store.audit_page import Front, TableReader
 from windlass.ledger.store.dialect import ROW_LISTS
 from windlass.value.status import Status
 
@@ -61,7 +61,7 @@ where s.sku is null limit 1000
 """)
 
 
-class Key(NamedTuple):
+class EntryKey(NamedTuple):
     """What an entry is about: there is one for each line of each movement."""
 
     movement: str
@@ -73,9 +73,9 @@ class Key(NamedTuple):
 class Sink(Protocol):
     """Takes what must have an entry, the entries, and the stock."""
 
-    def expect(self, key: Key, quantity: int, at: int) -> None: ...
+    def expect(self, key: EntryKey, quantity: int, at: int) -> None: ...
 
-    def enter(self, key: Key, quantity: int, at: int) -> None: ...
+    def enter(self, key: EntryKey, quantity: int, at: int) -> None: ...
 
     def keep(self, sku: str, kept: Balance) -> None: ...
 
@@ -90,8 +90,10 @@ class _Audit:
     def __init__(self, executor: Executor, dialect: Dialect) -> None:
         self._executor = executor
         self._found = _Findings()
-        self._pages = Pages(executor, dialect, lambda said: self._found.add("number", [said]))
-        self._lapses = _Lapses(executor, self._pages)
+        self._tables = TableReader(
+            executor, dialect, lambda said: self._found.add("number", [said])
+        )
+        self._lapses = _Lapses(executor, self._tables)
 
     def problems(self) -> list[str]:
         sums = _Sums()
@@ -109,16 +111,16 @@ class _Audit:
 
     def _read(self, sink: Sink) -> None:
         self._read_deductions(sink)
-        for row in self._pages.read(stock_receipt):
+        for row in self._tables.read(stock_receipt):
             self._check_receipt(ReceiptRow(*row), sink)
-        for _, sku, quantity, movement, reference, return_id, at in self._pages.read(stock_entry):
-            sink.enter(Key(movement, reference, return_id, sku), quantity, at)
-        for sku, *kept in self._pages.read(stock):
+        for _, sku, quantity, movement, reference, return_id, at in self._tables.read(stock_entry):
+            sink.enter(EntryKey(movement, reference, return_id, sku), quantity, at)
+        for sku, *kept in self._tables.read(stock):
             sink.keep(sku, Balance(*kept))
 
     def _read_deductions(self, sink: Sink) -> None:
         tables = (deduction, deduction_line, stock_return, return_line)
-        fronts = [Front(self._pages.read(table)) for table in tables]
+        fronts = [Front(self._tables.read(table)) for table in tables]
         deductions, lines, *returns = fronts
         # The order of code points is that of the bytes, by which the tables are sorted.
         while ids := [front.head[0] for front in fronts if front.head is not None]:
@@ -127,7 +129,7 @@ class _Audit:
             own = [LineRow(*row) for row in lines.take(id_)]
             if found is not None:
                 for line in own:
-                    key = Key(Movement.DEDUCT, id_, None, line.sku)
+                    key = EntryKey(Movement.DEDUCT, id_, None, line.sku)
                     sink.expect(key, -line.quantity, found.created_at)
             check = DeductionCheck(id_, found, own)
             self._check_returns(check, id_, returns, sink)
@@ -144,14 +146,14 @@ class _Audit:
             self._found.add("return", check.add(id_, found, own))
             for sku, quantity in own.items():
                 if found is not None:
-                    key = Key(movement_of(id_), of, id_, sku)
+                    key = EntryKey(movement_of(id_), of, id_, sku)
                     sink.expect(key, quantity, found.created_at)
 
     def _check_receipt(self, row: ReceiptRow, sink: Sink) -> None:
         self._found.add("receipt", check_receipt(row))
         lines = received(row) if row.refusal is None else None
         for sku, quantity in (lines or {}).items():
-            sink.expect(Key(row.movement, row.id, None, sku), quantity, row.created_at)
+            sink.expect(EntryKey(row.movement, row.id, None, sku), quantity, row.created_at)
 
     def _find_unknown_skus(self) -> None:
         rows = self._executor.execute(WITHOUT_STOCK, {}).fetchall()
@@ -190,10 +192,10 @@ class _Sums:
     def is_broken(self) -> bool:
         return any(self.entries) or any(self.stock)
 
-    def expect(self, key: Key, quantity: int, at: int) -> None:
+    def expect(self, key: EntryKey, quantity: int, at: int) -> None:
         self.entries[_bucket(key.reference)] += _hash(key, quantity, at)
 
-    def enter(self, key: Key, quantity: int, at: int) -> None:
+    def enter(self, key: EntryKey, quantity: int, at: int) -> None:
         self.entries[_bucket(key.reference)] -= _hash(key, quantity, at)
         self.stock[_bucket(key.sku)] -= _weigh(key.sku, balance_of(key.movement, quantity))
 
@@ -209,16 +211,16 @@ class _Rest:
     def __init__(self, sums: _Sums) -> None:
         self._in_entries = _broken(sums.entries)
         self._in_stock = _broken(sums.stock)
-        self._expected: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-        self._entered: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        self._expected: dict[EntryKey, list[tuple[int, int]]] = defaultdict(list)
+        self._entered: dict[EntryKey, list[tuple[int, int]]] = defaultdict(list)
         self._stock: dict[str, Balance] = {}
         self._sums: dict[str, Balance] = defaultdict(Balance)
 
-    def expect(self, key: Key, quantity: int, at: int) -> None:
+    def expect(self, key: EntryKey, quantity: int, at: int) -> None:
         if _bucket(key.reference) in self._in_entries:
             self._expected[key].append((quantity, at))
 
-    def enter(self, key: Key, quantity: int, at: int) -> None:
+    def enter(self, key: EntryKey, quantity: int, at: int) -> None:
         if _bucket(key.reference) in self._in_entries:
             self._entered[key].append((quantity, at))
         if _bucket(key.sku) in self._in_stock:
@@ -244,9 +246,9 @@ class _Rest:
 class _Lapses:
     """Which holds have a task that ends them. Eight bytes for each such task."""
 
-    def __init__(self, executor: Executor, pages: Pages) -> None:
+    def __init__(self, executor: Executor, tables: TableReader) -> None:
         self._executor = executor
-        self._pages = pages
+        self._tables = tables
         self._known: array[int] | None = None
         self._are_elsewhere = False
 
@@ -261,11 +263,11 @@ class _Lapses:
 
     def _read(self) -> Iterator[int]:
         where = f"kind = :kind and status in {LIVE}"
-        for _, payload in self._pages.read(task, ("id", "payload"), where=where, kind=LAPSE):
+        for _, payload in self._tables.read(task, ("id", "payload"), where=where, kind=LAPSE):
             yield hash(msgspec.json.decode(payload)["deduction"])
 
 
-def _describe(key: Key, expected: list[tuple[int, int]], found: list[tuple[int, int]]) -> str:
+def _describe(key: EntryKey, expected: list[tuple[int, int]], found: list[tuple[int, int]]) -> str:
     movement, reference, return_id, sku = key
     sign = -1 if movement == Movement.DEDUCT else 1
     wanted, entries = ([sign * quantity for quantity, _ in rows] for rows in (expected, found))
@@ -291,7 +293,7 @@ def _bucket(name: str) -> int:
     return crc32(name.encode()) % BUCKETS
 
 
-def _hash(key: Key, quantity: int, at: int) -> int:
+def _hash(key: EntryKey, quantity: int, at: int) -> int:
     # Python has the same hash for -1 and -2, but not for other numbers.
     return hash((key, 2 * quantity, at))
 

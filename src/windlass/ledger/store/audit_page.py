@@ -18,7 +18,7 @@ PAGE_CHARACTERS = 2_000_000
 Row = Sequence[Any]
 
 
-class Pages:
+class TableReader:
     """Reads tables; complains of values of the wrong type, and reads them as 0 or as text."""
 
     def __init__(

@@ -82,7 +82,7 @@ class GuardFailed(WindlassError):
     """A row is not as the book assumes; the transaction must be rolled back."""
 
 
-class Read(NamedTuple):
+class RowQuery(NamedTuple):
     """A query for rows by some columns; locked ones in the order of their keys.
 
     What is not locked is as the transaction sees it: a row that it missed is a duplicate when it
@@ -95,12 +95,14 @@ class Read(NamedTuple):
     is_locked: bool = False
 
 
-RECEIPTS = Read(stock_receipt, ("movement", "id"), tuple(kinds(stock_receipt)))
-DEDUCTIONS = Read(deduction, ("id",), tuple(kinds(deduction)), is_locked=True)
-LINES = Read(deduction_line, ("deduction_id", "sku"), tuple(kinds(deduction_line)), is_locked=True)
+RECEIPTS = RowQuery(stock_receipt, ("movement", "id"), tuple(kinds(stock_receipt)))
+DEDUCTIONS = RowQuery(deduction, ("id",), tuple(kinds(deduction)), is_locked=True)
+LINES = RowQuery(
+    deduction_line, ("deduction_id", "sku"), tuple(kinds(deduction_line)), is_locked=True
+)
 LINES_OF = LINES._replace(by=("deduction_id",))
-RETURNS = Read(stock_return, ("deduction_id", "return_id"), tuple(kinds(stock_return)))
-STOCK = Read(stock, ("sku",), ("sku", "available"), is_locked=True)
+RETURNS = RowQuery(stock_return, ("deduction_id", "return_id"), tuple(kinds(stock_return)))
+STOCK = RowQuery(stock, ("sku",), ("sku", "available"), is_locked=True)
 
 
 @dataclass(slots=True)
@@ -142,7 +144,7 @@ class LedgerRows:
     def __init__(self, dialect: Dialect) -> None:
         self._keep_others_out = dialect.keep_others_out
         self._lists = ROW_LISTS.of(dialect)
-        self._queries: dict[Read, TextClause] = {}
+        self._queries: dict[RowQuery, TextClause] = {}
         self.writes_first = self._lists.writes_first
         self.saves_if_met = self._lists.executes_if_met
 
@@ -235,14 +237,14 @@ class LedgerRows:
             book.stock[sku] = StockRow(sku, available)
 
     def _existing(
-        self, executor: Executor, read: Read, wanted: Iterable[tuple[str, ...]]
+        self, executor: Executor, read: RowQuery, wanted: Iterable[tuple[str, ...]]
     ) -> list[Any]:
         """The keys of the rows that exist, without a lock."""
         known = read._replace(columns=keys(read.table), is_locked=False)
         return [tuple(row) for row in self._read(executor, known, wanted)]
 
     def _read(
-        self, executor: Executor, read: Read, wanted: Iterable[tuple[str, ...]]
+        self, executor: Executor, read: RowQuery, wanted: Iterable[tuple[str, ...]]
     ) -> list[Sequence[Any]]:
         asked = [dict(zip(read.by, key, strict=True)) for key in sorted(wanted)]
         if asked and read not in self._queries:
@@ -253,7 +255,7 @@ class LedgerRows:
             for row in executor.execute(self._queries[read], {"wanted": document}).fetchall()
         ]
 
-    def _query(self, read: Read) -> TextClause:
+    def _query(self, read: RowQuery) -> TextClause:
         columns = self._lists.select(read.table, read.columns)
         query = self._lists.find(read.table, columns, read.by)
         lock = self._lists.locking(read.table) if read.is_locked else ""

@@ -44,6 +44,7 @@ from windlass.ledger.model.ledger import (
     movement_of,
 )
 from windlass.ledger.model.listing import LedgerPart, ListedDeduction, ListedEntry, ListedReturn
+from windlass.ledger.store.view import entry_fields
 
 Query = Select[*tuple[Any, ...]]
 P = TypeVar("P", bound=NamedTuple)
@@ -260,12 +261,9 @@ def _first(lines: Iterable[Any]) -> tuple[tuple[Any, ...], bool]:
 
 
 def _entry(row: Sequence[Any]) -> ListedEntry:
-    number, sku, quantity, movement, reference, return_id, at, *balance = row
     # MariaDB sums numbers as decimals.
-    left = int(balance[0]) if balance else None
-    return ListedEntry(
-        number, sku, quantity, Movement(movement), reference, return_id, at, balance=left
-    )
+    balance = int(row[-1]) if len(row) > len(stock_entry.c) else None
+    return ListedEntry(**entry_fields(row), balance=balance)
 
 
 def _refusal(text: str | None) -> dict[str, Any] | None:

@@ -103,9 +103,11 @@ def entries(
 ) -> list[Entry]:
     """The changes of a SKU in the order in which they were made, those after the entry `after`."""
     asked = {"sku": sku, "after": after, "limit": ENDLESS if limit is None else limit}
-    return [
-        Entry(number, of, quantity, Movement(movement), reference, return_id, to_datetime(at))
-        for number, of, quantity, movement, reference, return_id, at in executor.execute(
-            ENTRIES, asked
-        ).fetchall()
-    ]
+    return [Entry(**entry_fields(row)) for row in executor.execute(ENTRIES, asked).fetchall()]
+
+
+def entry_fields(row: Sequence[Any]) -> dict[str, Any]:
+    """What an entry has, from the columns of its table."""
+    fields = dict(zip(kinds(schema.stock_entry), row, strict=False))
+    movement, created_at = Movement(fields["movement"]), to_datetime(fields["created_at"])
+    return fields | {"movement": movement, "created_at": created_at}
