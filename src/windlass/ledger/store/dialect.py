@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, Text, TextClause, text
@@ -49,7 +49,8 @@ Columns = Mapping[str, type]
 Row = Mapping[str, Any]
 
 
-def kinds(table: Table) -> dict[str, type]:
+@cache
+def kinds(table: Table) -> Columns:
     """The columns of a table, and what they have in them."""
     return {column.name: _kind(column.type) for column in table.columns}
 
@@ -60,6 +61,7 @@ def _kind(of: TypeEngine[Any]) -> type:
     return str if isinstance(of, Exact) else int
 
 
+@cache
 def keys(table: Table) -> tuple[str, ...]:
     """The columns of the primary key."""
     return tuple(column.name for column in table.primary_key)
