@@ -46,6 +46,15 @@ BEGIN_NUMBERS = text("update windlass_number set next = :first where name = 'id'
 encode = msgspec.json.Encoder().encode
 
 
+def document(rows: object) -> str:
+    """Rows as one parameter."""
+    return encode(rows).decode()
+
+
+class LongText(str):
+    """A text that may be longer than a key."""
+
+
 class Lane(NamedTuple):
     """The waiting rows of one kind and priority, and when the first of them is due."""
 
@@ -133,10 +142,19 @@ class Dialect(ABC):
     hold_shared = ""
     # Asks whether a connection sees the tables of a shard, without breaking its transaction.
     has_shard: str
-    # How a payload that comes as text is written into its column.
-    payload = ":payload"
+    # How text is written into a column of JSON.
+    to_json = "{}"
+    # Ends an insert that leaves out rows of `windlass_task` whose id or key is taken.
+    unless_there = "on conflict do nothing"
     # Which rows are in the index of keys: only those with a key, where indexes can be partial.
     in_key_index = "t.task_key is not null"
+
+    # Which errors mean what, by their `code_of`.
+    conflicts: Collection[object]
+    locked: Collection[object] = ()
+    outages: Collection[object] = ()
+    duplicates: Collection[object]
+    missing: Collection[object]
 
     @property
     def server(self) -> str:
@@ -178,24 +196,28 @@ class Dialect(ABC):
         return raw.cursor()
 
     @abstractmethod
+    def code_of(self, problem: Exception) -> object:
+        """What the driver calls an error."""
+
     def is_conflict(self, problem: Exception) -> bool:
         """Whether two transactions met, and one of them must be done again."""
+        return self.code_of(problem) in self.conflicts
 
-    @abstractmethod
     def is_locked(self, problem: Exception) -> bool:
         """Whether another transaction held a row for too long."""
+        return self.code_of(problem) in self.locked
 
-    @abstractmethod
     def is_outage(self, problem: Exception) -> bool:
         """Whether the server is away, or is going away."""
+        return self.code_of(problem) in self.outages
 
-    @abstractmethod
     def is_duplicate(self, problem: Exception) -> bool:
         """Whether a row with that key is there already."""
+        return self.code_of(problem) in self.duplicates
 
-    @abstractmethod
     def is_elsewhere(self, problem: Exception) -> bool:
         """Whether a table is missing: the statement ran on another database than ours."""
+        return self.code_of(problem) in self.missing
 
     @abstractmethod
     def measure(self, connection: Connection) -> int:
@@ -243,6 +265,19 @@ class Dialect(ABC):
     def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         """As `alive`, but alone: to mark it left."""
 
+    # Lists, which travel as one document
+
+    @abstractmethod
+    def rows(self, name: str, **columns: type) -> str:
+        """The list of objects in the parameter `name`, as a table of that name.
+
+        Its columns are numbers (int), texts as short as a key (str) or any texts (LongText).
+        """
+
+    @abstractmethod
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
+        """SQL for "is one of these texts", and its parameters."""
+
     # New rows
 
     @abstractmethod
@@ -268,10 +303,6 @@ class Dialect(ABC):
         """Write rows, each unless one with one of its keys is there."""
 
     # Due rows: looked for, read, claimed, rescued
-
-    @abstractmethod
-    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
-        """SQL for "is one of these texts", and its parameters."""
 
     @abstractmethod
     def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:

@@ -1,16 +1,28 @@
-"""The statements on task rows that the databases share, wholly or but for some words."""
+"""The statements on task rows that the databases share, but for some words."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, CursorResult, TextClause, text
 
-from windlass.database.dialect.base import COLUMNS, Dialect, Lane, Most, Stamp, encode, stamped
-from windlass.value.outcome import Visits
-from windlass.value.task import Claimed
+from windlass.database.dialect.base import (
+    COLUMNS,
+    Count,
+    Dialect,
+    Lane,
+    LongText,
+    Most,
+    Stamp,
+    document,
+    stamped,
+)
+from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES
+from windlass.value.task import Claimed, NewTask
 
 LANES = """
 with recursive lane (kind, priority) as (
@@ -86,22 +98,87 @@ where id {{ids}}
 """
 
 
-def as_taken(statement: str, make: Callable[[str], TextClause] = text) -> dict[bool, TextClause]:
-    """A statement with what AS_TAKEN says, by whether the rows were read or claimed."""
-    return {is_read: make(statement.format(as_taken=way)) for is_read, way in AS_TAKEN.items()}
+INSERT = """
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+select id, kind, task_key, bucket, 0, priority, due_at, {payload}, created_at
+from {rows} where true {unless_there} {returning}
+"""
+
+# What an outcome makes of a row, t, by the list of changes.
+CHANGED = f"""{{t}}status = changes.status, {{t}}due_at = changes.due_at, {{t}}batch = null,
+    {{t}}attempt = changes.attempt, {{t}}lost = changes.lost, {{t}}lost_in_a_row = 0,
+    {{t}}started_at = changes.started_at, {{t}}worker = :worker,
+    {{t}}finished_at = coalesce(changes.finished_at, t.finished_at),
+    {{t}}prune_at = case when t.prune_at = {GOES} then t.prune_at else changes.prune_at end,
+    {{t}}last_status = coalesce(changes.last_status, t.last_status), {{t}}result = {{result}},
+    {{t}}remark = case when changes.finished_at is null then t.remark else changes.remark end,
+    {{t}}payload = coalesce({{payload}}, t.payload),
+    {{t}}priority = coalesce(changes.priority, t.priority)"""
+
+# Fields that may be longer than a key.
+LONG = ("payload", "result", "remark")
+
+COUNTED = ("done", "failed", "retried", "milliseconds")
+COUNT = """
+insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
+select minute, kind, worker, done, failed, retried, milliseconds from {rows} where true {added}
+"""
 
 
-class PickAndStamp(Dialect):
-    """For databases that cannot return the old values of what they update: two statements."""
+class TaskStatements(Dialect):
+    """Builds the statements from the words of a database.
 
-    hint: str
-    lock: str
-    greatest: str
+    Claiming takes two of them, as an update cannot return the old values everywhere.
+    """
+
+    # Words of the database: which index to use, how to skip locked rows, the greatest of two.
+    hint = ""
+    lock = "for update skip locked"
+    greatest = "greatest"
+    # What becomes of rows that are still {as_taken}. {rows} have what is {changed}.
+    change_text: str
+    visit_text: str
+    remove_text: str
+    # Before the columns that are set, where it must be said whose they are.
+    of_task = ""
+    # Ends an insert that tells which rows it wrote.
+    returning = "returning id"
 
     def __init__(self) -> None:
+        insert = INSERT.format(
+            rows=self.rows("inserts", **columns_of(NewTask)),
+            payload=self.to_json.format("payload"),
+            unless_there=self.unless_there,
+            returning=self.returning,
+        )
+        self._insert = text(insert)
+        counts = self.rows("counts", **columns_of(Count))
+        self._count = self.often(COUNT.format(rows=counts, added=self.added()))
+        changed = CHANGED.format(
+            t=self.of_task,
+            result=self.to_json.format("changes.result"),
+            payload=self.to_json.format("changes.payload"),
+        )
+        changes = self.rows("changes", **columns_of(Change))
+        self._change = self._as_taken(self.change_text, rows=changes, changed=changed)
+        self._visit = self._as_taken(self.visit_text)
+        self._remove = self._as_taken(self.remove_text)
         self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
         self._read = text(PICK.format(hint=self.hint, lock=""))
         self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
+
+    def often(self, statement: str) -> TextClause:
+        """A statement that runs again and again."""
+        return text(statement)
+
+    def added(self) -> str:
+        """Ends an insert into the statistics that adds to what is there."""
+        sums = ", ".join(f"{name} = windlass_stat.{name} + excluded.{name}" for name in COUNTED)
+        return f"on conflict (minute, kind, worker) do update set {sums}"
+
+    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
+        connection.execute(self._count, {"counts": document(counts)})
 
     @abstractmethod
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
@@ -144,6 +221,24 @@ class PickAndStamp(Dialect):
         said = text(statement.format(greatest=self.greatest, ids=listed))
         connection.execute(said, {**values, **parameters})
 
+    def _as_taken(self, statement: str, **words: str) -> dict[bool, TextClause]:
+        """The statement by whether the rows were read or claimed."""
+        return {
+            is_read: self.often(statement.format(as_taken=way, **words))
+            for is_read, way in AS_TAKEN.items()
+        }
+
+
+def columns_of(row: type[msgspec.Struct]) -> dict[str, type]:
+    """The columns of a list of such rows, for `Dialect.rows`."""
+
+    def type_of(field: msgspec.structs.FieldInfo) -> type:
+        if field.name in LONG:
+            return LongText
+        return str if field.type in (str, str | None) else int
+
+    return {field.name: type_of(field) for field in msgspec.structs.fields(row)}
+
 
 def wanted(lane: Lane, most: Most) -> dict[str, Any]:
     """The parameters of FREE_AND_DUE."""
@@ -164,7 +259,7 @@ def visited(visits: Visits, worker: int) -> dict[str, Any]:
 def visited_rows(visits: Visits) -> str:
     """The rows with their fences and when their runs began, as one document."""
     rows = sorted((row.id, row.fence, row.started_at) for row in visits.rows)
-    return encode(rows).decode()
+    return document(rows)
 
 
 def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from windlass.database.dialect.choice import force_index
-from windlass.database.scan import Looked, Rows, Wanted, look
+from windlass.database.scan import Rows, Scanned, Wanted, scan
 from windlass.database.schema import (
     deduction,
     deduction_line,
@@ -84,9 +84,9 @@ def stocks(
     of = stock.c
     rows = select(stock).where(of.sku > after, *_begins(of.sku, prefix)).order_by(of.sku)
     wanted = (lambda window: window.c.available == 0) if sold_out else None
-    looked = _look(connection, rows.limit, ("sku",), wanted, limit, ascending=True)
-    next_ = None if looked.last is None else looked.last.sku
-    return LedgerPart([Stock(*tuple(row)) for row in looked.rows], next_, looked.looked_at)
+    scanned = _scan(connection, rows.limit, ("sku",), wanted, limit, ascending=True)
+    next_ = None if scanned.last is None else scanned.last.sku
+    return LedgerPart([Stock(*tuple(row)) for row in scanned.rows], next_, scanned.looked_at)
 
 
 def deductions(
@@ -108,8 +108,8 @@ def deductions(
         rows = _newest_first(_by_creation(rows, deduction), (of.created_at, of.id), place)
     wanted = None if status is None else (lambda window: window.c.status == status)
     keys = ("id",) if prefix else ("created_at", "id")
-    looked = _look(connection, rows.limit, keys, wanted, limit, ascending=bool(prefix))
-    ids = [row.id for row in looked.rows]
+    scanned = _scan(connection, rows.limit, keys, wanted, limit, ascending=bool(prefix))
+    ids = [row.id for row in scanned.rows]
     lines = _lines(connection, deduction_line, [(id_,) for id_ in ids])
     found = connection.execute(select(deduction).where(of.id.in_(ids))) if ids else ()
     shown = {
@@ -124,8 +124,8 @@ def deductions(
         )
         for row in found
     }
-    last = looked.last and DeductionPlace(looked.last.created_at, looked.last.id)
-    return LedgerPart([shown[id_] for id_ in ids if id_ in shown], _cursor(last), looked.looked_at)
+    last = scanned.last and DeductionPlace(scanned.last.created_at, scanned.last.id)
+    return LedgerPart([shown[id_] for id_ in ids if id_ in shown], _cursor(last), scanned.looked_at)
 
 
 def returns(
@@ -139,8 +139,8 @@ def returns(
     else:
         rows = rows.where(of.deduction_id == deduction)
     rows = _newest_first(rows, (of.created_at, of.deduction_id, of.return_id), place)
-    looked = _look(connection, rows.limit, (), None, limit)
-    keys = [(row.deduction_id, row.return_id) for row in looked.rows]
+    scanned = _scan(connection, rows.limit, (), None, limit)
+    keys = [(row.deduction_id, row.return_id) for row in scanned.rows]
     lines = _lines(connection, return_line, keys)
     shown = [
         ListedReturn(
@@ -150,10 +150,10 @@ def returns(
             _refusal(row.refusal),
             *_first(Line(*each) for each in lines.get(key, ())),
         )
-        for key, row in zip(keys, looked.rows, strict=True)
+        for key, row in zip(keys, scanned.rows, strict=True)
     ]
-    last = looked.last and ReturnPlace(looked.last.created_at, *keys[-1])
-    return LedgerPart(shown, _cursor(last), looked.looked_at)
+    last = scanned.last and ReturnPlace(scanned.last.created_at, *keys[-1])
+    return LedgerPart(shown, _cursor(last), scanned.looked_at)
 
 
 def entries(
@@ -174,16 +174,16 @@ def entries(
         return query.limit(most) if sku is None else _balanced(query.limit(most), sku, place)
 
     wanted = None if movement is None else (lambda window: window.c.movement == movement)
-    looked = _look(connection, rows, ("id",), wanted, limit)
-    found = [_entry(row) for row in looked.rows]
-    if looked.last is None:
-        return LedgerPart(found, None, looked.looked_at)
-    last = _entry(looked.last)
+    scanned = _scan(connection, rows, ("id",), wanted, limit)
+    found = [_entry(row) for row in scanned.rows]
+    if scanned.last is None:
+        return LedgerPart(found, None, scanned.looked_at)
+    last = _entry(scanned.last)
     before = None if last.balance is None else last.balance - last.quantity
-    return LedgerPart(found, _cursor(EntryPlace(last.id, before)), looked.looked_at)
+    return LedgerPart(found, _cursor(EntryPlace(last.id, before)), scanned.looked_at)
 
 
-def _look(
+def _scan(
     connection: Connection,
     rows: Rows,
     keys: Sequence[str],
@@ -191,14 +191,14 @@ def _look(
     limit: int,
     *,
     ascending: bool = False,
-) -> Looked:
+) -> Scanned:
     """The next rows, or those of the next 10,000 that are wanted."""
     if wanted is not None:
-        return look(
+        return scan(
             connection, rows, keys, wanted, limit=limit, most=LOOKED_AT, ascending=ascending
         )
     found = connection.execute(rows(limit)).all()
-    return Looked(found, len(found), found[-1] if len(found) == limit else None)
+    return Scanned(found, len(found), found[-1] if len(found) == limit else None)
 
 
 def _balanced(entries: Query, sku: str, after: EntryPlace | None) -> Query:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from windlass.core.task.store.task import VIEW, view_of
 from windlass.database.dialect.base import Dialect
-from windlass.database.scan import look
+from windlass.database.scan import scan
 from windlass.database.schema import task
 from windlass.value.status import FINAL, Status
 from windlass.value.task import TaskView
@@ -183,7 +183,7 @@ def _walk(
     connection: Connection, query: TaskQuery, rows: Select[Any], *, below: int | None, limit: int
 ) -> TaskPage:
     """Go through some of the rows, and take those that match."""
-    looked = look(
+    looked = scan(
         connection,
         _below(rows, below).limit,
         ("id",),

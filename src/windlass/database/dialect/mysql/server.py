@@ -13,14 +13,6 @@ from windlass.database.dialect.base import Dialect, Executor, original
 from windlass.database.dialect.statement import ALIVE
 
 LOCK_SECONDS = 2
-CONFLICTS = {1213, 1205, 1020}
-# fmt: off
-OUTAGES = {
-    1040, 1053, 1077, 1114, 1152, 1158, 1159, 1160, 1161, 1290, 1792, 1836, 1927, 2002, 2003, 2006,
-    2013, 2055, 4031,
-}
-# fmt: on
-
 # Both servers know this form of a shared lock.
 SHARED = "lock in share mode"
 IS_ALIVE = text(f"{ALIVE} {SHARED}")
@@ -42,6 +34,17 @@ class MySQLServer(Dialect):
         "select 1 from information_schema.tables "
         "where table_schema = database() and table_name = 'windlass_shard'"
     )
+    conflicts = (1213, 1205, 1020)
+    locked = (1205,)
+    # fmt: off
+    outages = (
+        1040, 1053, 1077, 1114, 1152, 1158, 1159, 1160, 1161, 1290, 1792, 1836, 1927, 2002, 2003,
+        2006, 2013, 2055, 4031,
+    )
+    # fmt: on
+    duplicates = (1062,)
+    # No database is chosen, or it has no such table.
+    missing = (1046, 1146)
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,20 +89,9 @@ class MySQLServer(Dialect):
 
         return raw.cursor(Cursor) if type(raw).__module__.startswith("pymysql") else raw.cursor()
 
-    def is_conflict(self, problem: Exception) -> bool:
-        return _number_of(problem) in CONFLICTS
-
-    def is_locked(self, problem: Exception) -> bool:
-        return _number_of(problem) == 1205
-
-    def is_outage(self, problem: Exception) -> bool:
-        return _number_of(problem) in OUTAGES
-
-    def is_duplicate(self, problem: Exception) -> bool:
-        return _number_of(problem) == 1062
-
-    def is_elsewhere(self, problem: Exception) -> bool:
-        return _number_of(problem) in (1046, 1146)  # no database chosen, no such table
+    def code_of(self, problem: Exception) -> object:
+        args = original(problem).args
+        return args[0] if args and isinstance(args[0], int) else None
 
     def measure(self, connection: Connection) -> int:
         now = text("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))")
@@ -115,8 +107,3 @@ class MySQLServer(Dialect):
 
     def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         return connection.execute(LOCK_WORKER, {"worker": worker}).first() is not None
-
-
-def _number_of(problem: Exception) -> int | None:
-    args = original(problem).args
-    return args[0] if args and isinstance(args[0], int) else None

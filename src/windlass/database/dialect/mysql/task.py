@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Table, TextClause, insert, text
 
-from windlass.database.dialect.base import COLUMNS, Count, Executor, Lane, Most, encode
+from windlass.database.dialect.base import COLUMNS, Executor, Lane, LongText, Most, document
 from windlass.database.dialect.mysql.server import MySQLServer
 from windlass.database.dialect.statement import (
+    COUNTED,
     PICK,
     VISITED,
-    PickAndStamp,
-    as_taken,
+    TaskStatements,
     tuples,
     visited,
     visited_rows,
@@ -23,6 +23,9 @@ from windlass.database.dialect.statement import (
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import NewTask
+
+# What a column of a list is.
+TYPES = {int: "bigint", str: "varchar(255)", LongText: "mediumtext"}
 
 HINT = "force index (windlass_task_due)"
 READ = text(PICK.replace(COLUMNS, f"json_array({COLUMNS})").format(hint=HINT, lock=""))
@@ -48,7 +51,7 @@ REMOVE = text(f"delete t from {BY_ID}")
 BY_FENCE = """json_table(:fences, '$[*]' columns (
     id bigint path '$[0]', fence bigint path '$[1]')) as listed
 straight_join windlass_task as t force index (primary) on t.id = listed.id"""
-REMOVE_AS_TAKEN = as_taken(f"delete t from {BY_FENCE} where {{as_taken}} listed.fence")
+REMOVE_AS_TAKEN = f"delete t from {BY_FENCE} where {{as_taken}} listed.fence"
 OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
 REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
@@ -60,43 +63,16 @@ FIRST_LANE = """(
     order by priority, due_at limit 1
 )"""
 
-INSERT = text("""
-insert into windlass_task
-    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
-select id, kind, task_key, bucket, 0, priority, due_at, payload, created_at
-from json_table(:rows, '$[*]' columns (
-    id bigint path '$.id', kind varchar(100) path '$.kind', task_key varchar(255) path '$.task_key',
-    bucket smallint path '$.bucket', priority smallint path '$.priority',
-    due_at bigint path '$.due_at', payload mediumtext path '$.payload',
-    created_at bigint path '$.created_at')) as r
-on duplicate key update id = windlass_task.id
-""")
-
 ESTIMATE_DUE = text("""
 explain select 1 from windlass_task force index (windlass_task_due)
 where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
-CHANGE = f"""
-update json_table(:changes, '$[*]' columns (
-    id bigint path '$.id', fence bigint path '$.fence', status smallint path '$.status',
-    due_at bigint path '$.due_at', attempt int path '$.attempt', lost smallint path '$.lost',
-    started_at bigint path '$.started_at',
-    finished_at bigint path '$.finished_at', prune_at bigint path '$.prune_at',
-    last_status smallint path '$.last_status', result mediumtext path '$.result',
-    remark mediumtext path '$.remark', payload mediumtext path '$.payload',
-    priority smallint path '$.priority')) as c
-straight_join windlass_task as t force index (primary) on t.id = c.id
-set t.status = c.status, t.due_at = c.due_at, t.batch = null, t.attempt = c.attempt,
-    t.lost = c.lost, t.lost_in_a_row = 0, t.started_at = c.started_at, t.worker = :worker,
-    t.finished_at = coalesce(c.finished_at, t.finished_at),
-    t.prune_at = if(t.prune_at = {GOES}, t.prune_at, c.prune_at),
-    t.last_status = coalesce(c.last_status, t.last_status),
-    t.result = c.result, t.remark = if(c.finished_at is null, t.remark, c.remark),
-    t.payload = coalesce(c.payload, t.payload), t.priority = coalesce(c.priority, t.priority)
-where {{as_taken}} c.fence
+CHANGE = """
+update {rows} straight_join windlass_task as t force index (primary) on t.id = changes.id
+set {changed} where {as_taken} changes.fence
 """
-# An item that was removed while it was visited is none of them.
+# Leaves out rows that are to be deleted after their run.
 VISIT = f"""
 update json_table(:rows, '$[*]' columns (
     id bigint path '$[0]', fence bigint path '$[1]', began bigint path '$[2]')) as c
@@ -104,33 +80,29 @@ straight_join windlass_task as t force index (primary) on t.id = c.id
 set {VISITED}, started_at = c.began
 where {{as_taken}} c.fence and t.prune_at is null
 """
-VISIT_AS_TAKEN = as_taken(VISIT)
-CHANGE_AS_TAKEN = as_taken(CHANGE)
-
-COUNT = text("""
-insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
-select minute, kind, worker, done, failed, retried, milliseconds
-from json_table(:counts, '$[*]' columns (
-    minute bigint path '$.minute', kind varchar(100) path '$.kind', worker bigint path '$.worker',
-    done bigint path '$.done', failed bigint path '$.failed', retried bigint path '$.retried',
-    milliseconds bigint path '$.milliseconds')) as c
-on duplicate key update
-    windlass_stat.done = windlass_stat.done + c.done,
-    windlass_stat.failed = windlass_stat.failed + c.failed,
-    windlass_stat.retried = windlass_stat.retried + c.retried,
-    windlass_stat.milliseconds = windlass_stat.milliseconds + c.milliseconds
-""")
 
 
-class MySQL(MySQLServer, PickAndStamp):
+class MySQL(MySQLServer, TaskStatements):
     """MySQL and its sister."""
 
     hint = HINT
-    lock = "for update skip locked"
-    greatest = "greatest"
+    change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE_AS_TAKEN
+    of_task = "t."
+    unless_there = "on duplicate key update id = windlass_task.id"
+    returning = ""
+
+    def added(self) -> str:
+        sums = (f"windlass_stat.{each} = windlass_stat.{each} + counts.{each}" for each in COUNTED)
+        return f"on duplicate key update {', '.join(sums)}"
+
+    def rows(self, name: str, **columns: type) -> str:
+        typed = ", ".join(
+            f"{column} {TYPES[kind]} path '$.{column}'" for column, kind in columns.items()
+        )
+        return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
 
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
-        executor.execute(INSERT, {"rows": encode(rows).decode()})
+        executor.execute(self._insert, {"inserts": document(rows)})
         if all(row.task_key is None for row in rows):
             return {row.id for row in rows}
         ids, parameters = self.ids(row.id for row in rows)
@@ -181,59 +153,56 @@ class MySQL(MySQLServer, PickAndStamp):
         return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:
-        connection.execute(OFFER, {"ids": encode(sorted(ids)).decode()})
+        connection.execute(OFFER, {"ids": document(sorted(ids))})
 
     def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
-        connection.execute(REMOVE_OFFERS, {"ids": encode(sorted(ids)).decode()})
+        connection.execute(REMOVE_OFFERS, {"ids": document(sorted(ids))})
 
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
-        rows = connection.execute(FREE, {"ids": encode(sorted(ids)).decode()})
+        rows = connection.execute(FREE, {"ids": document(sorted(ids))})
         return {row[0] for row in rows.fetchall()}
 
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
-        statement = CHANGE_AS_TAKEN[is_read]
-        asked = {"changes": encode(changes).decode(), "worker": worker}
+        statement = self._change[is_read]
+        asked = {"changes": document(changes), "worker": worker}
         if _touches(connection, statement, asked, rows=len(changes)):
             changed: dict[int, int | None] = {each.id: each.prune_at for each in changes}
-            going = connection.scalars(GOING, {"ids": encode(sorted(changed)).decode()})
+            going = connection.scalars(GOING, {"ids": document(sorted(changed))})
             return changed | dict.fromkeys(going, GOES)
         fences = {change.id: change.fence for change in changes}
         held = self._hold(connection, fences, is_read=is_read)
         ours = [change for change in changes if change.id in held]
         if ours:
-            connection.execute(statement, {"changes": encode(ours).decode(), "worker": worker})
+            connection.execute(statement, {"changes": document(ours), "worker": worker})
         return held
 
     def visit(
         self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
         asked = {**visited(visits, worker), "rows": visited_rows(visits)}
-        if _touches(connection, VISIT_AS_TAKEN[is_read], asked, rows=len(visits.rows)):
+        if _touches(connection, self._visit[is_read], asked, rows=len(visits.rows)):
             return dict.fromkeys(row.id for row in visits.rows)
         return self.change(connection, visits.changes, worker=worker, is_read=is_read)
 
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
-        listed = encode(sorted(fences.items())).decode()
-        if _touches(connection, REMOVE_AS_TAKEN[is_read], {"fences": listed}, rows=len(fences)):
+        listed = document(sorted(fences.items()))
+        if _touches(connection, self._remove[is_read], {"fences": listed}, rows=len(fences)):
             return set(fences)
         held = self._hold(connection, fences, is_read=is_read)
         if held:
-            connection.execute(REMOVE, {"ids": encode(sorted(held)).decode()})
+            connection.execute(REMOVE, {"ids": document(sorted(held))})
         return set(held)
 
     def _hold(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> dict[int, int | None]:
         """Lock the rows that are still as they were taken, by id: id to `prune_at`."""
-        rows = connection.execute(HOLD[is_read], {"ids": encode(sorted(fences)).decode()})
+        rows = connection.execute(HOLD[is_read], {"ids": document(sorted(fences))})
         return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
-
-    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
-        connection.execute(COUNT, {"counts": encode(counts).decode()})
 
 
 def _touches(

@@ -22,8 +22,8 @@ OFTEN = "windlass_often"
 NEVER_BY_ITSELF = 1_000_000_000
 
 LOCK_MILLISECONDS = "1000"
-CONFLICTS = {"40001", "40P01", "55P03"}
-OUTAGES = {"57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25P03", "25006"}
+# The states that begin so are about connections.
+CONNECTION = "08"
 
 
 def often(statement: str) -> TextClause:
@@ -69,11 +69,22 @@ class PostgreSQLServer(Dialect):
     """The server that most teams have."""
 
     name = "postgresql"
-    payload = "cast(:payload as json)"
+    to_json = "cast({} as json)"
     hold_shared = "for share"
     has_shard = "select to_regclass('windlass_shard') is not null"
     commits_alone = True
     wakes = True
+    conflicts = ("40001", "40P01", "55P03")
+    locked = ("55P03",)
+    # psycopg has no state for a connection that could not be made or was cut, only a class.
+    # fmt: off
+    outages = (
+        CONNECTION, "OperationalError", "25006", "25P03", "53100", "53200", "53300", "57014",
+        "57P01", "57P02", "57P03",
+    )
+    # fmt: on
+    duplicates = ("23505",)
+    missing = ("42P01",)
 
     def engine_options(self, url: URL) -> dict[str, Any]:
         return {
@@ -137,24 +148,10 @@ class PostgreSQLServer(Dialect):
 
         return raw.cursor(row_factory=tuple_row) if hasattr(raw, "row_factory") else raw.cursor()
 
-    def is_conflict(self, problem: Exception) -> bool:
-        return _state(problem) in CONFLICTS
-
-    def is_locked(self, problem: Exception) -> bool:
-        return _state(problem) == "55P03"
-
-    def is_outage(self, problem: Exception) -> bool:
-        state = _state(problem)
-        if state is None:
-            # psycopg has no state for a connection that could not be made or was cut.
-            return type(original(problem)).__name__ == "OperationalError"
-        return state in OUTAGES or state.startswith("08")
-
-    def is_duplicate(self, problem: Exception) -> bool:
-        return _state(problem) == "23505"
-
-    def is_elsewhere(self, problem: Exception) -> bool:
-        return _state(problem) == "42P01"
+    def code_of(self, problem: Exception) -> object:
+        cause = original(problem)
+        state: str = getattr(cause, "sqlstate", None) or type(cause).__name__
+        return CONNECTION if state.startswith(CONNECTION) else state
 
     def measure(self, connection: Connection) -> int:
         now = text("select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)")
@@ -190,8 +187,3 @@ class PostgreSQLServer(Dialect):
     def _patience(self, worker: int, patient: bool) -> dict[str, Any]:
         lock = "0" if patient else LOCK_MILLISECONDS
         return {"worker": worker, "idle": str(self.idle_milliseconds), "lock": lock}
-
-
-def _state(problem: Exception) -> str | None:
-    state: str | None = getattr(original(problem), "sqlstate", None)
-    return state

@@ -6,17 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, text
+from sqlalchemy import Connection, Engine, Table, TextClause, text
 from sqlalchemy.dialects.postgresql import insert
 
 from windlass.database.dialect.base import (
     COLUMNS,
-    Count,
     Executor,
     Lane,
     Most,
     Stamp,
-    encode,
+    document,
     stamped,
 )
 from windlass.database.dialect.postgresql.driver import array, copy_lines, driver_of, told
@@ -25,13 +24,9 @@ from windlass.database.dialect.statement import (
     ABANDONED,
     FREE_AND_DUE,
     LANES,
-    PICK,
-    PICK_IDS,
-    RESCUE,
-    STAMP,
     STAMPED,
     VISITED,
-    as_taken,
+    TaskStatements,
     tuples,
     visited,
     wanted,
@@ -49,16 +44,6 @@ def listed(query: str) -> str:
 
 BY_ID = listed("select unnest(cast(:ids as bigint[]))")
 
-
-INSERT = text("""
-insert into windlass_task
-    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
-select id, kind, task_key, bucket, 0, priority, due_at, cast(payload as json), created_at
-from json_to_recordset(cast(:rows as json)) as r (
-    id bigint, kind text, task_key text, bucket smallint, priority smallint, due_at bigint,
-    payload text, created_at bigint)
-on conflict do nothing returning id
-""")
 
 COPY = """
 copy windlass_task (id, kind, bucket, status, priority, due_at, payload, created_at) from stdin
@@ -102,22 +87,8 @@ select * from picked
 """)
 
 CHANGE = f"""
-update windlass_task as t
-set status = c.status, due_at = c.due_at, batch = null, attempt = c.attempt, lost = c.lost,
-    lost_in_a_row = 0, started_at = c.started_at, worker = :worker,
-    finished_at = coalesce(c.finished_at, t.finished_at),
-    prune_at = case when t.prune_at = {GOES} then t.prune_at else c.prune_at end,
-    last_status = coalesce(c.last_status, t.last_status),
-    result = cast(c.result as json),
-    remark = case when c.finished_at is null then t.remark else c.remark end,
-    payload = coalesce(cast(c.payload as json), t.payload),
-    priority = coalesce(c.priority, t.priority)
-from json_to_recordset(cast(:changes as json)) as c (
-    id bigint, fence bigint, status smallint, due_at bigint, attempt integer, lost smallint,
-    started_at bigint, finished_at bigint, prune_at bigint, last_status smallint, result text,
-    remark text, payload text, priority smallint)
-where t.id = {BY_ID}
-  and t.id = c.id and {{as_taken}} c.fence
+update windlass_task as t set {{changed}} from {{rows}}
+where t.id = {BY_ID} and t.id = changes.id and {{as_taken}} changes.fence
 returning t.id, t.prune_at
 """
 
@@ -151,45 +122,38 @@ with gone as (
 select string_agg(cast(id as text), ',') from gone
 """
 
-COUNT = often("""
-insert into windlass_stat as s (minute, kind, worker, done, failed, retried, milliseconds)
-select minute, kind, worker, done, failed, retried, milliseconds
-from json_to_recordset(cast(:counts as json)) as c (
-    minute bigint, kind text, worker bigint, done bigint, failed bigint, retried bigint,
-    milliseconds bigint)
-on conflict (minute, kind, worker) do update set
-    done = s.done + excluded.done, failed = s.failed + excluded.failed,
-    retried = s.retried + excluded.retried, milliseconds = s.milliseconds + excluded.milliseconds
-""")
 
-
-class PostgreSQL(PostgreSQLServer):
+class PostgreSQL(PostgreSQLServer, TaskStatements):
     """The server that most teams have."""
 
+    change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE
+
     def __init__(self) -> None:
+        super().__init__()
         kinds = "(select unnest(cast(:kinds as text[])) as kind)"
         self._lanes = text(LANES.format(hint="", kinds=kinds))
         among = "= " + listed("select unnest(cast(:kinds as text[]))")
-        lock = "for update skip locked"
-        self._abandoned = text(ABANDONED.format(hint="", kinds=among, lock=lock))
-        self._read = text(PICK.format(hint="", lock=""))
-        self._read_ids = text(PICK_IDS.format(hint="", lock=""))
-        self._change = as_taken(CHANGE, often)
-        self._visit = as_taken(VISIT, often)
-        self._remove = as_taken(REMOVE, often)
-        self._stamp = text(STAMP.format(greatest="greatest", ids=f"= {BY_ID}"))
-        self._rescue = text(RESCUE.format(greatest="greatest", ids=f"= {BY_ID}"))
+        self._abandoned = text(ABANDONED.format(hint="", kinds=among, lock=self.lock))
 
     def prepare(self, engine: Engine) -> None:
         super().prepare(engine)
         self._insert_one = str(INSERT_ONE.compile(dialect=engine.dialect))
         self._insert_and_notify = str(INSERT_AND_NOTIFY.compile(dialect=engine.dialect))
 
+    def often(self, statement: str) -> TextClause:
+        return often(statement)
+
+    def rows(self, name: str, **columns: type) -> str:
+        typed = ", ".join(
+            f"{column} {'bigint' if kind is int else 'text'}" for column, kind in columns.items()
+        )
+        return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
+
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         if len(rows) == 1:
             inserted = executor.execute(INSERT_ONE, _fields(rows[0]))
         else:
-            inserted = executor.execute(INSERT, {"rows": encode(rows).decode()})
+            inserted = executor.execute(self._insert, {"inserts": document(rows)})
         return {row[0] for row in inserted.fetchall()}
 
     def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
@@ -209,6 +173,9 @@ class PostgreSQL(PostgreSQLServer):
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
+
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        return f"= {BY_ID}", {"ids": array(ids)}
 
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         return "= any(cast(:texts as text[]))", {"texts": list(texts)}
@@ -237,9 +204,6 @@ class PostgreSQL(PostgreSQLServer):
         rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(lane, most)})
         return [stamped(row, stamp) for row in rows.fetchall()]
 
-    def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
-        connection.execute(self._stamp, {**stamp._asdict(), "ids": array(ids)})
-
     def abandoned(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
     ) -> list[Sequence[Any]]:
@@ -248,16 +212,11 @@ class PostgreSQL(PostgreSQLServer):
         )
         return list(rows.fetchall())
 
-    def rescue(
-        self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
-    ) -> None:
-        connection.execute(self._rescue, {**stamp._asdict(), "ids": array(ids), "attempt": attempt})
-
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
         ids = array(change.id for change in changes)
-        asked = {"changes": encode(changes).decode(), "ids": ids, "worker": worker}
+        asked = {"changes": document(changes), "ids": ids, "worker": worker}
         rows = connection.execute(self._change[is_read], asked)
         return dict(map(tuple, rows.fetchall()))
 
@@ -267,8 +226,8 @@ class PostgreSQL(PostgreSQLServer):
         asked = {
             **visited(visits, worker),
             "ids": array(row.id for row in visits.rows),
-            "fences": encode({row.id: row.fence for row in visits.rows}).decode(),
-            "began": encode({row.id: row.started_at for row in visits.rows}).decode(),
+            "fences": document({row.id: row.fence for row in visits.rows}),
+            "began": document({row.id: row.started_at for row in visits.rows}),
         }
         ids, going = connection.execute(self._visit[is_read], asked).one()
         return dict.fromkeys(_numbers(ids)) | dict.fromkeys(_numbers(going), GOES)
@@ -276,12 +235,9 @@ class PostgreSQL(PostgreSQLServer):
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
-        asked = {"ids": array(fences), "fences": encode(fences).decode()}
+        asked = {"ids": array(fences), "fences": document(fences)}
         gone = connection.execute(self._remove[is_read], asked).scalar_one()
         return set(_numbers(gone))
-
-    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
-        connection.execute(COUNT, {"counts": encode(counts).decode()})
 
 
 def _numbers(listed: str | None) -> Iterator[int]:

@@ -18,7 +18,6 @@ from windlass.fork import watch_forks
 BUSY_SECONDS = 30.0
 IN_MEMORY = (None, "", ":memory:")
 OLDEST = (3, 38, 0)
-DUPLICATES = {f"SQLITE_CONSTRAINT_{of}" for of in ("PRIMARYKEY", "UNIQUE", "ROWID")}
 SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA", "OFF")
 
 IS_ALIVE = text(ALIVE)
@@ -60,6 +59,10 @@ class SQLiteServer(Dialect):
     has_shard = "select 1 from sqlite_master where name = 'windlass_shard'"
     # It changes nothing, and locks the database as every statement does that might.
     keep_others_out = text("update windlass_shard set id = id where 0 = 1")
+
+    conflicts = ("busy",)
+    duplicates = tuple(f"SQLITE_CONSTRAINT_{of}" for of in ("PRIMARYKEY", "UNIQUE", "ROWID"))
+    missing = ("missing",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,23 +125,14 @@ class SQLiteServer(Dialect):
         cursor.row_factory = None
         return cursor
 
-    def is_conflict(self, problem: Exception) -> bool:
+    def code_of(self, problem: Exception) -> object:
         cause = original(problem)
-        return isinstance(cause, sqlite3.OperationalError) and (
-            "locked" in str(cause) or "busy" in str(cause)
-        )
-
-    def is_locked(self, problem: Exception) -> bool:
-        return False
-
-    def is_outage(self, problem: Exception) -> bool:
-        return False
-
-    def is_duplicate(self, problem: Exception) -> bool:
-        return getattr(original(problem), "sqlite_errorname", None) in DUPLICATES
-
-    def is_elsewhere(self, problem: Exception) -> bool:
-        return str(original(problem)).startswith("no such table: windlass_")
+        said = str(cause)
+        if isinstance(cause, sqlite3.OperationalError) and ("locked" in said or "busy" in said):
+            return "busy"
+        if said.startswith("no such table: windlass_"):
+            return "missing"
+        return getattr(cause, "sqlite_errorname", None)
 
     def measure(self, connection: Connection) -> int:
         # The database is a file on this machine: its clock is this machine's.
