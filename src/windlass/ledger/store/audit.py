@@ -45,7 +45,7 @@ from windlass.ledger.model.audit import (
 from windlass.ledger.model.book import DeductionRow, LineRow, ReceiptRow, ReturnRow
 from windlass.ledger.model.ledger import Movement, movement_of
 from windlass.ledger.store.audit_page import Front, TableReader
-from windlass.ledger.store.dialect import ROW_LISTS
+from windlass.ledger.store.dialect import row_lists
 from windlass.value.status import Status
 
 SHOWN_OF_EACH = 20
@@ -82,7 +82,7 @@ class Sink(Protocol):
 
 def problems(executor: Executor, dialect: Dialect) -> list[str]:
     """A line for each thing that is wrong; if many are of one sort, the first of them."""
-    with ROW_LISTS.of(dialect).read_by_index(executor):
+    with row_lists(dialect).read_by_index(executor):
         return _Audit(executor, dialect).problems()
 
 

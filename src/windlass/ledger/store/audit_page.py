@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Table, TextClause, text
 
-from windlass.database.dialect.base import Dialect, Executor
-from windlass.ledger.store.dialect import ROW_LISTS, Document, keys, kinds
+from windlass.database.dialect.base import Dialect, Executor, LongText
+from windlass.ledger.store.dialect import keys, kinds, row_lists
 
 ROWS = 2_000
 FEW_ROWS = 100
@@ -25,7 +25,7 @@ class TableReader:
         self, executor: Executor, dialect: Dialect, complain: Callable[[str], None]
     ) -> None:
         self._executor = executor
-        self._lists = ROW_LISTS.of(dialect)
+        self._lists = row_lists(dialect)
         self._complain = complain
 
     def read(
@@ -33,7 +33,7 @@ class TableReader:
     ) -> Iterator[Row]:
         """All rows `where` that holds, in the order of their keys; all columns or some."""
         names = columns or tuple(kinds(table))
-        documents = [at for at, name in enumerate(names) if kinds(table)[name] is Document]
+        documents = [at for at, name in enumerate(names) if kinds(table)[name] is LongText]
         first = self._query(table, names, where)
         others = self._query(table, names, f"{where} and {_after(keys(table))}")
         limit, after = FEW_ROWS if documents else ROWS, dict[str, object]()

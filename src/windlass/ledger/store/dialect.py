@@ -6,7 +6,6 @@ many rows it is about.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from windlass.database.column import Exact
-from windlass.database.dialect.base import Executor, encode, original
+from windlass.database.dialect.base import Dialect, Executor, LongText, encode, original
 from windlass.database.dialect.choice import PerDialect
 from windlass.database.dialect.postgresql import often
 
@@ -38,26 +37,19 @@ PLAN = text(
 )
 
 
-class Document:
-    """The kind of a column that has JSON; the others are `str` and `int`."""
-
-
-MYSQL_TYPES = {str: "varchar(255)", int: "bigint", Document: "mediumtext"}
-POSTGRESQL_TYPES = {str: "text", int: "bigint", Document: "text"}
-
 Columns = Mapping[str, type]
 Row = Mapping[str, Any]
 
 
 @cache
 def kinds(table: Table) -> Columns:
-    """The columns of a table, and what they have in them."""
+    """The columns of a table as `Dialect.rows` takes them; those of JSON are long texts."""
     return {column.name: _kind(column.type) for column in table.columns}
 
 
 def _kind(of: TypeEngine[Any]) -> type:
     if isinstance(of, Text):
-        return Document
+        return LongText
     return str if isinstance(of, Exact) else int
 
 
@@ -119,8 +111,12 @@ class Write(NamedTuple):
 Writes = Mapping[str, Write]
 
 
-class RowLists(ABC):
-    """The contract: queries and statements about the rows whose keys are in a list."""
+class RowLists:
+    """Queries and statements about the rows whose keys are in a list.
+
+    As it is, it suits SQLite: a statement costs no round trip, and one transaction writes at a
+    time, so rows are read first and then written.
+    """
 
     lock = ""
     # A text as JSON, and JSON as its text.
@@ -135,7 +131,8 @@ class RowLists(ABC):
     # Whether locking a row that does not exist keeps others from inserting beside it.
     locks_gaps = False
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
         # The same names always stand for the same statements.
         self._statements: dict[tuple[str, ...], TextClause] = {}
 
@@ -147,7 +144,7 @@ class RowLists(ABC):
         """The columns as a query names them, with JSON as its text."""
         known = kinds(table)
         return ", ".join(
-            self.from_json.format(f"{of}.{name}") if known[name] is Document else f"{of}.{name}"
+            self.from_json.format(f"{of}.{name}") if known[name] is LongText else f"{of}.{name}"
             for name in columns
         )
 
@@ -157,13 +154,9 @@ class RowLists(ABC):
         del executor
         yield
 
-    @abstractmethod
-    def rows(self, name: str, columns: Columns) -> str:
-        """The list of objects in the parameter `name`, as a table of that name."""
-
     def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
         """A query for the rows of `table`, t, whose columns `by` are in the list `name`."""
-        listed = self.rows(name, dict.fromkeys(by, str))
+        listed = self._dialect.rows(name, **dict.fromkeys(by, str))
         return f"select {found} from {listed} join {table.name} as t on {_equal(name, by)}"
 
     def locking(self, table: Table) -> str:
@@ -172,11 +165,11 @@ class RowLists(ABC):
 
     def write(self, name: str, of: Insert | Update) -> str:
         """The statement that inserts or updates the rows in the list `name`."""
-        listed = self.rows(name, of.columns)
+        listed = self._dialect.rows(name, **of.columns)
         if isinstance(of, Update):
             return self._update(name, listed, of)
         values = ", ".join(
-            self.to_json.format(column) if kind is Document else column
+            self.to_json.format(column) if kind is LongText else column
             for column, kind in of.columns.items()
         )
         into = f"{of.table.name} ({', '.join(of.columns)})"
@@ -213,14 +206,6 @@ class RowLists(ABC):
         raise NotImplementedError
 
 
-class SQLiteRowLists(RowLists):
-    """Statements cost no round trips, and only one transaction writes: read first, then write."""
-
-    def rows(self, name: str, columns: Columns) -> str:
-        values = ", ".join(f"value ->> '{column}' as {column}" for column in columns)
-        return f"(select {values} from json_each(:{name})) as {name}"
-
-
 class MySQLRowLists(RowLists):
     """The planner is told what to read first, and by which index."""
 
@@ -228,14 +213,8 @@ class MySQLRowLists(RowLists):
     writes_first = True
     locks_gaps = True
 
-    def rows(self, name: str, columns: Columns) -> str:
-        typed = ", ".join(
-            f"{column} {MYSQL_TYPES[kind]} path '$.{column}'" for column, kind in columns.items()
-        )
-        return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
-
     def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
-        listed = self.rows(name, dict.fromkeys(by, str))
+        listed = self._dialect.rows(name, **dict.fromkeys(by, str))
         return f"select {found} from {listed} {_by_primary_key(table, name, by)}"
 
     def _update(self, name: str, listed: str, of: Update) -> str:
@@ -277,7 +256,7 @@ class MySQLRowLists(RowLists):
         where = f"{_equal(name, keys(of.table))} and {of.guard.format(name)}"
         missed = f"signal sqlstate '45000' set message_text = '{name}'"
         return (
-            f"for {name} in (select * from {self.rows(name, of.columns)}) do "
+            f"for {name} in (select * from {self._dialect.rows(name, **of.columns)}) do "
             f"update {of.table.name} as t set {assignments} where {where}; "
             f"if row_count() <> 1 then {missed}; end if; end for"
         )
@@ -303,10 +282,6 @@ class PostgreSQLRowLists(RowLists):
         executor.execute(PLAN, {"scan": "off", "sort": "off"}).fetchall()
         yield
         executor.execute(PLAN, {"scan": before[0], "sort": before[1]}).fetchall()
-
-    def rows(self, name: str, columns: Columns) -> str:
-        typed = ", ".join(f"{column} {POSTGRESQL_TYPES[kind]}" for column, kind in columns.items())
-        return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
 
     def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
         return f"{super().find(table, found, by, name=name)} where {_is_short(name, by)}"
@@ -357,18 +332,22 @@ class PostgreSQLRowLists(RowLists):
         """The rows that fulfil the guard, locked in the order in which everybody locks them."""
         by = keys(of.table)
         return (
-            f"select 1 from {self.rows(name, of.columns)} "
+            f"select 1 from {self._dialect.rows(name, **of.columns)} "
             f"join {of.table.name} as t on {_equal(name, by)} "
             f"where {_is_short(name, by)} and {of.guard.format(name)} "
             "and (select waits from setting) is not null" + self.locking(of.table)
         )
 
 
-# How lists meet tables in each database.
-ROW_LISTS = PerDialect[RowLists](
-    sqlite=SQLiteRowLists(), postgresql=PostgreSQLRowLists(), mysql=MySQLRowLists()
+ROW_LISTS = PerDialect[type[RowLists]](
+    sqlite=RowLists, postgresql=PostgreSQLRowLists, mysql=MySQLRowLists
 )
 HAS_BLOCKS = PerDialect(sqlite=False, postgresql=False, mysql=False, mariadb=True)
+
+
+def row_lists(dialect: Dialect) -> RowLists:
+    """How lists meet tables in the database of `dialect`."""
+    return ROW_LISTS.of(dialect)(dialect)
 
 
 def documents(rows: Sequence[Row]) -> list[str]:

@@ -46,7 +46,6 @@ from windlass.ledger.model.ledger import (
     Undo,
 )
 from windlass.ledger.store.dialect import (
-    ROW_LISTS,
     Insert,
     Update,
     Write,
@@ -54,6 +53,7 @@ from windlass.ledger.store.dialect import (
     documents,
     keys,
     kinds,
+    row_lists,
 )
 
 SAVEPOINT = text("savepoint windlass_ledger")
@@ -143,7 +143,7 @@ class LedgerRows:
 
     def __init__(self, dialect: Dialect) -> None:
         self._keep_others_out = dialect.keep_others_out
-        self._lists = ROW_LISTS.of(dialect)
+        self._lists = row_lists(dialect)
         self._queries: dict[RowQuery, TextClause] = {}
         self.writes_first = self._lists.writes_first
         self.saves_if_met = self._lists.executes_if_met
@@ -251,8 +251,8 @@ class LedgerRows:
             self._queries[read] = self._query(read)
         return [
             row
-            for document in documents(asked)
-            for row in executor.execute(self._queries[read], {"wanted": document}).fetchall()
+            for listed in documents(asked)
+            for row in executor.execute(self._queries[read], {"wanted": listed}).fetchall()
         ]
 
     def _query(self, read: RowQuery) -> TextClause:

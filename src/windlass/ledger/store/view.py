@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from windlass.clock import to_datetime
 from windlass.database import schema
-from windlass.database.dialect.base import Dialect, Executor, encode
+from windlass.database.dialect.base import Dialect, Executor, document
 from windlass.ledger.model.ledger import (
     Deduction,
     DeductionLine,
@@ -22,7 +22,7 @@ from windlass.ledger.model.ledger import (
     decode_refusal,
     lines_of,
 )
-from windlass.ledger.store.dialect import ROW_LISTS, kinds
+from windlass.ledger.store.dialect import kinds, row_lists
 
 ENDLESS = 1 << 62
 STOCK = ", ".join(f"t.{name}" for name in kinds(schema.stock))
@@ -50,15 +50,15 @@ def stocks(executor: Executor, *, after: str = "", limit: int | None = None) -> 
 
 def stocks_of(executor: Executor, dialect: Dialect, skus: Collection[str]) -> list[Stock]:
     """What there is of these SKUs, by SKU; those that are unknown are left out."""
-    query = text(ROW_LISTS.of(dialect).find(schema.stock, STOCK, ["sku"]))
-    rows = executor.execute(query, {"wanted": encode([{"sku": sku} for sku in skus]).decode()})
+    query = text(row_lists(dialect).find(schema.stock, STOCK, ["sku"]))
+    rows = executor.execute(query, {"wanted": document([{"sku": sku} for sku in skus])})
     return sorted((Stock(*row) for row in rows.fetchall()), key=lambda row: row.sku.encode())
 
 
 def deduction(executor: Executor, dialect: Dialect, id_: str) -> Deduction | None:
     """A deduction with its lines, as it is now."""
     names = ("status", "refusal", "hold_until", "confirmed_at", "created_at")
-    columns = ROW_LISTS.of(dialect).select(schema.deduction, names, of="d")
+    columns = row_lists(dialect).select(schema.deduction, names, of="d")
     query = text(
         f"select {columns}, l.sku, l.quantity, l.returned from windlass_deduction as d "
         "left join windlass_deduction_line as l on l.deduction_id = d.id "
@@ -83,7 +83,7 @@ def returns(executor: Executor, dialect: Dialect, deduction_id: str) -> list[Ret
     """What was given back of a deduction, in order; what was refused is left out."""
     names = ("return_id", "body", "created_at")
     query = text(
-        f"select {ROW_LISTS.of(dialect).select(schema.stock_return, names)} "
+        f"select {row_lists(dialect).select(schema.stock_return, names)} "
         "from windlass_stock_return as t where deduction_id = :id and refusal is null "
         "order by created_at, return_id"
     )
