@@ -29,6 +29,9 @@ from windlass.ledger.model.ledger import (
     difference,
 )
 
+# An audit shows this many problems of each sort.
+SHOWN_OF_EACH = 20
+
 VOID, LAPSE = OWN_RETURNS[Movement.VOID], OWN_RETURNS[Movement.LAPSE]
 COMES_IN = (Movement.RESTOCK, Movement.ADJUST)
 COMES_BACK = (Movement.RETURN, Movement.VOID, Movement.LAPSE)

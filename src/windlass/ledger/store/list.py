@@ -84,7 +84,9 @@ def stocks(
     of = stock.c
     rows = select(stock).where(of.sku > after, *_begins(of.sku, prefix)).order_by(of.sku)
     wanted = (lambda window: window.c.available == 0) if sold_out else None
-    scanned = _scan(connection, rows.limit, ("sku",), wanted, limit, ascending=True)
+    scanned = _scan(
+        connection, rows.limit, limit=limit, keys=("sku",), wanted=wanted, ascending=True
+    )
     next_ = None if scanned.last is None else scanned.last.sku
     return LedgerPart([Stock(*tuple(row)) for row in scanned.rows], next_, scanned.looked_at)
 
@@ -108,7 +110,9 @@ def deductions(
         rows = _newest_first(_by_creation(rows, deduction), (of.created_at, of.id), place)
     wanted = None if status is None else (lambda window: window.c.status == status)
     keys = ("id",) if prefix else ("created_at", "id")
-    scanned = _scan(connection, rows.limit, keys, wanted, limit, ascending=bool(prefix))
+    scanned = _scan(
+        connection, rows.limit, limit=limit, keys=keys, wanted=wanted, ascending=bool(prefix)
+    )
     ids = [row.id for row in scanned.rows]
     lines = _lines(connection, deduction_line, [(id_,) for id_ in ids])
     found = connection.execute(select(deduction).where(of.id.in_(ids))) if ids else ()
@@ -139,7 +143,7 @@ def returns(
     else:
         rows = rows.where(of.deduction_id == deduction)
     rows = _newest_first(rows, (of.created_at, of.deduction_id, of.return_id), place)
-    scanned = _scan(connection, rows.limit, (), None, limit)
+    scanned = _scan(connection, rows.limit, limit=limit)
     keys = [(row.deduction_id, row.return_id) for row in scanned.rows]
     lines = _lines(connection, return_line, keys)
     shown = [
@@ -174,7 +178,7 @@ def entries(
         return query.limit(most) if sku is None else _balanced(query.limit(most), sku, place)
 
     wanted = None if movement is None else (lambda window: window.c.movement == movement)
-    scanned = _scan(connection, rows, ("id",), wanted, limit)
+    scanned = _scan(connection, rows, limit=limit, keys=("id",), wanted=wanted)
     found = [_entry(row) for row in scanned.rows]
     if scanned.last is None:
         return LedgerPart(found, None, scanned.looked_at)
@@ -186,10 +190,10 @@ def entries(
 def _scan(
     connection: Connection,
     rows: Rows,
-    keys: Sequence[str],
-    wanted: Wanted | None,
-    limit: int,
     *,
+    limit: int,
+    keys: Sequence[str] = (),
+    wanted: Wanted | None = None,
     ascending: bool = False,
 ) -> Scanned:
     """The next rows, or those of the next 10,000 that are wanted."""
