@@ -67,7 +67,7 @@ class DeductionCheck:
         for sku, quantity in lines.items():
             self._given_back[sku] = self._given_back.get(sku, 0) + quantity
         if row is None:
-            yield f"{what} never came, but it has {len(lines)} lines"
+            yield f"{what} was never made, but it has {len(lines)} lines"
             return
         if row.refusal is not None:
             yield from self._check_refused(what, row, lines)
@@ -88,7 +88,7 @@ class DeductionCheck:
         row = self._row
         if row is None:
             if self._lines:
-                yield f"{what}: there are lines of it, but no deduction"
+                yield f"{what}: there are lines, but no deduction"
         else:
             yield from (f"{what}{said}" for said in self._check(row, will_lapse))
         yield from self._check_lines(what)
@@ -102,7 +102,7 @@ class DeductionCheck:
         if asked is None or GiveBack(self._id, row.return_id, asked).body != row.body:
             yield f"{what}: {_unreadable(row.body)}"
         elif not _is_refusal(row.refusal, asked, self._can_be_refused()):
-            yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+            yield f"{what}: its refusal {_short(row.refusal)} is not possible"
 
     def _can_be_refused(self) -> Mapping[str, set[str]]:
         """The refusals that a return can have; without a deduction only one."""
@@ -119,12 +119,12 @@ class DeductionCheck:
 
     def _check_never_made(self, row: DeductionRow) -> Iterator[str]:
         if self._lines:
-            yield " never came, but it has lines"
+            yield " was never made, but it has lines"
         if VOID not in self._own:
-            yield " never came, but nobody voided it"
+            yield " was never made, but it was not voided either"
         yield from _wrong_status(row, DeductionStatus.VOIDED)
         if row.refusal is not None or row.hold_until is not None or row.confirmed_at is not None:
-            yield " never came, but it was refused, held or confirmed"
+            yield " was never made, but it was refused, held or confirmed"
 
     def _check_refusal(self, row: DeductionRow) -> Iterator[str]:
         if self._lines:
@@ -139,7 +139,7 @@ class DeductionCheck:
         if asked is None or not is_hold or Deduct(row.id, asked, hold).body != row.body:
             yield f": {_unreadable(row.body)}"
         elif not _is_refusal(row.refusal, asked, SHORT):
-            yield f" has a refusal, {_short(row.refusal)}, that cannot be"
+            yield f" has a refusal, {_short(row.refusal)}, that is not possible"
 
     def _check_made(self, row: DeductionRow, will_lapse: Callable[[str], bool]) -> Iterator[str]:
         if not self._lines:
@@ -149,7 +149,7 @@ class DeductionCheck:
         if row.body != made:
             yield f": {_unlike(row.body, made)}"
         if hold is None and row.confirmed_at not in (None, row.created_at):
-            yield " was never held, but it is confirmed since another time than it was made"
+            yield " was never held, but it was confirmed at another time than it was made"
         status = self._status_by_traces(row)
         yield from _wrong_status(row, status)
         if status in (DeductionStatus.VOIDED, DeductionStatus.LAPSED):
@@ -159,7 +159,7 @@ class DeductionCheck:
         if status is DeductionStatus.LAPSED and (row.hold_until is None or row.confirmed_at):
             yield " lapsed, but it was not held, or was confirmed"
         if status is DeductionStatus.HELD and not will_lapse(row.id):
-            yield " is held, but there is no task that would let it lapse"
+            yield " is held, but no task will end the hold"
 
     def _status_by_traces(self, row: DeductionRow) -> DeductionStatus:
         """The status that follows from the other columns and from the ledger's own returns."""
@@ -189,7 +189,7 @@ def check_receipt(row: ReceiptRow) -> Iterator[str]:
     """What is wrong with a restock or an adjustment by itself."""
     what = f"{row.movement} {row.id!r}"
     if row.movement not in COMES_IN:
-        yield f"{what}: no receipt has the movement {row.movement!r}"
+        yield f"{what}: a receipt cannot have the movement {row.movement!r}"
         return
     asked = received(row)
     if asked is None:
@@ -197,7 +197,7 @@ def check_receipt(row: ReceiptRow) -> Iterator[str]:
     elif row.refusal is not None:
         less = {sku: -quantity for sku, quantity in asked.items()}
         if row.movement == Movement.RESTOCK or not _is_refusal(row.refusal, less, SHORT):
-            yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+            yield f"{what}: its refusal {_short(row.refusal)} is not possible"
 
 
 def received(row: ReceiptRow) -> dict[str, int] | None:
