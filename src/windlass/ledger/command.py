@@ -24,6 +24,8 @@ from windlass.ledger.ledger import Ledger
 from windlass.ledger.model.ledger import Deduction, DeductionStatus, Entry, Stock
 from windlass.ledger.operate import Ledgers
 
+# Whether an answer was given before says nothing about the row.
+REPLAYED = ("replayed",)
 COLOURS = {
     DeductionStatus.HELD: "blue",
     DeductionStatus.DEDUCTED: "green",
@@ -32,10 +34,7 @@ COLOURS = {
     DeductionStatus.LAPSED: "yellow",
 }
 
-# Whether an answer was given before says nothing about the row.
-REPLAYED = ("replayed",)
-
-cli = typer.Typer(help="Show the stock ledger, and check that its books balance.")
+cli = typer.Typer(help="Look at the stock ledger, and check that its books balance.")
 
 ShardOption = Annotated[
     str | None,
