@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
 
 from windlass.core.finish.store import history
-from windlass.core.finish.store.history import FailureView
 from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.page import ask_page
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import TEMPLATE, Registry
 from windlass.errors import UnknownNode
@@ -23,9 +24,9 @@ from windlass.flow.store import flow as flow_store
 from windlass.flow.store import page as store
 from windlass.flow.store.flow import NodeRow, RunRow
 from windlass.flow.store.page import RunPage, Slots
-from windlass.operate.fan_out import BEGIN, ENDED, places_of
 from windlass.value.shard import COMING
 from windlass.value.status import Status
+from windlass.value.task import FailureView
 
 # Of a larger graph nobody could see anything.
 MOST_DRAWN = 400
@@ -106,43 +107,39 @@ def page(
 ) -> Runs:
     """Runs that match, newest first; of several shards a part of the page each."""
     fleet.prepare()
-    places = places_of(fleet, after)
-    share = max(1, limit // len(fleet.shards))
     other = {name for name, each in registry.kinds.items() if each.draw is None} | {*registry.own}
 
-    def ask(shard: Shard) -> tuple[RunPage, dict[int, int]]:
-        place = places[shard.index]
-        if place == ENDED:
-            return RunPage([], None), {}
-
-        def read(connection: Connection) -> tuple[RunPage, dict[int, int]]:
+    def ask(shard: Shard, below: int | None, share: int) -> _Part:
+        def read(connection: Connection) -> _Part:
             found = store.runs(
-                connection,
-                kind=kind,
-                status=status,
-                other=other,
-                below=None if place == BEGIN else int(place),
-                limit=share,
+                connection, kind=kind, status=status, other=other, below=below, limit=share
             )
             ids = [run.id for run in found.runs]
-            return found, store.sizes(connection, ids, most=COUNTED_EXACTLY)
+            return _Part(found, store.sizes(connection, ids, most=COUNTED_EXACTLY))
 
         return shard.database.read(read)
 
-    found = fleet.fan_out(ask)
-    for shard, (part, _) in found.found:
-        places[shard.index] = ENDED if part.below is None else str(part.below)
+    found = ask_page(fleet, ask, after=after, limit=limit)
     lines = [
-        RunLine(run, sizes[run.id])
-        for part, sizes in found.values
-        for run in part.runs
-        # One that is on its way is in two shards for a moment.
+        RunLine(run, part.sizes[run.id])
+        for part in found.parts
+        for run in part.page.runs
+        # A run that moves between shards is in two of them for a moment.
         if run.batch != COMING
     ]
     lines.sort(key=lambda line: (line.run.created_at, line.run.id), reverse=True)
-    is_over = all(places[shard.index] == ENDED for shard, _ in found.found)
-    cursor = None if is_over else ".".join(places[shard.index] for shard in fleet.shards)
-    return Runs(lines, cursor, found.missing)
+    return Runs(lines, found.next, found.missing)
+
+
+class _Part(NamedTuple):
+    """What one shard has for a page of flow runs, and how many nodes each has."""
+
+    page: RunPage
+    sizes: dict[int, int]
+
+    @property
+    def below(self) -> int | None:
+        return self.page.below
 
 
 def show(flows: Flows, run: int, *, around: str | None = None) -> Picture:

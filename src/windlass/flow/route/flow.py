@@ -16,7 +16,7 @@ from windlass.flow.operate import edit as flow_edit
 from windlass.flow.operate import look as flow_look
 from windlass.flow.operate.look import NodeLine, RunLine
 from windlass.flow.store.flow import RunRow
-from windlass.operate.kind.route import ArgumentOut, arguments_out
+from windlass.value.argument import ArgumentView, argument_views
 from windlass.value.status import FINAL, Status
 from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import LONGEST_TOLD
@@ -157,7 +157,7 @@ class StartableOut(View):
     name: str
     version: int | None
     summary: str
-    arguments: list[ArgumentOut]
+    arguments: list[ArgumentView]
 
 
 class ExportOut(View):
@@ -251,7 +251,7 @@ def startable(console: ReadyConsole) -> list[StartableOut]:
             version=row.version,
             summary="",
             arguments=[
-                ArgumentOut(name=name, type="any", required=True) for name in found.arguments
+                ArgumentView(name=name, type="any", required=True) for name in found.arguments
             ],
         )
         for row, found in console.app.flow_template.read()
@@ -457,7 +457,10 @@ def _node(line: NodeLine, *, whole: bool = False) -> FlowNodeOut:
 def _startable(kind: Kind) -> StartableOut:
     summary = (kind.draw.__doc__ or "").strip().partition("\n")[0]
     return StartableOut(
-        name=kind.name, version=None, summary=summary, arguments=arguments_out(kind)
+        name=kind.name,
+        version=None,
+        summary=summary,
+        arguments=argument_views(kind.arguments.signature),
     )
 
 
