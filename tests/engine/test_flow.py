@@ -389,7 +389,7 @@ def test_a_node_that_adds_what_cannot_run_fails(app, kinds):
     app.drain()
 
     assert [node.error for node in run.nodes()] == [
-        "BadFlow: node 'silent' refers to 'nowhere', which is no node of this flow"
+        "BadFlow: node 'silent' refers to 'nowhere', which is not a node of this flow"
     ]
 
 
@@ -488,7 +488,7 @@ def test_nothing_is_written_of_a_flow_that_cannot_run(app, kinds):
     app.prepare()
     refuses(lambda flow: flow.add("nowhere"), "not declared", UnknownKind)
     refuses(lambda flow: flow.add(len), "is no task")
-    refuses(lambda flow: flow.add(kinds.silent, after=["nowhere"]), "'nowhere', which is no node")
+    refuses(lambda flow: flow.add(kinds.silent, after=["nowhere"]), "'nowhere', which is not a node")
     refuses(
         lambda flow: [flow.add(kinds.silent, name="a"), flow.add(kinds.silent, name="a")],
         "two nodes are named 'a'",

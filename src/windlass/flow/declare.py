@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, Protocol, cast
 from windlass.core.task.declare import How, OnConflict
 from windlass.core.task.kind import Kind, Registry
 from windlass.errors import BadDeclaration, BadFlow, BadInput
-from windlass.flow.model.condition import Condition
+from windlass.flow.model.condition import NodeCondition
 from windlass.flow.model.graph import NodeShape, Trigger, check_given, check_graph, read_trigger
 from windlass.flow.model.node import Result, results_in
 from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
@@ -142,7 +142,7 @@ class Drawing:
         named = self._free(found.name) if name is None else check_given(name)
         if named in self._names:
             raise BadFlow(f"two nodes are named {named!r}; give one of them another name=")
-        condition = None if when is None else Condition(when, node=named)
+        condition = None if when is None else NodeCondition(when, node=named)
         names = {} if condition is None else {need: need for need in condition.needs}
         shape = NodeShape(
             name=named,
