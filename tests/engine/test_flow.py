@@ -487,7 +487,7 @@ def test_nothing_is_written_of_a_flow_that_cannot_run(app, kinds):
 
     app.prepare()
     refuses(lambda flow: flow.add("nowhere"), "not declared", UnknownKind)
-    refuses(lambda flow: flow.add(len), "is no task")
+    refuses(lambda flow: flow.add(len), "is not a task")
     refuses(lambda flow: flow.add(kinds.silent, after=["nowhere"]), "'nowhere', which is not a node")
     refuses(
         lambda flow: [flow.add(kinds.silent, name="a"), flow.add(kinds.silent, name="a")],

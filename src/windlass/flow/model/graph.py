@@ -19,6 +19,7 @@ from windlass.value.task import is_storable
 LONGEST_NODE = 255
 SKIPPED = "skipped: "
 BLOCKED_BY = "blocked by "
+SKIPPED_BY_HAND = "skipped by hand"
 
 Trigger = Literal["all_success", "all_done", "any_success"]
 T = TypeVar("T", bound=Hashable)

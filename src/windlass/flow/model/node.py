@@ -135,6 +135,16 @@ class Results:
             self._decoded[number] = _decode(self._encoded.get(number) or "null")
         return self._decoded[number]
 
+    def part(self, number: int, path: list[str | int]) -> Any:
+        """The part at `path` of what the node returned; None if there is none."""
+        found = self.get(number)
+        for place in path:
+            try:
+                found = found[place]
+            except (KeyError, IndexError, TypeError):
+                found = None
+        return found
+
 
 def filled(blank: Blank, results: Results) -> str:
     """The payload with the results filled in, or the reason why the node does not run."""
@@ -142,7 +152,7 @@ def filled(blank: Blank, results: Results) -> str:
         named = {name: results.get(number) for name, number in blank.names.items()}
         if not NodeCondition(blank.when, node="").holds(named):
             return _encode({SKIP: f"{SKIPPED}when {blank.when}"}).decode()
-    return _encode({name: _put(value, results) for name, value in blank.arguments.items()}).decode()
+    return _encode(_filled(blank.arguments, results.part)).decode()
 
 
 def unfit(problem: BaseException) -> str:
@@ -164,35 +174,20 @@ def as_drawn(payload: str, names: Mapping[int, str]) -> tuple[str | None, dict[s
     if not is_to_fill(payload):
         return None, arguments_of(payload)
     blank = read_blank(payload)
-
-    def drawn(value: Any) -> object:
-        if isinstance(value, list):
-            return [drawn(part) for part in value]
-        if not isinstance(value, dict):
-            return value
-        if RESULT not in value:
-            return {key: drawn(part) for key, part in value.items()}
-        number, *path = value[RESULT]
-        return Result(names.get(number, str(number)), tuple(path))
-
-    return blank.when, {name: drawn(value) for name, value in blank.arguments.items()}
+    return blank.when, _filled(
+        blank.arguments, lambda number, path: Result(names.get(number, str(number)), tuple(path))
+    )
 
 
-def _put(value: Any, results: Results) -> object:
+def _filled(value: Any, by: Callable[[int, list[str | int]], object]) -> Any:
     if isinstance(value, list):
-        return [_put(part, results) for part in value]
+        return [_filled(part, by) for part in value]
     if not isinstance(value, dict):
         return value
     if RESULT not in value:
-        return {key: _put(part, results) for key, part in value.items()}
+        return {key: _filled(part, by) for key, part in value.items()}
     number, *path = value[RESULT]
-    found: Any = results.get(number)
-    for place in path:
-        try:
-            found = found[place]
-        except (KeyError, IndexError, TypeError):
-            found = None
-    return found
+    return by(number, path)
 
 
 class RunHead(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -33,6 +33,20 @@ class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     status: str | None = None
 
 
+class AddedNode(TemplateNode, frozen=True, forbid_unknown_fields=True):
+    """A node that an edit adds to a flow run."""
+
+    after: list[str] = []
+
+
+class RunEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An edit of a flow run: nodes to add, edges to add, and edges to remove."""
+
+    add: list[AddedNode] = []
+    link: list[tuple[str, str]] = []
+    unlink: list[tuple[str, str]] = []
+
+
 class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes and edges as they are saved."""
 

@@ -1,38 +1,42 @@
-"""Templates: flows as JSON that are saved, versioned and started like declared ones.
+"""Templates: flows as JSON that are saved, versioned and started like declared flows.
 
-A node of a flow may be a template, too. It is then a task of the kind TEMPLATE, which has the name
-and the version: any worker reads it from the database and draws it.
+A node of a flow can be a template. It is a task of the kind TEMPLATE, whose arguments have the name
+and the version: any worker reads the template from the database and draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy.exc import IntegrityError
 
 from windlass.core.run.current import current
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
-from windlass.flow.declare import Draft, Drawing, Flow
+from windlass.flow.declare import Draft, Drawing, Edit
 from windlass.flow.engine import expand
 from windlass.flow.model.run import FlowGraph
-from windlass.flow.model.template import Argument, Template, filled_in, is_open, read_template
-from windlass.flow.operate.declare import FlowDeclarer, make_flow
+from windlass.flow.model.template import (
+    Argument,
+    RunEdit,
+    Template,
+    TemplateNode,
+    filled_in,
+    is_open,
+    read_template,
+)
+from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
+from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
 
-# How often a save is tried that others come before.
-SAVES = 20
-
 
 class Templates:
-    """`app.flow_template`: saves templates, and gives handles of them."""
+    """`app.flow_template`: saves templates, and gives handles that start them."""
 
     def __init__(self, fleet: Fleet, registry: Registry, flows: FlowDeclarer) -> None:
         self._fleet = fleet
@@ -41,15 +45,20 @@ class Templates:
         registry.own[TEMPLATE] = make_kind(self._run, Options(name=TEMPLATE, retries=3))
 
     def __call__(self, name: str, spec: object) -> Flow[...]:
-        """Check a template, save it as a new version if it has changed, and give its handle."""
+        """Check a template, save it as a new version if it has changed; the handle of it."""
         text = msgspec.json.encode(self.check(name, spec)).decode()
-        saved = self._fleet.everywhere(
-            lambda shard: _save(shard, name, text), what=f"template {name!r} is saved"
-        )
+
+        def save(shard: Shard) -> TemplateRow:
+            dialect, now = shard.database.dialect, shard.clock.now()
+            return shard.database.write(
+                lambda connection: store.save(connection, dialect, name, text, now=now)
+            )
+
+        saved = self._fleet.everywhere(save, what=f"template {name!r} is saved")
         return self._handle(saved[0])
 
     def check(self, name: str, spec: object) -> Template:
-        """The template, if it can be saved under that name and run; nothing is written."""
+        """The template, if it can be saved under this name; nothing is written."""
         check_kind_name(name)
         if name.isdecimal():
             raise BadFlow(f"a template cannot be named {name!r}, which is the id of a run")
@@ -57,21 +66,39 @@ class Templates:
             raise BadFlow(f"{name!r} is declared in code; give the template another name")
         template = read_template(name, spec)
         self._fleet.prepare()
-        self._check(name, template)
+        for draft in self._drawn(template):
+            try:
+                draft.kind.arguments.check_open(draft.args, draft.kwargs, is_open=is_open)
+            except BadArgument as problem:
+                raise BadFlow(f"template {name!r}, node {draft.shape.name!r}: {problem}") from None
         return template
+
+    def edit(self, run: FlowRun, changes: RunEdit) -> None:
+        """Make all of the changes to a flow run, or none."""
+        self.read_nested(node.kind for node in changes.add)
+
+        def change(edit: Edit) -> None:
+            for node in changes.add:
+                draw_node(edit, node, node.after, {})
+            for parent, child in changes.unlink:
+                edit.unlink(parent, child)
+            for parent, child in changes.link:
+                edit.link(parent, child)
+
+        run.edit(change)
 
     def get(self, name: str, version: int | None = None) -> Flow[...]:
         """The handle of a template that was saved before."""
         return self._handle(self.row(name, version))
 
     def flow(self, name: str, version: int | None = None) -> Flow[...]:
-        """The handle of a declared flow, or else of a template."""
+        """The handle of a declared flow, or of a template."""
         if version is None and name in self._flows.names:
             return self._flows.get(name)
         return self._handle(self.known(name, version))
 
     def known(self, name: str, version: int | None = None) -> TemplateRow:
-        """`row`, for those who may mean a declared flow."""
+        """`row`, with an error that also names the declared flows."""
         try:
             return self.row(name, version)
         except UnknownFlow:
@@ -82,7 +109,7 @@ class Templates:
             ) from None
 
     def row(self, name: str, version: int | None = None) -> TemplateRow:
-        """A version of a template, or the last one."""
+        """A version of a template; the last one by default."""
         self._fleet.prepare()
         for shard in self._fleet.shards:
             found = shard.database.read(lambda connection: store.latest(connection, name, version))
@@ -97,7 +124,7 @@ class Templates:
         return self._fleet.fan_out(lambda shard: shard.database.read(store.listing)).values[0]
 
     def read(self) -> list[tuple[TemplateRow, Template]]:
-        """`listing`, each with what it says."""
+        """`listing`, with each template decoded."""
         return [(row, read_template(row.name, row.spec)) for row in self.listing()]
 
     def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateRow]:
@@ -111,7 +138,7 @@ class Templates:
         return max(found.values, key=len, default=[])
 
     def read_nested(self, kinds: Iterable[str]) -> None:
-        """Know the last versions of the templates among these kinds."""
+        """Load the last versions of the templates among these kinds."""
         known = self._registry.templates
         for name in set(kinds) - self._registry.kinds.keys():
             try:
@@ -122,7 +149,7 @@ class Templates:
                 known[name] = self._kind(row)
 
     def graph(self, row: TemplateRow) -> FlowGraph:
-        """The nodes of a template with their edges, for pictures."""
+        """The nodes and edges of a template, for pictures."""
         drafts = self._drawn(read_template(row.name, row.spec))
         return FlowGraph.drawn([(draft.shape, (), {}) for draft in drafts], row.name)
 
@@ -135,7 +162,8 @@ class Templates:
 
         def draw(flow: Drawing, /, **arguments: Any) -> None:
             self.read_nested(node.kind for node in template.nodes)
-            draw_template(flow, template, arguments)
+            for node, after in template.ordered():
+                draw_node(flow, node, after, arguments)
 
         draw.__name__ = row.name
         draw.__annotations__ = {}
@@ -143,55 +171,35 @@ class Templates:
         return make_flow(draw, Options(name=row.name, version=row.version))
 
     def _run(self, template: str, version: int, arguments: dict[str, Any]) -> object:
-        """Be the node that is a template."""
         draw = self._kind(self.row(template, version)).draw
         assert draw is not None
         return expand(current.get(), draw, **arguments)
 
-    def _check(self, name: str, template: Template) -> None:
-        """Refuse what cannot run."""
-        for draft in self._drawn(template):
-            try:
-                draft.kind.arguments.check_open(draft.args, draft.kwargs, is_open=is_open)
-            except BadArgument as problem:
-                raise BadFlow(f"template {name!r}, node {draft.shape.name!r}: {problem}") from None
-
     def _drawn(self, template: Template) -> list[Draft]:
-        """The nodes of a template. What the arguments of a start will be is not known yet."""
+        """The nodes of a template, with the arguments of a start left open."""
         self.read_nested(node.kind for node in template.nodes)
         drawing = Drawing(self._registry)
-        draw_template(drawing, template, {each: Argument(each) for each in template.arguments})
+        arguments = {each: Argument(each) for each in template.arguments}
+        for node, after in template.ordered():
+            draw_node(drawing, node, after, arguments)
         return drawing.checked()
 
 
-def draw_template(flow: Drawing, template: Template, arguments: dict[str, Any]) -> None:
-    """Draw the nodes of a template."""
-    for node, after in template.ordered():
-        flow.draw(
-            node.kind,
-            tuple(filled_in(node.args, arguments)),
-            filled_in(node.kwargs, arguments),
-            after=after,
-            name=node.name,
-            trigger=cast(Any, node.trigger),
-            when=node.when,
-        )
+def draw_node(
+    flow: Drawing, node: TemplateNode, after: Sequence[str], arguments: Mapping[str, object]
+) -> None:
+    """Draw a node of a template or of an edit."""
+    flow.draw(
+        node.kind,
+        tuple(filled_in(node.args, arguments)),
+        filled_in(node.kwargs, arguments),
+        after=after,
+        name=node.name,
+        trigger=cast(Any, node.trigger),
+        when=node.when,
+    )
 
 
 def _signature(template: Template) -> Signature:
-    """How a template is drawn: on a drawing, with the arguments that are in it."""
     named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in template.arguments]
     return Signature([Parameter("_drawing", Parameter.POSITIONAL_ONLY), *named])
-
-
-def _save(shard: Shard, name: str, text: str) -> TemplateRow:
-    def save() -> TemplateRow:
-        return shard.database.write(
-            lambda connection: store.save(connection, name, text, now=shard.clock.now())
-        )
-
-    for _ in range(SAVES - 1):
-        # Somebody else may save that version at the same moment: this is then the next one.
-        with suppress(IntegrityError):
-            return save()
-    return save()

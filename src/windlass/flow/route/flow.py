@@ -13,8 +13,8 @@ from windlass.errors import BadFlow, BadInput, WindlassError
 from windlass.flow.model.node import arguments_of, head_of
 from windlass.flow.model.run import FlowGraph
 from windlass.flow.operate import edit as flow_edit
-from windlass.flow.operate import look as flow_look
-from windlass.flow.operate.look import NodeLine, RunLine
+from windlass.flow.operate import view as flow_look
+from windlass.flow.operate.view import NodeLine, RunLine
 from windlass.flow.store.flow import RunRow
 from windlass.operate.kind.route import ArgumentOut, arguments_out
 from windlass.value.status import FINAL, Status

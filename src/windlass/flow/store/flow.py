@@ -11,7 +11,14 @@ from sqlalchemy import Connection, delete, func, or_, select, text, update
 
 from windlass.database.dialect.base import Dialect, Executor, encode
 from windlass.database.schema import external, slot, task
-from windlass.flow.model.graph import BLOCKED_BY, SKIPPED, How, Rule, how_ended
+from windlass.flow.model.graph import (
+    BLOCKED_BY,
+    SKIPPED,
+    SKIPPED_BY_HAND,
+    How,
+    Rule,
+    how_ended,
+)
 from windlass.flow.store.dialect import STATEMENTS
 from windlass.value.shard import COMING
 from windlass.value.status import FINAL, Status
@@ -62,6 +69,16 @@ class NodeRow:
     def is_blocked_end(self) -> bool:
         """Whether it ended only because of how those ended that it waits for."""
         return self.how is not None and self.last_status is Status.BLOCKED
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether its condition, the condition of a parent or an operator skipped it."""
+        return self.how is How.SKIPPED or self.remark == SKIPPED_BY_HAND
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed or was cancelled."""
+        return self.remark if self.status in (Status.FAILED, Status.CANCELLED) else None
 
     @property
     def cause(self) -> str:

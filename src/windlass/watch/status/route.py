@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from windlass.clock import to_datetime
-from windlass.flow.operate import look as flow_look
+from windlass.flow.operate import view as flow_look
 from windlass.flow.route.flow import FlowRunOut, run_views
 from windlass.operate import fan_out as gather
 from windlass.operate.kind.route import KindOut, MinuteOut, kind_views, minutes

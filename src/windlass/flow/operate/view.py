@@ -14,11 +14,11 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import TEMPLATE, Registry
 from windlass.errors import UnknownNode
-from windlass.flow.model.graph import How, Rule
+from windlass.flow.model.graph import Rule
 from windlass.flow.model.node import as_drawn, is_to_fill, read_blank
 from windlass.flow.model.run import GraphNode
-from windlass.flow.operate.change import SKIPPED_BY_HAND
-from windlass.flow.operate.flow import Flows, kind_of
+from windlass.flow.operate.flow import Flows
+from windlass.flow.operate.run import kind_of
 from windlass.flow.store import flow as flow_store
 from windlass.flow.store import page as store
 from windlass.flow.store.flow import NodeRow, RunRow
@@ -60,7 +60,7 @@ class NodeLine:
 
     @property
     def is_skipped(self) -> bool:
-        return self.row.how is How.SKIPPED or self.row.remark == SKIPPED_BY_HAND
+        return self.row.is_skipped
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def page(
 
 def show(flows: Flows, run: int, *, around: str | None = None) -> Picture:
     """A run with the nodes that can be drawn: all, the most urgent ones, or those around one."""
-    shard, row = flows.find(run)
+    shard, row = flows.finder.find(run)
 
     def read(connection: Connection) -> Picture:
         counts = flow_store.counts(connection, run)
@@ -181,7 +181,7 @@ def nodes(
     limit: int,
 ) -> list[NodeLine]:
     """Nodes of a run in the order of their names, after one of them."""
-    shard, _ = flows.find(run)
+    shard, _ = flows.finder.find(run)
 
     def read(connection: Connection) -> list[NodeLine]:
         found = store.nodes(connection, run, status=status, prefix=prefix, after=after, limit=limit)
@@ -192,7 +192,7 @@ def nodes(
 
 def node(flows: Flows, run: int, name: str) -> NodeDetail:
     """One node of a run, with what it waits for and what waits for it."""
-    shard, _ = flows.find(run)
+    shard, _ = flows.finder.find(run)
 
     def read(connection: Connection) -> NodeDetail:
         row = _named(connection, run, name)
