@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine, TextClause
 
-from windlass.database.dialect.base import Dialect, Executor
+from windlass.database.dialect.base import Dialect
+from windlass.database.dialect.base import Executor as Executor
 from windlass.errors import BadConnection
 
 MODULES = {

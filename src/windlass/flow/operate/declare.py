@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
 
 from windlass.core.run.context import context
-from windlass.core.run.current import current
+from windlass.core.task.current import current
 from windlass.core.task.declare import How, OnConflict
 from windlass.core.task.kind import (
     Kind,

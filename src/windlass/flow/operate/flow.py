@@ -21,7 +21,7 @@ from windlass.flow.operate.find import RunFinder
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import flow as store
 from windlass.flow.store.flow import RunRow
-from windlass.operate.fan_out import Listing
+from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED
 from windlass.value.status import Status
 from windlass.value.twin import twin
