@@ -30,7 +30,8 @@ class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     kwargs: dict[str, Any] = {}
     trigger: str = "all_success"
     when: str | None = None
-    status: str | None = None
+    # Read, because an exported run has it; not kept and not shown.
+    _status: str | None = msgspec.field(default=None, name="status")
 
 
 class AddedNode(TemplateNode, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +96,7 @@ def read_template(name: str, spec: object) -> Template:
     for each in template.arguments:
         if not each.isidentifier() or iskeyword(each):
             raise BadFlow(f"template {name!r}: no argument of a start can be named {each!r}")
-    nodes = [msgspec.structs.replace(node, status=None) for node in template.nodes]
+    nodes = [msgspec.structs.replace(node, _status=None) for node in template.nodes]
     return Template(nodes, template.edges)
 
 

@@ -17,10 +17,10 @@ from windlass.database.connection import is_async
 from windlass.errors import BadFlow, DuplicateKey
 from windlass.flow.declare import Draft, Drawing
 from windlass.flow.model.node import RunHead, with_head
+from windlass.flow.operate import view
 from windlass.flow.operate.find import RunFinder
 from windlass.flow.operate.run import FlowRun
-from windlass.flow.store import flow as store
-from windlass.flow.store.flow import RunRow
+from windlass.flow.operate.view import FlowRunView
 from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED
 from windlass.value.status import Status
@@ -75,24 +75,17 @@ class Flows:
 
     def ref(self, run: int) -> FlowRun:
         """A handle on a flow run that was started before, maybe elsewhere."""
-        return FlowRun(self.finder, self.run(run).id)
+        return FlowRun(self.finder, self.finder.find(run)[1].id)
 
-    def run(self, run: int) -> RunRow:
+    def run(self, run: int) -> FlowRunView:
         """One flow run."""
-        return self.finder.find(run)[1]
+        return view.run(self.finder, run)
 
     def runs(
         self, *, kind: str | None = None, status: Status | None = None, limit: int = 50
-    ) -> Listing[RunRow]:
+    ) -> Listing[FlowRunView]:
         """Flow runs, newest first."""
-        self._fleet.prepare()
-        read = partial(store.runs, kind=kind, status=status, limit=limit)
-        found = self._fleet.fan_out(lambda shard: shard.database.read(read))
-        # While a flow run moves between shards, the original counts, not the copy.
-        every = [run for part in found.values for run in part]
-        once = {run.id: run for run in sorted(every, key=lambda run: not run.is_coming)}
-        newest = sorted(once.values(), key=lambda run: (run.created_at, run.id), reverse=True)
-        return Listing(newest[:limit], found.missing)
+        return view.newest(self.finder, kind=kind, status=status, limit=limit)
 
     def _write(self, kind: Kind, payload: str, drafts: Sequence[Draft], how: How) -> int:
         single = self._fleet.single

@@ -7,6 +7,7 @@ and the version: any worker reads the template from the database and draws it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any, cast
 
@@ -33,6 +34,20 @@ from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
+from windlass.value.view import Moment
+
+
+@dataclass(frozen=True)
+class TemplateView:
+    """A version of a template, and the arguments that a start of it needs."""
+
+    name: str
+    version: int
+    saved_at: Moment
+    nodes: int
+    edges: int
+    arguments: tuple[str, ...]
+    spec: Template
 
 
 class Templates:
@@ -55,7 +70,7 @@ class Templates:
             )
 
         saved = self._fleet.everywhere(save, what=f"template {name!r} is saved")
-        return self._handle(saved[0])
+        return self._handle(_view(saved[0]))
 
     def check(self, name: str, spec: object) -> Template:
         """The template, if it can be saved under this name; nothing is written."""
@@ -88,7 +103,7 @@ class Templates:
         run.edit(change)
 
     def get(self, name: str, version: int | None = None) -> Flow[...]:
-        """The handle of a template that was saved before."""
+        """The handle of a saved template."""
         return self._handle(self.row(name, version))
 
     def flow(self, name: str, version: int | None = None) -> Flow[...]:
@@ -97,7 +112,7 @@ class Templates:
             return self._flows.get(name)
         return self._handle(self.known(name, version))
 
-    def known(self, name: str, version: int | None = None) -> TemplateRow:
+    def known(self, name: str, version: int | None = None) -> TemplateView:
         """`row`, with an error that also names the declared flows."""
         try:
             return self.row(name, version)
@@ -108,26 +123,23 @@ class Templates:
                 f"{name!r} is neither a declared flow nor{which} a template; declared: {declared}"
             ) from None
 
-    def row(self, name: str, version: int | None = None) -> TemplateRow:
+    def row(self, name: str, version: int | None = None) -> TemplateView:
         """A version of a template; the last one by default."""
         self._fleet.prepare()
         for shard in self._fleet.shards:
             found = shard.database.read(lambda connection: store.latest(connection, name, version))
             if found is not None:
-                return found
+                return _view(found)
         which = "" if version is None else f" version {version}"
         raise UnknownFlow(f"there is no template {name!r}{which}; import it first")
 
-    def listing(self) -> list[TemplateRow]:
+    def listing(self) -> list[TemplateView]:
         """The last version of every template."""
         self._fleet.prepare()
-        return self._fleet.fan_out(lambda shard: shard.database.read(store.listing)).values[0]
+        found = self._fleet.fan_out(lambda shard: shard.database.read(store.listing))
+        return [_view(row) for row in found.values[0]]
 
-    def read(self) -> list[tuple[TemplateRow, Template]]:
-        """`listing`, with each template decoded."""
-        return [(row, read_template(row.name, row.spec)) for row in self.listing()]
-
-    def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateRow]:
+    def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateView]:
         """The versions of a template, newest first."""
         self._fleet.prepare()
         found = self._fleet.fan_out(
@@ -135,40 +147,42 @@ class Templates:
                 lambda connection: store.versions(connection, name, before=before, limit=limit)
             )
         )
-        return max(found.values, key=len, default=[])
+        return [_view(row) for row in max(found.values, key=len, default=[])]
 
     def read_nested(self, kinds: Iterable[str]) -> None:
         """Load the last versions of the templates among these kinds."""
         known = self._registry.templates
         for name in set(kinds) - self._registry.kinds.keys():
             try:
-                row = self.row(name)
+                template = self.row(name)
             except UnknownFlow:
                 continue
-            if name not in known or known[name].version != row.version:
-                known[name] = self._kind(row)
+            if name not in known or known[name].version != template.version:
+                known[name] = self._kind(template)
 
-    def graph(self, row: TemplateRow) -> FlowGraph:
+    def graph(self, template: TemplateView) -> FlowGraph:
         """The nodes and edges of a template, for pictures."""
-        drafts = self._drawn(read_template(row.name, row.spec))
-        return FlowGraph.drawn([(draft.shape, (), {}) for draft in drafts], row.name)
+        drafts = self._drawn(template.spec)
+        return FlowGraph.drawn([(draft.shape, (), {}) for draft in drafts], template.name)
 
-    def _handle(self, row: TemplateRow) -> Flow[...]:
-        self._registry.templates[row.name] = self._kind(row)
-        return self._flows.get(row.name)
+    def _handle(self, template: TemplateView) -> Flow[...]:
+        self._registry.templates[template.name] = self._kind(template)
+        return self._flows.get(template.name)
 
-    def _kind(self, row: TemplateRow) -> Kind:
-        template = read_template(row.name, row.spec)
+    def _kind(self, template: TemplateView) -> Kind:
+        spec = template.spec
 
         def draw(flow: Drawing, /, **arguments: Any) -> None:
-            self.read_nested(node.kind for node in template.nodes)
-            for node, after in template.ordered():
+            self.read_nested(node.kind for node in spec.nodes)
+            for node, after in spec.ordered():
                 draw_node(flow, node, after, arguments)
 
-        draw.__name__ = row.name
+        named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in spec.arguments]
+        drawing = Parameter("_drawing", Parameter.POSITIONAL_ONLY)
+        draw.__name__ = template.name
         draw.__annotations__ = {}
-        cast(Any, draw).__signature__ = _signature(template)
-        return make_flow(draw, Options(name=row.name, version=row.version))
+        cast(Any, draw).__signature__ = Signature([drawing, *named])
+        return make_flow(draw, Options(name=template.name, version=template.version))
 
     def _run(self, template: str, version: int, arguments: dict[str, Any]) -> object:
         draw = self._kind(self.row(template, version)).draw
@@ -200,6 +214,14 @@ def draw_node(
     )
 
 
-def _signature(template: Template) -> Signature:
-    named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in template.arguments]
-    return Signature([Parameter("_drawing", Parameter.POSITIONAL_ONLY), *named])
+def _view(row: TemplateRow) -> TemplateView:
+    spec = read_template(row.name, row.spec)
+    return TemplateView(
+        name=row.name,
+        version=row.version,
+        saved_at=row.created_at,
+        nodes=len(spec.nodes),
+        edges=len(spec.edges),
+        arguments=tuple(spec.arguments),
+        spec=spec,
+    )

@@ -1,220 +1,313 @@
-"""Looking at runs: pages of them, the part of a graph that people can take in, and one node."""
+"""What operators see of flow runs: a list of them, the graph that can be drawn, and one node."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
-from sqlalchemy import Connection
 
 from windlass.core.finish.store import history
 from windlass.core.finish.store.history import FailureView
-from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.core.task.kind import TEMPLATE, Registry
+from windlass.core.task.kind import TEMPLATE
+from windlass.database.connection import Connection
 from windlass.errors import UnknownNode
 from windlass.flow.model.graph import Rule
-from windlass.flow.model.node import as_drawn, is_to_fill, read_blank
+from windlass.flow.model.node import arguments_of, as_drawn, head_of, is_to_fill, read_blank
 from windlass.flow.model.run import GraphNode
-from windlass.flow.operate.flow import Flows
+from windlass.flow.operate.find import RunFinder
 from windlass.flow.operate.run import kind_of
 from windlass.flow.store import flow as flow_store
 from windlass.flow.store import page as store
 from windlass.flow.store.flow import NodeRow, RunRow
 from windlass.flow.store.page import RunPage, Slots
 from windlass.operate.fan_out import BEGIN, ENDED, places_of
-from windlass.value.shard import COMING
-from windlass.value.status import Status
+from windlass.value.listing import Listing
+from windlass.value.status import FINAL, Status
+from windlass.value.view import Json, Moment, exposed
 
-# Of a larger graph nobody could see anything.
+# A larger graph cannot be read by people.
 MOST_DRAWN = 400
 COUNTED_EXACTLY = 1_000
 NEIGHBOURS = 60
+LONGEST_ERROR = 300
 
 
 @dataclass(frozen=True)
-class RunLine:
-    """A run in a list; `nodes` is counted up to COUNTED_EXACTLY + 1."""
+class FlowRunView:
+    """A flow run. `left` nodes have not ended; `nodes` counts to 1,000, more is shown as 1,001.
 
-    run: RunRow
-    nodes: int
-
-
-@dataclass(frozen=True)
-class Runs:
-    """A page of runs, newest first, and the cursor of what follows; None at the end."""
-
-    lines: list[RunLine]
-    next: str | None
-    missing: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class NodeLine:
-    """A node: as it is, its kind as people know it, and what it waits for."""
-
-    row: NodeRow
-    kind: str
-    slots: Slots
-
-    @property
-    def is_skipped(self) -> bool:
-        return self.row.is_skipped
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A run with its nodes and edges, or with some of them if it has too many.
-
-    `inside` are edges from nodes in nested flows to the nodes that those are.
+    `template` and `version` name the template that it was started from.
     """
 
-    run: RunRow
-    counts: dict[Status, int]
-    nodes: list[NodeLine]
+    id: int
+    flow: str
+    key: str | None
+    status: Status
+    nodes: int
+    left: int
+    template: str | None
+    version: int | None
+    created_at: Moment
+    finished_at: Moment | None
+    error: str | None
+    _row: RunRow = field(repr=False)
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The arguments that it was started with."""
+        return arguments_of(self._row.payload)
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is a copy that is still being moved from another shard."""
+        return self._row.is_coming
+
+
+@dataclass(frozen=True)
+class FlowNodeView:
+    """A node. It waits for `open_slots` of its `slots`; `rule` says what fills them."""
+
+    id: int
+    name: str
+    kind: str
+    status: Status
+    rule: str
+    slots: int
+    open_slots: int
+    attempt: int
+    due_at: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    error: str | None
+    is_skipped: bool
+
+
+@dataclass(frozen=True)
+class FlowNodePage:
+    """Nodes in the order of their names; `next` is the `after` of what follows, null at the end."""
+
+    items: list[FlowNodeView]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class FlowDetail:
+    """A flow run and its graph. If the graph is too large to draw, it has only some of the nodes.
+
+    `inside` are edges from the nodes in nested flows to the nodes of those flows.
+    """
+
+    run: FlowRunView
+    arguments: Json
+    counts: dict[str, int]
+    nodes: list[FlowNodeView]
     edges: list[tuple[str, str]]
     inside: list[tuple[str, str]]
 
     @property
+    @exposed
+    def total(self) -> int:
+        """How many nodes it has."""
+        return sum(self.counts.values())
+
+    @property
+    @exposed
     def is_whole(self) -> bool:
-        return len(self.nodes) >= sum(self.counts.values())
+        """Whether all nodes are here."""
+        return len(self.nodes) >= self.total
 
 
 @dataclass(frozen=True)
-class NodeDetail:
-    """A node with everything; `arguments` and `result` are JSON."""
+class FlowNodeDetail:
+    """A node with everything: `arguments` and `result` are JSON.
 
-    node: NodeLine
+    `handle` is the name that an external system gave it. Of a long list of neighbours, only some
+    are in `waits_for` and `before`.
+    """
+
+    node: FlowNodeView
     when: str | None
     arguments: str
     result: str | None
     handle: str | None
     failures: list[FailureView]
-    waits_for: list[NodeLine]
-    before: list[NodeLine]
+    waits_for: list[FlowNodeView]
+    before: list[FlowNodeView]
+
+
+def run(finder: RunFinder, number: int) -> FlowRunView:
+    """One flow run."""
+    shard, row = finder.find(number)
+    return shard.database.read(lambda connection: _runs(connection, [row])[0])
+
+
+def newest(
+    finder: RunFinder, *, kind: str | None = None, status: Status | None = None, limit: int
+) -> Listing[FlowRunView]:
+    """The newest flow runs."""
+    query = _query(finder, kind, status)
+
+    def read(connection: Connection) -> list[FlowRunView]:
+        found = query(connection, below=None, limit=limit)
+        rows = found.runs
+        while found.below is not None and len(rows) < limit:
+            found = query(connection, below=found.below, limit=limit - len(rows))
+            rows += found.runs
+        return _runs(connection, rows)
+
+    found = finder.fleet.fan_out(lambda shard: shard.database.read(read))
+    every = [each for part in found.values for each in part]
+    # While a flow run moves between shards, the original counts, not the copy.
+    once = {each.id: each for each in sorted(every, key=lambda each: not each.is_coming)}
+    return Listing(_newest_first(once.values())[:limit], found.missing)
 
 
 def page(
-    fleet: Fleet,
-    registry: Registry,
+    finder: RunFinder,
     *,
     kind: str | None = None,
     status: Status | None = None,
     after: str | None = None,
     limit: int,
-) -> Runs:
-    """Runs that match, newest first; of several shards a part of the page each."""
-    fleet.prepare()
+) -> Listing[FlowRunView]:
+    """A page of flow runs, newest first; each shard gives a part of it."""
+    fleet, query = finder.fleet, _query(finder, kind, status)
     places = places_of(fleet, after)
     share = max(1, limit // len(fleet.shards))
-    other = {name for name, each in registry.kinds.items() if each.draw is None} | {*registry.own}
 
-    def ask(shard: Shard) -> tuple[RunPage, dict[int, int]]:
+    def ask(shard: Shard) -> tuple[list[FlowRunView], int | None]:
         place = places[shard.index]
         if place == ENDED:
-            return RunPage([], None), {}
+            return [], None
 
-        def read(connection: Connection) -> tuple[RunPage, dict[int, int]]:
-            found = store.runs(
-                connection,
-                kind=kind,
-                status=status,
-                other=other,
-                below=None if place == BEGIN else int(place),
-                limit=share,
-            )
-            ids = [run.id for run in found.runs]
-            return found, store.sizes(connection, ids, most=COUNTED_EXACTLY)
+        def read(connection: Connection) -> tuple[list[FlowRunView], int | None]:
+            below = None if place == BEGIN else int(place)
+            found = query(connection, below=below, limit=share)
+            return _runs(connection, found.runs), found.below
 
         return shard.database.read(read)
 
     found = fleet.fan_out(ask)
-    for shard, (part, _) in found.found:
-        places[shard.index] = ENDED if part.below is None else str(part.below)
-    lines = [
-        RunLine(run, sizes[run.id])
-        for part, sizes in found.values
-        for run in part.runs
-        # One that is on its way is in two shards for a moment.
-        if run.batch != COMING
-    ]
-    lines.sort(key=lambda line: (line.run.created_at, line.run.id), reverse=True)
+    for shard, (_, below) in found.found:
+        places[shard.index] = ENDED if below is None else str(below)
     is_over = all(places[shard.index] == ENDED for shard, _ in found.found)
-    cursor = None if is_over else ".".join(places[shard.index] for shard in fleet.shards)
-    return Runs(lines, cursor, found.missing)
+    return Listing(
+        _newest_first(each for part, _ in found.values for each in part if not each.is_coming),
+        found.missing,
+        cursor=None if is_over else ".".join(places[shard.index] for shard in fleet.shards),
+    )
 
 
-def show(flows: Flows, run: int, *, around: str | None = None) -> Picture:
-    """A run with the nodes that can be drawn: all, the most urgent ones, or those around one."""
-    shard, row = flows.finder.find(run)
+def show(finder: RunFinder, run: int, *, around: str | None = None) -> FlowDetail:
+    """A flow run with all nodes, with the most urgent ones, or with those `around` a node."""
+    shard, row = finder.find(run)
 
-    def read(connection: Connection) -> Picture:
-        counts = flow_store.counts(connection, run)
+    def read(connection: Connection) -> FlowDetail:
         if around is not None:
             centre = _named(connection, run, around)
             rows = store.around(connection, centre.id, limit=NEIGHBOURS)
         else:
             rows = store.urgent(connection, run, limit=MOST_DRAWN)
         names = {each.id: each.node for each in rows}
-        slots = store.edges(connection, names)
-        edges = [(names[each.dep_id], names[each.task_id]) for each in slots]
-        is_inside = [each.rule == Rule.END for each in slots]
-        return Picture(
-            run=row,
-            counts=counts,
-            nodes=_lines(connection, rows),
-            edges=[edge for edge, inside in zip(edges, is_inside, strict=True) if not inside],
-            inside=[edge for edge, inside in zip(edges, is_inside, strict=True) if inside],
+        edges: list[tuple[str, str]] = []
+        inside: list[tuple[str, str]] = []
+        for slot in store.edges(connection, names):
+            edge = names[slot.dep_id], names[slot.task_id]
+            (inside if slot.rule == Rule.END else edges).append(edge)
+        counts = flow_store.counts(connection, run)
+        return FlowDetail(
+            run=_run(row, sum(counts.values())),
+            arguments=arguments_of(row.payload),
+            counts={str(status): count for status, count in counts.items()},
+            nodes=_nodes(connection, rows),
+            edges=edges,
+            inside=inside,
         )
 
     return shard.database.read(read)
 
 
 def nodes(
-    flows: Flows,
+    finder: RunFinder,
     run: int,
     *,
     status: Status | None = None,
     prefix: str = "",
     after: str = "",
     limit: int,
-) -> list[NodeLine]:
-    """Nodes of a run in the order of their names, after one of them."""
-    shard, _ = flows.finder.find(run)
+) -> FlowNodePage:
+    """Nodes of a flow run whose names begin with `prefix`, after the name `after`."""
+    shard, _ = finder.find(run)
 
-    def read(connection: Connection) -> list[NodeLine]:
+    def read(connection: Connection) -> list[FlowNodeView]:
         found = store.nodes(connection, run, status=status, prefix=prefix, after=after, limit=limit)
-        return _lines(connection, found)
+        return _nodes(connection, found)
 
-    return shard.database.read(read)
+    found = shard.database.read(read)
+    return FlowNodePage(found, found[-1].name if len(found) == limit else None)
 
 
-def node(flows: Flows, run: int, name: str) -> NodeDetail:
-    """One node of a run, with what it waits for and what waits for it."""
-    shard, _ = flows.finder.find(run)
+def node(finder: RunFinder, run: int, name: str) -> FlowNodeDetail:
+    """One node of a flow run, with what it waits for and what waits for it."""
+    shard, _ = finder.find(run)
 
-    def read(connection: Connection) -> NodeDetail:
+    def read(connection: Connection) -> FlowNodeDetail:
         row = _named(connection, run, name)
         payload, result = store.texts(connection, row.id)
         when, arguments = _arguments(connection, row, payload)
         near = store.around(connection, row.id, limit=NEIGHBOURS)
-        edges = store.edges(connection, [each.id for each in near])
-        lines = {line.row.id: line for line in _lines(connection, near)}
-        above = [each.dep_id for each in edges if each.task_id == row.id and each.rule != Rule.END]
-        below = [each.task_id for each in edges if each.dep_id == row.id and each.rule != Rule.END]
-        return NodeDetail(
-            node=lines[row.id],
+        slots = store.edges(connection, [each.id for each in near])
+        edges = [each for each in slots if each.rule != Rule.END]
+        views = {view.id: view for view in _nodes(connection, near)}
+        return FlowNodeDetail(
+            node=replace(views[row.id], error=row.error),
             when=when,
             arguments=arguments,
             result=result,
             handle=store.handle(connection, row.id),
             failures=history.failures_of(connection, row.id),
-            waits_for=[lines[number] for number in above],
-            before=[lines[number] for number in below],
+            waits_for=[views[each.dep_id] for each in edges if each.task_id == row.id],
+            before=[views[each.task_id] for each in edges if each.dep_id == row.id],
         )
 
     return shard.database.read(read)
+
+
+def _query(finder: RunFinder, kind: str | None, status: Status | None) -> Callable[..., RunPage]:
+    finder.fleet.prepare()
+    registry = finder.registry
+    other = {name for name, each in registry.kinds.items() if each.draw is None} | {*registry.own}
+    return partial(store.runs, kind=kind, status=status, other=other)
+
+
+def _newest_first(views: Iterable[FlowRunView]) -> list[FlowRunView]:
+    return sorted(views, key=lambda view: (view.created_at, view.id), reverse=True)
+
+
+def _runs(connection: Connection, rows: Sequence[RunRow]) -> list[FlowRunView]:
+    sizes = store.sizes(connection, [row.id for row in rows], most=COUNTED_EXACTLY)
+    return [_run(row, sizes[row.id]) for row in rows]
+
+
+def _run(row: RunRow, nodes: int) -> FlowRunView:
+    head = head_of(row.payload)
+    return FlowRunView(
+        id=row.id,
+        flow=row.kind,
+        key=row.key,
+        status=row.status,
+        nodes=nodes,
+        left=row.left if row.status not in FINAL else 0,
+        template=None if head is None else head.template,
+        version=None if head is None else head.version,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        error=row.remark,
+        _row=row,
+    )
 
 
 def _named(connection: Connection, run: int, name: str) -> NodeRow:
@@ -224,13 +317,30 @@ def _named(connection: Connection, run: int, name: str) -> NodeRow:
     return found[name]
 
 
-def _lines(connection: Connection, rows: Sequence[NodeRow]) -> list[NodeLine]:
-    ids = [row.id for row in rows]
-    slots = store.slots(connection, ids)
+def _nodes(connection: Connection, rows: Sequence[NodeRow]) -> list[FlowNodeView]:
+    slots = store.slots(connection, [row.id for row in rows])
     nested = [row.id for row in rows if row.kind == TEMPLATE]
     payloads = flow_store.payloads(connection, nested)
     none = Slots(0, Rule.ALL_SUCCESS)
-    return [NodeLine(row, kind_of(row, payloads), slots.get(row.id, none)) for row in rows]
+    return [_node(row, kind_of(row, payloads), slots.get(row.id, none)) for row in rows]
+
+
+def _node(row: NodeRow, kind: str, slots: Slots) -> FlowNodeView:
+    return FlowNodeView(
+        id=row.id,
+        name=row.node,
+        kind=kind,
+        status=row.status,
+        rule=str(slots.rule),
+        slots=slots.total,
+        open_slots=row.open_slots if row.status not in FINAL else 0,
+        attempt=row.attempt,
+        due_at=row.due_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        error=None if row.error is None else row.error[:LONGEST_ERROR],
+        is_skipped=row.is_skipped,
+    )
 
 
 def _arguments(connection: Connection, row: NodeRow, payload: str) -> tuple[str | None, str]:

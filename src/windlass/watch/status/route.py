@@ -5,15 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from windlass.clock import to_datetime
-from windlass.flow.operate import view as flow_look
-from windlass.flow.route.flow import FlowRunOut, run_views
+from windlass.flow.operate import view as flow_view
 from windlass.operate import fan_out as gather
 from windlass.operate.kind.route import KindOut, MinuteOut, kind_views, minutes
 from windlass.value.status import Status
 from windlass.watch.alert import operate as alert
 from windlass.watch.status.pace import HOUR, pace
 from windlass.web.request import Console, ReadyConsole
-from windlass.web.view import FailureOut, Moment, Names, View, many
+from windlass.web.view import FailureOut, Moment, Names, StatusName, View, many
 
 ALERTS_SHOWN = 5
 RUNS_SHOWN = 5
@@ -47,6 +46,22 @@ class WorkerOut(View):
     idle: int
     kinds: Names
     is_alive: bool
+
+
+class FlowRunOut(View):
+    """A flow run; `left` nodes have not ended."""
+
+    id: int
+    flow: str
+    key: str | None
+    status: StatusName
+    nodes: int
+    left: int
+    template: str | None
+    version: int | None
+    created_at: Moment
+    finished_at: Moment | None
+    error: str | None
 
 
 class FlowsNow(View):
@@ -99,5 +114,5 @@ def overview(console: ReadyConsole) -> Overview:
 
 
 def _runs(console: Console, status: Status) -> list[FlowRunOut]:
-    found = flow_look.page(console.app.fleet, console.app.registry, status=status, limit=RUNS_SHOWN)
-    return run_views(found.lines)
+    found = flow_view.page(console.app.flows.finder, status=status, limit=RUNS_SHOWN)
+    return many(FlowRunOut, found)

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Select, delete, func, select
 
 from windlass.core.alert import store as alert
 from windlass.database.schema import failure, stat
+from windlass.value.view import Moment
 from windlass.watch.audit import store as audit
 
 MINUTE = 60 * 1_000_000
@@ -24,7 +25,7 @@ class FailureView:
     task_id: int
     kind: str
     attempt: int
-    failed_at: int
+    failed_at: Moment
     error: str
     trace: str
 
