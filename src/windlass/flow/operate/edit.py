@@ -20,7 +20,7 @@ from windlass.value.status import Status
 Edges = Sequence[tuple[str, str]]
 
 
-def edit_run(connection: Connection, change: RunChange, edit: Edit, registry: Registry) -> None:
+def edit_run(connection: Connection, change: RunChange, edit: Edit, *, registry: Registry) -> None:
     """Make all changes of `edit`, or raise BadFlow if one of them is not possible any more."""
     graph, run = change.graph, change.run
     if run.status.is_final:
@@ -31,14 +31,15 @@ def edit_run(connection: Connection, change: RunChange, edit: Edit, registry: Re
     drafts = _with_links(edit)
     new = {draft.shape.name for draft in drafts}
     links = [(parent, child) for parent, child in edit.linked if child not in new]
-    after = _checked(change, edit.unlinked, links, drafts)
-    _check_results(connection, change, {child for _, child in edit.unlinked}, after)
+    after = _checked(change, drafts, unlinked=edit.unlinked, linked=links)
+    changed = {child for _, child in edit.unlinked}
+    _check_results(connection, change, changed, after=after)
     gone = [(graph.ids[parent], graph.ids[child]) for parent, child in edit.unlinked]
     store.unlink(connection, gone)
     for edge in gone:
         graph.unlink(*edge)
     if drafts:
-        _insert(connection, change, drafts, registry)
+        _insert(connection, change, drafts, registry=registry)
     slots = [
         NewSlot(change.named(parent).id, graph.ids[child], graph.rule(graph.ids[child]))
         for parent, child in links
@@ -46,15 +47,15 @@ def edit_run(connection: Connection, change: RunChange, edit: Edit, registry: Re
     store.insert(connection, change.shard.database.dialect, [], slots)
     for slot in slots:
         graph.link(slot)
-    changed = {graph.ids[child] for _, child in (*edit.unlinked, *links)}
-    change.follow(changed)
-    for row in map(change.rows.__getitem__, changed):
+    linked = {graph.ids[child] for _, child in (*edit.unlinked, *links)}
+    change.follow(linked)
+    for row in map(change.rows.__getitem__, linked):
         if row.how is not None:
             raise BadFlow(f"node {row.node!r} could never run: it would be {row.remark}")
 
 
 def _insert(
-    connection: Connection, change: RunChange, drafts: Sequence[Draft], registry: Registry
+    connection: Connection, change: RunChange, drafts: Sequence[Draft], *, registry: Registry
 ) -> None:
     shard, graph, shapes = change.shard, change.graph, [draft.shape for draft in drafts]
     asked = {name for shape in shapes for name in (*shape.after, *shape.needs)}
@@ -70,7 +71,7 @@ def _insert(
 
 
 def _checked(
-    change: RunChange, unlinked: Edges, linked: Edges, drafts: Sequence[Draft]
+    change: RunChange, drafts: Sequence[Draft], *, unlinked: Edges, linked: Edges
 ) -> Mapping[str, Collection[str]]:
     """What each node would wait for; raises BadFlow if a change is not possible."""
     after = {name: dict.fromkeys(parents) for name, parents in change.graph.after().items()}
@@ -97,6 +98,7 @@ def _check_results(
     connection: Connection,
     change: RunChange,
     changed: Iterable[str],
+    *,
     after: Mapping[str, Collection[str]],
 ) -> None:
     """Refuse to remove an edge that a node, or a node below it, needs for a result."""

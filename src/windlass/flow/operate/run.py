@@ -153,7 +153,9 @@ class FlowRun:
         shard, _ = self._finder.find(self.id)
         edit = Edit(registry, read_graph(shard, self.id).after())
         change(edit)
-        self._change(lambda connection, change: edit_run(connection, change, edit, registry))
+        self._change(
+            lambda connection, change: edit_run(connection, change, edit, registry=registry)
+        )
         telemetry.emit("flow.edited", run=self.id, nodes=len(edit.drafts))
 
     astatus = awaited(status)

@@ -66,7 +66,7 @@ class Templates:
         def save(shard: Shard) -> TemplateRow:
             dialect, now = shard.database.dialect, shard.clock.now()
             return shard.database.write(
-                lambda connection: store.save(connection, dialect, name, text, now=now)
+                lambda connection: store.save(connection, dialect, name, spec=text, now=now)
             )
 
         saved = self._fleet.everywhere(save, what=f"template {name!r} is saved")
@@ -94,7 +94,7 @@ class Templates:
 
         def change(edit: Edit) -> None:
             for node in changes.add:
-                draw_node(edit, node, node.after, {})
+                draw_node(edit, node, after=node.after, arguments={})
             for parent, child in changes.unlink:
                 edit.unlink(parent, child)
             for parent, child in changes.link:
@@ -175,7 +175,7 @@ class Templates:
         def draw(flow: Drawing, /, **arguments: Any) -> None:
             self.read_nested(node.kind for node in spec.nodes)
             for node, after in spec.ordered():
-                draw_node(flow, node, after, arguments)
+                draw_node(flow, node, after=after, arguments=arguments)
 
         named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in spec.arguments]
         drawing = Parameter("_drawing", Parameter.POSITIONAL_ONLY)
@@ -195,12 +195,12 @@ class Templates:
         drawing = Drawing(self._registry)
         arguments = {each: Argument(each) for each in template.arguments}
         for node, after in template.ordered():
-            draw_node(drawing, node, after, arguments)
+            draw_node(drawing, node, after=after, arguments=arguments)
         return drawing.checked()
 
 
 def draw_node(
-    flow: Drawing, node: TemplateNode, after: Sequence[str], arguments: Mapping[str, object]
+    flow: Drawing, node: TemplateNode, *, after: Sequence[str], arguments: Mapping[str, object]
 ) -> None:
     """Draw a node of a template or of an edit."""
     flow.draw(

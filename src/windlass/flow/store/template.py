@@ -32,7 +32,7 @@ def latest(connection: Connection, name: str, version: int | None = None) -> Tem
 
 
 def save(
-    connection: Connection, dialect: Dialect, name: str, spec: str, *, now: int
+    connection: Connection, dialect: Dialect, name: str, *, spec: str, now: int
 ) -> TemplateRow:
     """Save a template as its next version, unless the last version is the same."""
     while (found := latest(connection, name)) is None or found.spec != spec:
