@@ -26,8 +26,7 @@ from windlass.core.task.kind import Kind, Options, Registry, make_kind, make_per
 from windlass.database.connection import is_async
 from windlass.errors import BadInput, WindlassError
 from windlass.external.operate import Externals
-from windlass.flow.declare import Flow
-from windlass.flow.operate.declare import FlowDeclarer
+from windlass.flow.operate.declare import Flow, FlowDeclarer
 from windlass.flow.operate.flow import Flows
 from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.hold import LAPSE

@@ -236,3 +236,22 @@ def parse_json(text: str, what: str) -> Any:
     except msgspec.DecodeError as problem:
         complain(f"{what} is not JSON: {problem}")
         raise typer.Exit(2) from None
+
+
+def parse_status(name: str | None) -> Status | None:
+    """The status that a person typed."""
+    if name is None:
+        return None
+    try:
+        return Status.named(name)
+    except KeyError:
+        complain(f"--status {name} is not one of {', '.join(map(str, Status))}")
+        raise typer.Exit(2) from None
+
+
+def report(facts: dict[str, object], message: str, *, as_json: bool) -> None:
+    """What a command did: for people a line, for programs the facts."""
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
-from windlass.flow.operate import look as flow_look
-from windlass.flow.route.flow import FlowRunOut, run_views
+from windlass.flow.operate import view as flow_view
+from windlass.flow.operate.view import FlowRunView
 from windlass.value.status import Status
 from windlass.value.task import FailureView
 from windlass.value.view import Moment
@@ -30,8 +30,8 @@ router = APIRouter(tags=["overview"])
 class FlowsNow:
     """The newest flow runs that go on, and the newest that failed and are kept."""
 
-    running: list[FlowRunOut]
-    failed: list[FlowRunOut]
+    running: list[FlowRunView]
+    failed: list[FlowRunView]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,5 @@ def overview(console: ReadyConsole) -> Overview:
     )
 
 
-def _runs(console: Console, status: Status) -> list[FlowRunOut]:
-    app = console.app
-    found = flow_look.page(app.fleet, app.registry, status=status, limit=RUNS_SHOWN)
-    return run_views(found.lines)
+def _runs(console: Console, status: Status) -> list[FlowRunView]:
+    return flow_view.page(console.app.flows.finder, status=status, limit=RUNS_SHOWN)
