@@ -33,7 +33,6 @@ from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate import fan_out as gather
 from windlass.operate.switch import operate as switch
-from windlass.operate.switch.operate import UNSET, Unset
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
 from windlass.rolling.declare import Rolling
@@ -52,6 +51,7 @@ from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import twin
+from windlass.value.unset import UNSET, Unset
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
 from windlass.worker import Only, Worker, WorkerSettings

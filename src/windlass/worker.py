@@ -42,6 +42,7 @@ from windlass.flow.engine import Place
 from windlass.sweep.engine.round import discover, everywhere, take_over
 from windlass.sweep.engine.sweeper import Sweeper
 from windlass.value.payload import LARGEST_PAYLOAD
+from windlass.value.pulse import Pulse
 from windlass.value.task import Claimed
 
 LOOK_SECONDS = 0.02
@@ -81,17 +82,6 @@ class Among:
     where: Callable[[Kind], cron.Belongs]
     # Whether a sweep belongs here.
     has_sweep: Callable[[Kind], bool]
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """How a worker is doing, for its live line."""
-
-    running: int
-    queued: int
-    done: int
-    failed: int
-    abandoned: int
 
 
 class Worker:

@@ -18,6 +18,7 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
+from windlass.value.task import COUNTED_EXACTLY
 from windlass.value.view import JSON_TEXT, MOMENT, below, is_marked, view_fields
 
 COLOURS = {
@@ -142,6 +143,11 @@ def visible(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the right form."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def count_text(number: int) -> str:
+    """A count of rows: exact up to a bound, then with a plus."""
+    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
 
 
 def status_text(status: Status) -> Text:

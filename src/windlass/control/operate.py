@@ -9,9 +9,9 @@ from windlass.clock import Clock
 from windlass.control import store
 from windlass.control.engine.register import Register
 from windlass.control.model.control import DONE, Place, Reply, RunStatus, RunView, view
-from windlass.core.identity import whoami
 from windlass.core.shard.fleet import Fleet
 from windlass.database.database import Database
+from windlass.value.identity import whoami
 
 
 def listing(

@@ -41,7 +41,7 @@ from windlass.watch.audit.model import Action
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
 WHOLE_NAMES = {"never": "never visited", "needed": "needed rate", "actual": "actual rate"}
 
-cli = typer.Typer(help="Look at rolling kinds and their items, and act on them.")
+cli = typer.Typer()
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The rolling kind.")]
 CodesArgument = Annotated[

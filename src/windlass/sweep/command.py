@@ -46,7 +46,7 @@ MOST_RANGES_DRAWN = 200
 LONGEST_PLACE = 36
 NUMBERS = ("round", "done", "failed", "rate", "eta")
 
-cli = typer.Typer(help="Look at sweeps, their ranges and failures, and act on them.")
+cli = typer.Typer()
 
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep.")]
 WatchOption = Annotated[

@@ -30,6 +30,7 @@ from windlass.cli.output import (
 )
 from windlass.clock import SECOND, from_datetime
 from windlass.control import operate
+from windlass.control.command.option import NameArgument, PartitionOption
 from windlass.control.model.control import DONE, Place, RunStatus, RunView, check_place
 from windlass.control.model.step import StepName, StepState
 from windlass.errors import NotPossible
@@ -53,12 +54,8 @@ MOST_WHEN_NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
 TRIES_SHOWN = 20
 LONGEST_JSON = 1_000
 
-cli = typer.Typer(help="Look at named runs, free those that are stuck, have others start over.")
+cli = typer.Typer()
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the run.")]
-PartitionOption = Annotated[
-    str, typer.Option("--partition", metavar="P", help="Its partition; default: none.")
-]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 

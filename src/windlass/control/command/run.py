@@ -9,20 +9,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from sqlalchemy.exc import SQLAlchemyError
 from typer.core import TyperCommand
 
 from windlass.cli.load import AppOption, load_app
 from windlass.cli.output import complain
-from windlass.control.command.control import NameArgument, PartitionOption
-from windlass.control.engine.run import ControlRun
+from windlass.control.command.option import NameArgument, PartitionOption
 from windlass.control.engine.terminate import Terminated
 from windlass.control.model.control import RUNNING
-from windlass.errors import AlreadyRunning, DatabaseUnavailable, RunLost, WindlassError
+from windlass.errors import AlreadyRunning, RunLost
 from windlass.value.outcome import storable
+
+if TYPE_CHECKING:
+    from windlass.control.engine.run import ControlRun
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -85,7 +86,7 @@ def run(
         except RunLost as problem:
             complain(str(problem))
             sys.exit(child.code or 1)
-        except (WindlassError, SQLAlchemyError) as problem:
+        except Exception as problem:
             if child.code is None:
                 raise
             why = str(problem).partition("\n")[0]
@@ -99,8 +100,8 @@ def run(
 def _keep(entered: ControlRun, child: Child) -> None:
     if child.error is not None:
         entered.error(child.error)
-    # If it cannot be written now, the end of the block tells so, or is written after all.
-    with suppress(DatabaseUnavailable, SQLAlchemyError):
+    # The end of the block is written next, and fails if the database is still away.
+    with suppress(Exception):
         entered.note({"exit_code": child.code})
 
 

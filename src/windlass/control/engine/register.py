@@ -39,11 +39,11 @@ from windlass.control.model.control import (
     view,
 )
 from windlass.control.model.step import StepName
-from windlass.core.identity import this_process
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.enqueue import Guard
 from windlass.database.database import Database
+from windlass.value.identity import this_process
 from windlass.value.shard import CONTROL
 
 

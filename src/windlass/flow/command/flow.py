@@ -49,7 +49,7 @@ REDRAW_SECONDS = 0.5
 BAR = 30
 FORMATS = ("mermaid", "dot", "json")
 
-cli = typer.Typer(help="Start flows, and show, retry, skip and cancel their runs.")
+cli = typer.Typer()
 
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
 ArgumentsArgument = Annotated[

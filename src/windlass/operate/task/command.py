@@ -33,7 +33,7 @@ from windlass.value.status import Status
 from windlass.value.task import TaskFilter, TaskView, check_key, check_priority
 from windlass.watch.audit.model import Action
 
-cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
+cli = typer.Typer()
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The id of the task.")]
 
