@@ -14,7 +14,7 @@ WindlassError
         BadFlow                         a graph that cannot run, or a node that cannot be changed
         InvalidQuantity                 a quantity that the ledger cannot count
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
-    UnknownFlow, UnknownNode, UnknownHandle
+    UnknownFlow, UnknownNode, UnknownHandle, UnknownAlert
     ExternalFailed                      raised by submit: the external system refuses it for good
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
@@ -154,6 +154,10 @@ class UnknownHandle(WindlassError):
             "returned, or with the task"
         )
         self.handle = handle
+
+
+class UnknownAlert(WindlassError):
+    """There is no such alert, or it was pruned."""
 
 
 class ExternalFailed(WindlassError):

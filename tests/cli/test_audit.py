@@ -10,7 +10,7 @@ from windlass.cli import cli
 from windlass.core.alert.store import write_alert
 from windlass.core.identity import whoami
 from windlass.watch.audit import operate as audit
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 # What is written is the same on every database.
 pytestmark = pytest.mark.mostly("sqlite")

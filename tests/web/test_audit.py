@@ -6,7 +6,7 @@ from windlass.core.finish.store import history
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.watch.audit import operate as audit
 from windlass.watch.audit import store
-from windlass.watch.audit.operate import Hand
+from windlass.watch.audit.model import Hand
 
 ADA = Hand("Ada", "api", "192.0.2.7")
 

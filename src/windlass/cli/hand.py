@@ -5,7 +5,8 @@ from __future__ import annotations
 from windlass.app import App
 from windlass.core.identity import whoami
 from windlass.errors import WindlassError
-from windlass.watch.audit.operate import Hand, Log
+from windlass.watch.audit.model import Hand
+from windlass.watch.audit.operate import Log
 
 TERMINAL = "cli"
 # Of what was given in great number, the log tells so many.

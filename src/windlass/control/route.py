@@ -13,7 +13,7 @@ from windlass.control.model.control import DONE, Place, Reply, RunStatus, RunVie
 from windlass.control.model.step import StepView
 from windlass.errors import BadInput
 from windlass.operate import fan_out as gather
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.web.desk import DeskOf, LogOf, RunName
 from windlass.web.problem import Refused, Unknown, problems
 from windlass.web.view import STORABLE, Body, Done, Moment, Number, Page, View

@@ -35,7 +35,7 @@ from windlass.rolling.model import Freshness, Item
 from windlass.source.store.table import Table
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import rate_text
 
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")

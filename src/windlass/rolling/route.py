@@ -14,7 +14,7 @@ from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Item
 from windlass.rolling.operate import histogram
 from windlass.value.duration import format_duration
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.web.desk import Desk, DeskOf, KindName, LogOf
 from windlass.web.problem import Unknown, problems
 from windlass.web.view import (

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from windlass.sweep.model import MOST_RANGES, SetAside
 from windlass.value.key import encode_key
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.web.desk import DeskOf, KindName, LogOf
 from windlass.web.problem import problems
 from windlass.web.view import Body, Done, KeyText, Moment, Seconds, StatusName, View, many

@@ -12,7 +12,8 @@ from windlass.app import App
 from windlass.core.task.kind import Kind
 from windlass.errors import BadInput
 from windlass.ledger.operate import Ledgers
-from windlass.watch.audit.operate import Hand, Log
+from windlass.watch.audit.model import Hand
+from windlass.watch.audit.operate import Log
 from windlass.watch.change.listen import Watch
 from windlass.web.gate import Actor
 from windlass.web.problem import Unknown

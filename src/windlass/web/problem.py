@@ -24,6 +24,7 @@ from windlass.errors import (
     RunLost,
     SchemaMismatch,
     TaskNotFound,
+    UnknownAlert,
     UnknownDeduction,
     UnknownFlow,
     UnknownHandle,
@@ -33,7 +34,6 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.errors import Refused as LedgerRefused
-from windlass.watch.alert.operate import UnknownAlert
 
 PROBLEM = "application/problem+json"
 LONGEST = 2_000

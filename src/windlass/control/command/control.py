@@ -34,7 +34,7 @@ from windlass.control.model.control import DONE, Place, RunStatus, RunView, chec
 from windlass.control.model.step import StepName, StepState
 from windlass.operate import fan_out as gather
 from windlass.value.duration import format_duration
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 COLOURS = {
     RunStatus.READY: "cyan",

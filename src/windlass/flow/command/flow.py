@@ -43,7 +43,8 @@ from windlass.flow.model.run import FlowProgress
 from windlass.flow.store.flow import RunRow
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.watch.audit.operate import LONGEST_TOLD, Action
+from windlass.watch.audit.model import Action
+from windlass.watch.audit.operate import LONGEST_TOLD
 
 REDRAW_SECONDS = 0.5
 BAR = 30

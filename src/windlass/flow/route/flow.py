@@ -18,7 +18,8 @@ from windlass.flow.operate.look import NodeLine, RunLine
 from windlass.flow.store.flow import RunRow
 from windlass.operate.kind.route import ArgumentOut, arguments_out
 from windlass.value.status import FINAL, Status
-from windlass.watch.audit.operate import LONGEST_TOLD, Action
+from windlass.watch.audit.model import Action
+from windlass.watch.audit.operate import LONGEST_TOLD
 from windlass.web.desk import DeskOf, LogOf
 from windlass.web.json import JsonList, JsonObject, json_text
 from windlass.web.problem import Refused, problems

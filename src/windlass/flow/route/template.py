@@ -20,7 +20,7 @@ from windlass.flow.route.flow import (
     exported,
 )
 from windlass.flow.store.template import TemplateRow
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.web.desk import DeskOf, LogOf, RunName
 from windlass.web.json import JsonList, JsonObject
 from windlass.web.problem import problems

@@ -30,7 +30,7 @@ from windlass.ledger.http.server import (
     told,
 )
 from windlass.ledger.route.ledger import Shard
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.web.desk import DeductionId, DeskOf, LogOf, Sku
 from windlass.web.problem import Refused, problems
 from windlass.web.view import STORABLE

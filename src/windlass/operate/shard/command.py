@@ -24,7 +24,7 @@ from windlass.core.shard.move import Pass
 from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.operate.shard import operate
 from windlass.operate.shard.operate import ShardView
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 NUMBERS = ("place", "waiting", "running", "ended", "workers")
 

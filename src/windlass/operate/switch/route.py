@@ -11,7 +11,7 @@ from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import setting_of
 from windlass.operate import fan_out as gather
 from windlass.operate.switch.operate import UNSET
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import held_back, rate_text
 from windlass.web.desk import Desk, DeskOf, KindName, LogOf
 from windlass.web.problem import problems

@@ -33,7 +33,7 @@ from windlass.operate import fan_out as gather
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
 from windlass.value.task import TaskView, check_key, check_priority
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from windlass.operate.task import bulk
 from windlass.operate.task.bulk import Act, Bulk
 from windlass.operate.task.operate import TaskDetail
 from windlass.value.status import Status
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.web.desk import Desk, DeskOf, LogOf
 from windlass.web.problem import Refused, problems
 from windlass.web.view import (

@@ -10,8 +10,7 @@ from rich.text import Text
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     console,
-    iso,
-    parse_json,
+    plain,
     print_json,
     say,
     table,
@@ -20,7 +19,7 @@ from windlass.cli.output import (
     when,
 )
 from windlass.watch.audit import operate
-from windlass.watch.audit.store import Deed
+from windlass.watch.audit.model import Deed
 
 
 def register(cli: typer.Typer) -> None:
@@ -43,7 +42,7 @@ def audit(
     found = operate.listing(loaded.fleet, limit=limit, who=who, about=about)
     warn_missing(found.missing)
     if as_json:
-        print_json([_for_programs(deed) for deed in found])
+        print_json(plain(found))
         return
     if not found:
         say("Nothing was done by hand yet." if who is about is None else "No deed matches.")
@@ -66,8 +65,3 @@ def _outcome(deed: Deed) -> Text:
     if deed.ok is None:
         return Text("never came to an end", style="yellow")
     return Text(visible(deed.outcome or ""), style="" if deed.ok else "red")
-
-
-def _for_programs(deed: Deed) -> dict[str, object]:
-    detail = None if deed.detail is None else parse_json(deed.detail, "detail")
-    return {**vars(deed), "acted_at": iso(deed.acted_at), "detail": detail}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -18,63 +16,15 @@ import msgspec
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.operate.fan_out import Listing
+from windlass.value.listing import Listing
 from windlass.value.outcome import storable
 from windlass.watch.audit import store
-from windlass.watch.audit.store import Before, Deed
+from windlass.watch.audit.model import Action, Before, Deed, Hand
 
 LONGEST_OUTCOME = 2_000
 LONGEST_ABOUT = 300
 # Of arguments, the log tells so many characters.
 LONGEST_TOLD = 2_000
-
-
-class Action(StrEnum):
-    """What an operator can do."""
-
-    ALERT_ACKNOWLEDGE = "alert.acknowledge"
-    ALERT_RECALL = "alert.recall"
-    CONTROL_RELEASE = "control.release"
-    CONTROL_RESET = "control.reset"
-    FLOW_CANCEL = "flow.cancel"
-    FLOW_EDIT = "flow.edit"
-    FLOW_RETRY = "flow.retry"
-    FLOW_SKIP = "flow.skip"
-    FLOW_START = "flow.start"
-    LEDGER_ADJUST = "ledger.adjust"
-    LEDGER_CONFIRM = "ledger.confirm"
-    LEDGER_DEDUCT = "ledger.deduct"
-    LEDGER_GIVE_BACK = "ledger.give_back"
-    LEDGER_RESTOCK = "ledger.restock"
-    LEDGER_VOID = "ledger.void"
-    ROLLING_ADD = "rolling.add"
-    ROLLING_FOLLOW = "rolling.follow"
-    ROLLING_MIRROR = "rolling.mirror"
-    ROLLING_REMOVE = "rolling.remove"
-    ROLLING_UNFOLLOW = "rolling.unfollow"
-    ROLLING_VISIT = "rolling.visit"
-    SHARD_DRAIN = "shard.drain"
-    SHARD_MOVE = "shard.move"
-    SWEEP_RETRY = "sweep.retry"
-    SWEEP_SPLIT = "sweep.split"
-    SWEEP_START = "sweep.start"
-    SWITCH_CLOSE_BREAKER = "switch.close_breaker"
-    SWITCH_PAUSE = "switch.pause"
-    SWITCH_RESUME = "switch.resume"
-    SWITCH_SET = "switch.set"
-    TASK_CANCEL = "task.cancel"
-    TASK_ENQUEUE = "task.enqueue"
-    TASK_RETRY = "task.retry"
-    TEMPLATE_SAVE = "template.save"
-
-
-@dataclass(frozen=True)
-class Hand:
-    """Who acts, by which means, and from where."""
-
-    who: str
-    via: str
-    address: str | None = None
 
 
 class Entry:
@@ -137,11 +87,12 @@ def listing(
     fleet: Fleet,
     *,
     limit: int,
-    before: Before | None = None,
+    after: str | None = None,
     who: str | None = None,
     about: str | None = None,
 ) -> Listing[Deed]:
-    """The last deeds, newest first; `before` is where the last page ended."""
+    """The last deeds, newest first; `after` is the `next` of the page before."""
+    before = None if after is None else Before(*map(int, after.split("-")))
 
     def read(shard: Shard) -> list[Deed]:
         return shard.database.read(
@@ -153,7 +104,9 @@ def listing(
     found = fleet.fan_out(read)
     merged = [deed for part in found.values for deed in part]
     merged.sort(key=lambda deed: (deed.acted_at, deed.id), reverse=True)
-    return Listing(merged[:limit], found.missing)
+    last = merged[limit - 1] if len(merged) >= limit else None
+    cursor = None if last is None else f"{last.acted_at}-{last.id}"
+    return Listing(merged[:limit], found.missing, cursor=cursor)
 
 
 def _begin(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from windlass.database.schema import audit
+from windlass.watch.audit.model import Before, Deed
 
 KEPT = 100_000
 
@@ -23,29 +21,6 @@ COLUMNS = (
     audit.c.ok,
     audit.c.outcome,
 )
-
-
-@dataclass(frozen=True)
-class Deed:
-    """What somebody did, or tried to. Without `ok` it never came to an end."""
-
-    id: int
-    acted_at: int
-    who: str
-    via: str
-    address: str | None
-    action: str
-    about: str | None
-    detail: str | None
-    ok: bool | None = None
-    outcome: str | None = None
-
-
-class Before(NamedTuple):
-    """Where a deed is in the list."""
-
-    acted_at: int
-    id: int
 
 
 def begin(connection: Connection, deed: Deed) -> None:

@@ -11,7 +11,6 @@ from windlass.operate import fan_out as gather
 from windlass.operate.kind.route import KindOut, MinuteOut, kind_views, minutes
 from windlass.value.status import Status
 from windlass.watch.alert import operate as alert
-from windlass.watch.alert.route import AlertOut
 from windlass.watch.status.pace import HOUR, pace
 from windlass.web.desk import Desk, DeskOf
 from windlass.web.view import FailureOut, Moment, Names, View, many
@@ -20,6 +19,21 @@ ALERTS_SHOWN = 5
 RUNS_SHOWN = 5
 
 router = APIRouter(tags=["overview"])
+
+
+class AlertOut(View):
+    """An alert. It is open until a person acknowledges it, and again after `quiet_until`."""
+
+    id: int
+    what: str
+    kind: str | None
+    task_id: int | None
+    raised_at: Moment
+    text: str
+    is_open: bool
+    seen_by: str | None
+    seen_at: Moment | None
+    quiet_until: Moment | None
 
 
 class WorkerOut(View):
