@@ -49,7 +49,9 @@ def listing(
     return [_read(row) for row in connection.execute(query)]
 
 
-def history(connection: Connection, key: ControlKey, *, limit: int = KEPT_PER_NAME) -> list[Control]:
+def history(
+    connection: Connection, key: ControlKey, *, limit: int = KEPT_PER_NAME
+) -> list[Control]:
     """The tries of a run that ended, newest first."""
     rows = connection.execute(
         select(control_run)

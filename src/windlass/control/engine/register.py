@@ -37,7 +37,7 @@ from windlass.control.model.control import (
 )
 from windlass.control.model.step import StepName
 from windlass.core.identity import this_process
-from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.fleet import Fleet, Route
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.database.connection import Connection
 from windlass.value.shard import CONTROL
@@ -93,9 +93,7 @@ class Register:
         ).reply
 
     def finish(self, key: ControlKey, noted: Noted, *, batch: int | None) -> Reply:
-        decision = self._change(
-            key, lambda found, now: rule.finish(found, batch, noted, now=now)
-        )
+        decision = self._change(key, lambda found, now: rule.finish(found, batch, noted, now=now))
         if decision.ended is not None:
             seconds = decision.ended.run_seconds
             telemetry.emit("control.finished", **key._asdict(), run_seconds=seconds)
@@ -151,32 +149,33 @@ class Register:
     def _make(self, change: Repeatable) -> Decision:
         """Make a change in the shard that was the home of the row before, or else at its home."""
         self._fleet.prepare()
-        is_single = self._fleet.single is not None
 
         def work() -> Decision:
             route = self._fleet.route(CONTROL, routing_key(change.key))
             for shard in route.shards:
-                is_home = shard is route.home
-                guard = None if is_single else self._fleet.guard(shard, route.number)
-
-                def transaction(connection: Connection) -> Decision | None:
-                    if guard is not None:
-                        guard(connection)
-                    return change.make(connection, shard, is_home=is_home)
-
-                try:
-                    change.prepare(shard)
-                    decision = shard.database.write(transaction)
-                except OUTAGES as problem:
-                    if is_single:
-                        raise
-                    what = f"control {change.key} belongs to"
-                    raise shard.unavailable(what, problem) from problem
+                decision = self._make_in(shard, change, route)
                 if decision is not None:
                     return decision
             raise AssertionError("every control run has a home")
 
         return self._fleet.keyed(work)
+
+    def _make_in(self, shard: Shard, change: Repeatable, route: Route) -> Decision | None:
+        is_single = self._fleet.single is not None
+        guard = None if is_single else self._fleet.guard(shard, route.number)
+
+        def transaction(connection: Connection) -> Decision | None:
+            if guard is not None:
+                guard(connection)
+            return change.make(connection, shard, is_home=shard is route.home)
+
+        try:
+            change.prepare(shard)
+            return shard.database.write(transaction)
+        except OUTAGES as problem:
+            if is_single:
+                raise
+            raise shard.unavailable(f"control {change.key} belongs to", problem) from problem
 
 
 def routing_key(key: ControlKey) -> str:

@@ -202,7 +202,7 @@ def _about_a_running_row(
 
     @wraps(decide)
     def checked(
-        found: Control | None, batch: int | None, *args: P.args, **kwargs: P.kwargs
+        found: Control | None, batch: int | None, /, *args: P.args, **kwargs: P.kwargs
     ) -> Decision:
         if found is None or found.status is RunStatus.READY:
             return Decision(_refuse("it was not started"))

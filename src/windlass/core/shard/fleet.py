@@ -234,6 +234,16 @@ class Fleet:
             return Answers([(self.single, work(self.single))], ())
         return fan_out(self.shards, lambda shard: work(self.opened(shard)))
 
+    def ask(self, work: Callable[[Shard], T]) -> Answers[T]:
+        """`fan_out`; DatabaseUnavailable if no shard answers."""
+        answers = self.fan_out(work)
+        if not answers.found:
+            names = ", ".join(answers.missing)
+            raise DatabaseUnavailable(
+                f"none of the shards answers: {names}", missing=answers.missing
+            )
+        return answers
+
     def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
         """Do `work`, which may be repeated, on all shards, or say where it could not be done."""
         done = self.fan_out(work)
