@@ -221,4 +221,4 @@ def test_the_log_is_listed_and_filtered(windlass, yard):
     (deed,) = windlass("audit", "--who", "Ada", "--json").json
     assert (deed["action"], deed["via"], deed["about"]) == ("switch.pause", "cli", "tell")
     assert "tell" not in windlass("audit", "--about", "stock").out
-    assert "No deed matches" in windlass("audit", "--about", "nothing").out
+    assert "No entry matches" in windlass("audit", "--about", "nothing").out

@@ -6,9 +6,9 @@ from windlass.core.finish.store import history
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.watch.audit import operate as audit
 from windlass.watch.audit import store
-from windlass.watch.audit.model import Hand
+from windlass.watch.audit.model import Operator
 
-ADA = Hand("Ada", "api", "192.0.2.7")
+ADA = Operator("Ada", "api", "192.0.2.7")
 
 
 def actions(app) -> list[tuple[str, bool | None, str | None]]:
@@ -16,7 +16,7 @@ def actions(app) -> list[tuple[str, bool | None, str | None]]:
 
 
 def test_a_deed_is_there_before_it_is_done(shop):
-    with audit.recorded(shop.app.fleet, ADA, "test.act", about="x", detail={"n": 1}) as entry:
+    with audit.AuditLog(shop.app.fleet, ADA).record("test.act", "x", n=1) as entry:
         assert actions(shop.app) == [("test.act", None, None)]
         entry.says("all is well")
 
@@ -27,9 +27,9 @@ def test_a_deed_is_there_before_it_is_done(shop):
 
 
 def test_a_deed_that_fails_says_why_and_tells_no_more_of_a_surprise_than_its_name(shop):
-    with pytest.raises(WindlassError), audit.recorded(shop.app.fleet, ADA, "test.refused"):
+    with pytest.raises(WindlassError), audit.AuditLog(shop.app.fleet, ADA).record("test.refused"):
         raise WindlassError("not today")
-    with pytest.raises(KeyError), audit.recorded(shop.app.fleet, ADA, "test.broken"):
+    with pytest.raises(KeyError), audit.AuditLog(shop.app.fleet, ADA).record("test.broken"):
         raise KeyError("a secret")
 
     assert actions(shop.app) == [
@@ -46,7 +46,7 @@ def test_nothing_is_done_of_which_nothing_can_be_written_down(shop, monkeypatch)
     monkeypatch.setattr(store, "begin", away)
     done = []
 
-    with pytest.raises(DatabaseUnavailable), audit.recorded(shop.app.fleet, ADA, "test.act"):
+    with pytest.raises(DatabaseUnavailable), audit.AuditLog(shop.app.fleet, ADA).record("test.act"):
         done.append(1)
 
     assert done == []
@@ -55,7 +55,7 @@ def test_nothing_is_done_of_which_nothing_can_be_written_down(shop, monkeypatch)
 def test_only_the_newest_are_kept(shop, monkeypatch):
     monkeypatch.setattr(store, "KEPT", 3)
     for number in range(6):
-        with audit.recorded(shop.app.fleet, ADA, f"test.{number}"):
+        with audit.AuditLog(shop.app.fleet, ADA).record(f"test.{number}"):
             pass
 
     now = shop.app.clock.now()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from windlass.cli.hand import log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -69,7 +69,7 @@ def acknowledge(
         complain("give --for or --undo, not both")
         raise typer.Exit(2)
     loaded = load_app(app, needs_kinds=False)
-    log = log_of(loaded, who)
+    log = audit_log(loaded, who)
     if undo:
         message = operate.recall(loaded.fleet, log, alert)
     else:

@@ -10,7 +10,7 @@ from windlass.value.listing import Listing
 from windlass.watch.alert import store
 from windlass.watch.alert.model import Acknowledgement, AlertView
 from windlass.watch.audit.model import Action
-from windlass.watch.audit.operate import Log
+from windlass.watch.audit.operate import AuditLog
 
 # So many of the newest are looked at to say how many are open.
 LOOKED_AT = 500
@@ -58,7 +58,7 @@ def open_count(fleet: Fleet) -> int:
     return sum(each.is_open for each in listing(fleet, limit=LOOKED_AT))
 
 
-def acknowledge(fleet: Fleet, log: Log, number: int, *, quiet: int | None) -> str:
+def acknowledge(fleet: Fleet, log: AuditLog, number: int, *, quiet: int | None) -> str:
     """Say that somebody has seen an alert, and all of its sort and kind until now.
 
     With `quiet`, in microseconds, they and all that come stay quiet for so long, and then tell
@@ -67,7 +67,7 @@ def acknowledge(fleet: Fleet, log: Log, number: int, *, quiet: int | None) -> st
     found = get(fleet, number)
     name = found.trouble
     detail = {"quiet_seconds": None if quiet is None else quiet // 1_000_000}
-    with log.deed(Action.ALERT_ACKNOWLEDGE, name, alert=number, **detail) as deed:
+    with log.record(Action.ALERT_ACKNOWLEDGE, name, alert=number, **detail) as entry:
 
         def act(shard: Shard) -> None:
             now = shard.clock.now()
@@ -81,11 +81,11 @@ def acknowledge(fleet: Fleet, log: Log, number: int, *, quiet: int | None) -> st
 
         fleet.everywhere(act, what=f"{name} is acknowledged")
         if quiet is None:
-            return deed.says(f"{name} is acknowledged; a new one is told")
-        return deed.says(f"{name} is acknowledged, and quiet for {format_duration(quiet)}")
+            return entry.says(f"{name} is acknowledged; a new one is told")
+        return entry.says(f"{name} is acknowledged, and quiet for {format_duration(quiet)}")
 
 
-def recall(fleet: Fleet, log: Log, number: int) -> str:
+def recall(fleet: Fleet, log: AuditLog, number: int) -> str:
     """Have an alert, and those of its sort and kind, be as if nobody had seen them."""
     found = get(fleet, number)
     name = found.trouble
@@ -93,6 +93,6 @@ def recall(fleet: Fleet, log: Log, number: int) -> str:
     def act(shard: Shard) -> None:
         shard.database.write(lambda connection: store.recall(connection, found.what, found.kind))
 
-    with log.deed(Action.ALERT_RECALL, name, alert=number) as deed:
+    with log.record(Action.ALERT_RECALL, name, alert=number) as entry:
         fleet.everywhere(act, what=f"{name} is open")
-        return deed.says(f"{name} is open again")
+        return entry.says(f"{name} is open again")

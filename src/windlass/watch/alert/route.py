@@ -11,8 +11,8 @@ from windlass.value.duration import parse_duration
 from windlass.value.listing import Listing
 from windlass.watch.alert import operate
 from windlass.watch.alert.model import AlertView
-from windlass.web.desk import DeskOf, LogOf
 from windlass.web.problem import problems
+from windlass.web.request import ReadyConsole, RequestLog
 from windlass.web.view import Body, Done, View, answer
 
 router = APIRouter(tags=["alerts"])
@@ -33,25 +33,27 @@ class Acknowledge(Body):
 
 
 @router.get("/alerts", response_model=answer(Listing[AlertView]))
-def alerts(desk: DeskOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Listing[AlertView]:
+def alerts(
+    console: ReadyConsole, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+) -> Listing[AlertView]:
     """The last alerts, newest first; they are kept for 30 days."""
-    return operate.listing(desk.app.fleet, limit=limit)
+    return operate.listing(console.app.fleet, limit=limit)
 
 
 @router.get("/alerts/open")
-def open_alerts(desk: DeskOf) -> OpenAlerts:
+def open_alerts(console: ReadyConsole) -> OpenAlerts:
     """How many alerts nobody has seen yet."""
-    return OpenAlerts(count=operate.open_count(desk.app.fleet))
+    return OpenAlerts(count=operate.open_count(console.app.fleet))
 
 
 @router.post("/alerts/{number}/acknowledge", responses=problems(404))
-def acknowledge(number: AlertId, body: Acknowledge, desk: DeskOf, log: LogOf) -> Done:
+def acknowledge(number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog) -> Done:
     """Say that one has seen an alert, and all of its sort and kind until now."""
     quiet = None if body.quiet is None else parse_duration(body.quiet, what="quiet")
-    return Done(message=operate.acknowledge(desk.app.fleet, log, number, quiet=quiet))
+    return Done(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
 
 
 @router.post("/alerts/{number}/recall", responses=problems(404))
-def recall(number: AlertId, desk: DeskOf, log: LogOf) -> Done:
+def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> Done:
     """Have an alert be as if nobody had seen it."""
-    return Done(message=operate.recall(desk.app.fleet, log, number))
+    return Done(message=operate.recall(console.app.fleet, log, number))

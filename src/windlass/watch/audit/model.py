@@ -49,8 +49,8 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True)
-class Hand:
-    """Who acts, by which means, and from where."""
+class Operator:
+    """Who acts, by which means, and from which address."""
 
     who: str
     via: str
@@ -58,7 +58,7 @@ class Hand:
 
 
 @dataclass(frozen=True)
-class Deed:
+class AuditEntry:
     """What a person did or tried; `detail` is JSON. `ok` is None until the action ends."""
 
     id: int
@@ -74,7 +74,7 @@ class Deed:
 
 
 class Before(NamedTuple):
-    """Where a deed is in the list."""
+    """The place of an entry in the list."""
 
     acted_at: int
     id: int
