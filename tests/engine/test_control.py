@@ -414,13 +414,13 @@ def test_a_release_whose_answer_was_lost_is_done(app, other, meanwhile):
 def test_a_lease_counts_from_the_moment_when_the_row_is_written(app, other, clock, monkeypatch):
     app.prepare()
     app.fleet.shards[0].numbers.take()
-    begin = store.begin
+    locked = store.locked
 
     def late(*args):
         clock.forward("2h")
-        return begin(*args)
+        return locked(*args)
 
-    monkeypatch.setattr(store, "begin", late)
+    monkeypatch.setattr(store, "locked", late)
     app.control.start("load", expires="1h")
     monkeypatch.undo()
 

@@ -146,14 +146,14 @@ def test_the_heartbeat_keeps_a_run_and_without_it_the_lease_runs_out(app, other,
 
 def test_with_expires_nothing_renews_the_run(app):
     with app.control("load", expires="1h") as run:
-        assert run._beat is None
+        assert run._renewal is None
         row = app.control.get("load")
     assert row.expire_time - row.start_time == timedelta(hours=1)
 
 
 def test_the_heartbeat_ends_with_the_block(app):
     with app.control("load") as run:
-        thread = run._beat._thread
+        thread = run._renewal._thread
         assert thread.is_alive()
     assert not thread.is_alive()
 

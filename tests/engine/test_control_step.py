@@ -214,7 +214,7 @@ def test_a_crash_between_the_result_of_a_step_and_the_next_step_does_not_repeat_
 ):
     crashed = app.control("load")
     crashed._begin()
-    crashed._beat.stop()
+    crashed._renewal.stop()
     assert crashed.step("count", lambda: 42) == 42
     # Nothing more is ever heard of it.
     clock.forward("61s")

@@ -38,8 +38,10 @@ def listing(
 
     found = fleet.fan_out(ask)
     # A run that is being moved is in two shards for a moment.
-    once = {(run.name, run.partition): run for part in found.values for run in part}
-    return Listing([once[key] for key in sorted(once)][:limit], found.missing)
+    once = {ControlKey(run.name, run.partition): run for part in found.values for run in part}
+    keys = sorted(once)[:limit]
+    cursor = keys[-1].cursor if keys and len(keys) == limit else None
+    return Listing([once[key] for key in keys], found.missing, cursor=cursor)
 
 
 def get(fleet: Fleet, key: ControlKey) -> RunView | None:

@@ -60,16 +60,18 @@ class Freshness:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RollingView(Freshness):
-    """A rolling kind: its period, and how fresh its items are.
-
-    Counts are exact below 10,000, rates per second.
-    """
+@dataclass(frozen=True)
+class RollingKind:
+    """A rolling kind and its period."""
 
     kind: str
     every: str
     every_seconds: float
+
+
+@dataclass(frozen=True)
+class RollingView(Freshness, RollingKind):
+    """How fresh the items of a kind are. Counts are exact below 10,000, rates per second."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ import msgspec
 
 from windlass.clock import from_datetime, to_datetime
 from windlass.control.model.step import LONGEST_NAME
-from windlass.errors import BadDuration, BadKey, NotSerializable, PastTime, PayloadTooLarge
+from windlass.errors import (
+    BadDuration,
+    BadInput,
+    BadKey,
+    NotSerializable,
+    PastTime,
+    PayloadTooLarge,
+)
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD, encode_value
 from windlass.value.task import is_storable
@@ -23,6 +30,11 @@ class ControlKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.partition!r})" if self.partition else repr(self.name)
+
+    @property
+    def cursor(self) -> str:
+        """The cursor of the page after this run."""
+        return msgspec.json.encode(self).decode()
 
 
 class Expires(NamedTuple):
@@ -65,6 +77,16 @@ def check_key(name: object, partition: object) -> ControlKey:
     if not name or (isinstance(name, str) and not name.strip()):
         raise BadKey("control: the run has no name; give one of 1 to 255 characters")
     return ControlKey(_check_text(name, "name"), _check_text(partition, "partition"))
+
+
+def parse_cursor(cursor: str | None) -> ControlKey | None:
+    """The last run of the page before."""
+    if cursor is None:
+        return None
+    try:
+        return check_key(*msgspec.json.decode(cursor, type=tuple[str, str]))
+    except msgspec.MsgspecError:
+        raise BadInput(f"{cursor!r} is not the cursor of a page; begin again") from None
 
 
 def check_data(

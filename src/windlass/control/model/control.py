@@ -20,7 +20,8 @@ from msgspec import UNSET
 from windlass.clock import SECOND, to_datetime
 from windlass.control.model import step as rule
 from windlass.control.model.argument import ControlKey, check_data
-from windlass.control.model.step import StepName, Steps, StepView, step_view
+from windlass.control.model.step import StepName, Steps, StepText, StepView, step_view
+from windlass.value.view import Json
 
 P = ParamSpec("P")
 
@@ -108,14 +109,17 @@ class Control:
 
 
 class RunView(msgspec.Struct, frozen=True):
-    """A control run as people see it; `progress` is how far a tracked loop has come."""
+    """A control run, or a try of it that ended, as people see it. `data` is JSON.
+
+    `progress` is how far a tracked loop has come.
+    """
 
     name: str
     partition: str
     status: RunStatus
     expired: bool
     stat_date: str | None
-    step: StepName | None
+    step: StepText | None
     steps: tuple[StepView, ...]
     first_time: datetime | None
     start_time: datetime | None
@@ -123,11 +127,18 @@ class RunView(msgspec.Struct, frozen=True):
     end_time: datetime | None
     run_seconds: float | None
     error: str | None
-    data: Any
+    data: Json | None
     batch: int | None
     tries: int
     who: str | None
     progress: LoopProgress | None
+
+
+class ControlRunDetail(msgspec.Struct, frozen=True):
+    """A control run, and its tries that ended, newest first."""
+
+    run: RunView
+    history: list[RunView]
 
 
 MOMENTS = ("first_time", "start_time", "expire_time", "end_time")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,12 +19,15 @@ from msgspec.structs import replace
 from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadStep
 from windlass.value.task import is_storable
+from windlass.value.view import TEXT, Json
 
 LONGEST_NAME = 255
 LARGEST_NUMBER = 2**53 - 1
 LARGEST_STEPS = 4 * 1024 * 1024
 
 StepName = int | str
+# A step in a view. The API shows numbers as text, too.
+StepText = Annotated[StepName, TEXT]
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,14 +57,14 @@ class StepState(Enum):
 
 
 class StepView(msgspec.Struct, frozen=True):
-    """A step as people see it; `seconds` is how long it took."""
+    """A step as people see it; `seconds` is how long it took. `result` is JSON."""
 
-    step: StepName
+    step: StepText
     state: StepState
     began_at: datetime
     ended_at: datetime | None
     seconds: float | None
-    result: Any
+    result: Json | None
 
     @property
     def is_done(self) -> bool:

@@ -24,6 +24,11 @@ CURE = (
 NOT_TRUSTED = 1419
 
 
+def table_of(database: Database, url: str | None, name: str, *, key: str) -> Table:
+    """A table in the database at `url`; without a URL, in ours."""
+    return Table(database.url if url is None else url, name, key=key)
+
+
 def install(database: Database, source: MirrorSource, *, kind: str, priority: int) -> None:
     """From now on every change of the keys of `source` changes the items of `kind`.
 
