@@ -154,7 +154,7 @@ def test_a_visit_takes_nothing_that_runs_as_its_window_was_closed_just_now(app, 
 
     app.set("stock", window="12:00-13:00")
     kind, dead_after = app.registry.get("stock"), app.settings.dead_after
-    wish = ItemVisit(app.fleet.single, kind, "a", worker_for=app._worker_for, dead_after=dead_after)
+    wish = ItemVisit(app.fleet, kind, "a", worker_for=app._worker_for, dead_after=dead_after)
     assert not wish.has_worker()
 
     assert not visit(app, run.task.id, is_rested=wish.is_rested).start_all()

@@ -139,7 +139,7 @@ class Register:
 
     def _take_back(self, start: RepeatableStart) -> None:
         def decide(found: Control | None, now: int) -> Decision:
-            if found is None or start.made(found) is None:
+            if found is None or not start.made(found):
                 return Decision(Reply(DONE, "it was not started"))
             return rule.fail(found, found.batch, Noted(), now=now, error=INTERRUPTED)
 
@@ -203,7 +203,7 @@ class RepeatableStart:
         self._expires = expires
         self._data = data
         self._numbers: dict[Shard, int] = {}
-        self._decided: list[Decision] = []
+        self._last: Decision | None = None
 
     def prepare(self, shard: Shard) -> None:
         if shard not in self._numbers:
@@ -215,22 +215,24 @@ class RepeatableStart:
             return None
         if found is None:
             found = store.created(connection, shard.database.dialect, self.key)
-        committed = self.made(found)
-        if committed is not None:
-            return committed
+        if self._last is not None and self.made(found):
+            return self._last
         now = shard.clock.now()
         until = None if self._expires is None else self._expires.moment(now)
         asked = Start(self._numbers[shard], now, this_process(), until, self._data)
-        decision = rule.start(found, asked)
-        self._decided.append(decision)
-        return store.write(connection, found, decision)
+        self._last = rule.start(found, asked)
+        return store.write(connection, found, self._last)
 
-    def made(self, found: Control) -> Decision | None:
-        """What this call decided, if it was committed and only the answer was lost."""
-        for decision in self._decided:
-            if decision.after is not None and _is_same_start(found, decision.after):
-                return decision
-        return None
+    def made(self, found: Control) -> bool:
+        """Whether this call has started the run: it was committed, and only the answer was lost."""
+        after = None if self._last is None else self._last.after
+        if after is None:
+            return False
+        return (found.batch, found.who, found.start_time) == (
+            after.batch,
+            after.who,
+            after.start_time,
+        )
 
 
 class RepeatableChange:
@@ -256,7 +258,3 @@ class RepeatableChange:
             return last
         self._last = self._decide(found, shard.clock.now())
         return store.write(connection, found, self._last)
-
-
-def _is_same_start(one: Control, other: Control) -> bool:
-    return (one.batch, one.who, one.start_time) == (other.batch, other.who, other.start_time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from windlass.clock import Clock
 from windlass.core.shard.fleet import Fleet, only_database
@@ -11,7 +12,7 @@ from windlass.core.task.kind import Kind
 from windlass.rolling.engine import ItemRouter
 from windlass.rolling.model import Freshness, Item, Mirror
 from windlass.rolling.operate import follow, freshness, item, mirror
-from windlass.rolling.operate.visit import ItemVisitor
+from windlass.rolling.operate.visit import ItemVisit
 from windlass.source.contract import MirrorSource
 from windlass.value.twin import twin
 from windlass.worker import Only, Worker
@@ -31,7 +32,7 @@ class RollingKinds:
         self._fleet = fleet
         self._clock = clock
         self._items = ItemRouter(fleet)
-        self._visitor = ItemVisitor(fleet, worker_for=worker_for, dead_after=dead_after)
+        self._visit = partial(ItemVisit, fleet, worker_for=worker_for, dead_after=dead_after)
 
     def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
         self._fleet.prepare()
@@ -47,11 +48,12 @@ class RollingKinds:
 
     def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         self._fleet.prepare()
-        return self._visitor.visit(kind, code, fresh=fresh, timeout=timeout)
+        return self._visit(kind, code).visit(fresh=fresh, timeout=timeout)
 
     async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
         await twin(self._fleet.prepare)
-        return await self._visitor.avisit(kind, code, fresh=fresh, timeout=timeout)
+        asked = await twin(self._visit, kind, code)
+        return await asked.avisit(fresh=fresh, timeout=timeout)
 
     def mirror(self, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror:
         self._fleet.prepare()

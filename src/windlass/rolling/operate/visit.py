@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from windlass.clock import SECOND, from_datetime
 from windlass.core.fetch.one import in_thread
@@ -29,6 +30,8 @@ from windlass.value.status import Status
 from windlass.value.twin import twin
 from windlass.worker import Only, Worker
 
+T = TypeVar("T")
+
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 0.25
 ASK_AGAIN_AFTER = 1.0
@@ -37,69 +40,24 @@ CANCEL_SECONDS = 5.0
 SEEK_TRIES = 3
 
 
-class ItemVisitor:
-    """Visits single items, in whichever shard they are."""
+class ItemVisit:
+    """One visit of one item, in whichever shard it is."""
 
     def __init__(
         self,
         fleet: Fleet,
-        *,
-        worker_for: Callable[[Shard, Kind, Only], Worker],
-        dead_after: int,
-    ) -> None:
-        self._fleet = fleet
-        self._worker_for = worker_for
-        self._dead_after = dead_after
-
-    def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """The item after a visit, or as it is if its last visit is at most `fresh` ago."""
-        for _ in range(SEEK_TRIES):
-            try:
-                return self._find(kind, code).visit(fresh=fresh, timeout=timeout)
-            except ItemNotFound:
-                # It may have moved to another shard meanwhile.
-                if self._fleet.single is not None:
-                    raise
-        raise ItemNotFound(kind.name, code)
-
-    async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """`visit`, awaited; if the caller runs it, then on this event loop."""
-        for _ in range(SEEK_TRIES):
-            try:
-                found = await twin(self._find, kind, code)
-                return await found.avisit(fresh=fresh, timeout=timeout)
-            except ItemNotFound:
-                if self._fleet.single is not None:
-                    raise
-        raise ItemNotFound(kind.name, code)
-
-    def _find(self, kind: Kind, code: str) -> ItemVisit:
-        shard = shard_of(self._fleet, kind, code)
-        if shard is None:
-            raise ItemNotFound(kind.name, code)
-        return ItemVisit(
-            shard, kind, code, worker_for=self._worker_for, dead_after=self._dead_after
-        )
-
-
-class ItemVisit:
-    """One visit of one item in one shard."""
-
-    def __init__(
-        self,
-        shard: Shard,
         kind: Kind,
         code: str,
         *,
         worker_for: Callable[[Shard, Kind, Only], Worker],
         dead_after: int,
     ) -> None:
-        self._shard = shard
+        self._fleet = fleet
         self._kind = kind
         self._code = code
         self._worker_for = worker_for
         self._dead_after = dead_after
-        self._asked_at = shard.clock.now()
+        self._shard, self._asked_at = self._find()
         # Whether the window of the kind has been closed for so long that no worker still runs it.
         self.is_rested = False
 
@@ -110,8 +68,9 @@ class ItemVisit:
         if self._is_fresh(item, fresh):
             return item
         while True:
-            if not self._ask_worker():
-                self._run_in_thread(self._worker(), deadline)
+            worker = self._worker_if_needed()
+            if worker is not None:
+                self._run_in_thread(worker, deadline)
             visited = self.wait(deadline)
             if visited is not None:
                 return visited
@@ -123,12 +82,11 @@ class ItemVisit:
         if self._is_fresh(item, fresh):
             return item
         while True:
-            if not await twin(self._ask_worker):
-                worker = await twin(self._worker)
-                if self._kind.is_async:
-                    await _run_here(worker, deadline)
-                else:
-                    await twin(self._run_in_thread, worker, deadline)
+            worker = await twin(self._worker_if_needed)
+            if worker is not None and self._kind.is_async:
+                await _run_here(worker, deadline)
+            elif worker is not None:
+                await twin(self._run_in_thread, worker, deadline)
             visited = await twin(self.wait, deadline)
             if visited is not None:
                 return visited
@@ -179,13 +137,28 @@ class ItemVisit:
             pause = min(pause * 1.5, LONGEST_PAUSE)
         return None
 
-    def _item(self) -> Item:
-        found = self._shard.database.read(
-            lambda connection: store.item(connection, self._kind.name, self._code)
-        )
-        if found is None:
+    def _find(self) -> tuple[Shard, int]:
+        """The shard that has the item, and the time there."""
+        shard = shard_of(self._fleet, self._kind, self._code)
+        if shard is None:
             raise ItemNotFound(self._kind.name, self._code)
-        return found
+        return shard, shard.clock.now()
+
+    def _item(self) -> Item:
+        for _ in range(SEEK_TRIES):
+            found = self._read(store.item)
+            if found is not None:
+                return found
+            if self._fleet.single is not None:
+                break
+            # It may have moved to another shard meanwhile.
+            self._shard, self._asked_at = self._find()
+        raise ItemNotFound(self._kind.name, self._code)
+
+    def _read(self, query: Callable[[Connection, str, str], T]) -> T:
+        return self._shard.database.read(
+            lambda connection: query(connection, self._kind.name, self._code)
+        )
 
     def _is_fresh(self, item: Item, fresh: int | None) -> bool:
         if fresh is None or item.finished_at is None:
@@ -201,29 +174,22 @@ class ItemVisit:
 
     def _mark_dead_holder(self, workers: list[worker.WorkerView], now: int) -> None:
         """A dead worker may hold the item or its bucket, and no other worker is there to notice."""
-        holder, owner = self._shard.database.read(
-            lambda connection: store.holders(connection, self._kind.name, self._code)
-        )
+        holder, owner = self._read(store.holders)
         # Twice the time, because after an outage all workers come back a moment late.
         for view in workers:
             if view.id in (holder, owner) and view.lease_until < now - self._dead_after:
                 why = "it missed its heartbeat"
                 worker.mark_dead(self._shard.database, number=view.id, now=now, why=why)
 
-    def _ask_worker(self) -> bool:
-        """Have a live worker run the item next; False if there is none."""
-        if not self.has_worker():
-            return False
-        ItemWriter(self._shard).hurry(self._kind, [self._code])
-        return True
-
-    def _worker(self) -> Worker:
-        """A worker of our own for this one row."""
-        number = self._shard.database.read(
-            lambda connection: store.find(connection, self._kind.name, self._code)
-        )
+    def _worker_if_needed(self) -> Worker | None:
+        """Have a live worker run the item next; if there is none, a worker of our own for it."""
+        if self.has_worker():
+            ItemWriter(self._shard).hurry(self._kind, [self._code])
+            return None
+        number = self._read(store.find)
         if number is None:
-            raise ItemNotFound(self._kind.name, self._code)
+            # It was removed, or has just moved.
+            return None
         return self._worker_for(self._shard, self._kind, Only(number, self.is_rested))
 
     def _run_in_thread(self, worker: Worker, deadline: float) -> None:
