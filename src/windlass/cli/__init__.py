@@ -22,6 +22,7 @@ from windlass.errors import (
     BadWindow,
     WindlassError,
 )
+from windlass.external.command import callback
 from windlass.flow.command import flow
 from windlass.ledger import command as ledger
 from windlass.operate.ring import command as ring
@@ -58,7 +59,7 @@ audit.register(cli)
 run.register(cli)
 demo.register(cli)
 init.register(cli)
-flow.register(cli)
+callback.register(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
 cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)

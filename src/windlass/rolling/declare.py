@@ -12,7 +12,7 @@ from windlass.rolling.model import Freshness, Item, Mirror
 from windlass.source.contract import MirrorSource
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.task import check_key
-from windlass.value.twin import twin_of
+from windlass.value.twin import awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,13 +109,13 @@ class Rolling(Generic[P, R]):
         code, fresh_for, patience = self._parsed(code, fresh, timeout)
         return await self._calls.avisit(self._kind, code, fresh=fresh_for, timeout=patience)
 
-    aadd = twin_of(add)
-    aremove = twin_of(remove)
-    aitem = twin_of(item)
-    amirror = twin_of(mirror)
-    afollow = twin_of(follow)
-    aunfollow = twin_of(unfollow)
-    afreshness = twin_of(freshness)
+    aadd = awaited(add)
+    aremove = awaited(remove)
+    aitem = awaited(item)
+    amirror = awaited(mirror)
+    afollow = awaited(follow)
+    aunfollow = awaited(unfollow)
+    afreshness = awaited(freshness)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         function = cast(Callable[P, R], self._kind.function)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
-from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -17,15 +17,15 @@ async def twin(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
-def twin_of(
+def awaited(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The `a` twin of a method, for the body of its class: `asave = twin_of(save)`."""
+    """The `a` twin of a method."""
 
-    @wraps(method)
-    async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    @functools.wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(method, self, *args, **kwargs)
 
-    awaited.__name__ = f"a{method.__name__}"
-    awaited.__doc__ = f"`{method.__name__}`, awaited."
-    return awaited
+    call.__name__ = f"a{method.__name__}"
+    call.__doc__ = f"`{method.__name__}`, awaited."
+    return call

@@ -19,7 +19,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.errors import BadInput, BadStep
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_TRACEBACK, storable
-from windlass.value.twin import twin_of
+from windlass.value.twin import awaited
 
 # At most this many batches are kept of runs that were started here and ended elsewhere.
 MOST_REMEMBERED = 10_000
@@ -118,11 +118,11 @@ class Controls:
         """The row of a run, or None if it was never started."""
         return self._register.get(check_key(name, partition))
 
-    astart = twin_of(start)
-    astep = twin_of(step)
-    afinish = twin_of(finish)
-    aerror = twin_of(error)
-    aget = twin_of(get)
+    astart = awaited(start)
+    astep = awaited(step)
+    afinish = awaited(finish)
+    aerror = awaited(error)
+    aget = awaited(get)
 
     def forget(self) -> None:
         """Forget all runs that were started here; for tests."""

@@ -44,7 +44,7 @@ from windlass.core.loop import Loop
 from windlass.errors import AlreadyRunning, BadInput, BadStep, RunLost
 from windlass.value.outcome import LONGEST_TRACEBACK, describe, storable
 from windlass.value.payload import LARGEST_RESULT, result_decoder
-from windlass.value.twin import twin, twin_of
+from windlass.value.twin import awaited, twin
 
 LEASE = "60s"
 RENEWALS_PER_LEASE = 4
@@ -232,7 +232,7 @@ class ControlRun:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
         self.data = self._note(Noted(check_data(data, self._key))).data["data"]
 
-    anote = twin_of(note)
+    anote = awaited(note)
 
     def error(self, why: object) -> None:
         """Record the run as failed when its block ends, even if the block does not raise."""

@@ -235,14 +235,13 @@ class Fleet:
         return fan_out(self.shards, lambda shard: work(self.opened(shard)))
 
     def ask(self, work: Callable[[Shard], T]) -> Answers[T]:
-        """`fan_out`; DatabaseUnavailable if no shard answers."""
-        answers = self.fan_out(work)
-        if not answers.found:
-            names = ", ".join(answers.missing)
+        """Ask all shards at once; at least one must answer."""
+        found = self.fan_out(work)
+        if len(found.missing) == len(self.shards):
             raise DatabaseUnavailable(
-                f"none of the shards answers: {names}", missing=answers.missing
+                f"none of the shards answers: {', '.join(found.missing)}", missing=found.missing
             )
-        return answers
+        return found
 
     def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
         """Do `work`, which may be repeated, on all shards, or say where it could not be done."""
