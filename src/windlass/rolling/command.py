@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -17,17 +16,18 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
     console,
-    done,
-    fits,
+    counted,
+    moment_text,
     plain,
+    print_fitting,
     print_json,
+    report,
     say,
     status_text,
     table,
-    timestamp,
     warn_missing,
-    when,
 )
+from windlass.clock import SECOND
 from windlass.errors import ItemNotFound, NotPossible
 from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Freshness, Item, RollingView
@@ -85,12 +85,7 @@ def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
         whole.add_row(name, rolling.every, *cells, forecast)
         forecasts.add_row(name, rolling.every, forecast)
         counts.add_row(name, *cells)
-    if fits(whole):
-        console.print(whole)
-    else:
-        console.print(forecasts)
-        console.print()
-        console.print(counts)
+    print_fitting(whole, forecasts, counts)
 
 
 @cli.command()
@@ -138,8 +133,8 @@ def add(
         Action.ROLLING_ADD, kind, now=now, **_detail(codes, file)
     ) as entry:
         added = rolling.add(_codes(codes, file), now=now)
-        message = entry.says(f"added {_items(added)} to {kind}")
-    _report(as_json, {"added": added}, message)
+        message = entry.says(f"added {counted(added, 'item')} to {kind}")
+    report({"added": added}, message, as_json=as_json)
 
 
 @cli.command()
@@ -154,8 +149,8 @@ def remove(
     loaded, rolling = _load(app, kind)
     with audit_log(loaded).record(Action.ROLLING_REMOVE, kind, **_detail(codes, file)) as entry:
         removed = rolling.remove(_codes(codes, file))
-        message = entry.says(f"removed {_items(removed)} from {kind}")
-    _report(as_json, {"removed": removed}, message)
+        message = entry.says(f"removed {counted(removed, 'item')} from {kind}")
+    report({"removed": removed}, message, as_json=as_json)
 
 
 @cli.command()
@@ -200,7 +195,7 @@ def mirror(
         with audit_log(loaded).record(Action.ROLLING_MIRROR, kind, table=table, key=key) as entry:
             result = rolling.mirror(keys)
             text = entry.says(f"{kind}: added {result.added:,}, removed {result.removed:,}")
-    _report(as_json, plain(result), text)
+    report(plain(result), text, as_json=as_json)
 
 
 @cli.command()
@@ -217,7 +212,7 @@ def follow(
     with audit_log(loaded).record(Action.ROLLING_FOLLOW, kind, table=table, key=key) as entry:
         rolling.follow(table_of(loaded.database, source, table, key=key))
         message = entry.says(f"{kind} follows {table}; now mirror it once")
-    _report(as_json, {"following": table}, message)
+    report({"following": table}, message, as_json=as_json)
 
 
 @cli.command()
@@ -235,7 +230,7 @@ def unfollow(
         if not rolling.unfollow(table_of(loaded.database, source, table, key=key)):
             raise NotPossible(f"{kind} does not follow {table}")
         message = entry.says(f"{kind} no longer follows {table}")
-    _report(as_json, {"following": None}, message)
+    report({"following": None}, message, as_json=as_json)
 
 
 def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
@@ -280,7 +275,7 @@ def _lines(file: str) -> Iterator[str]:
 
 
 def _cells(rolling: Freshness) -> list[Text]:
-    oldest = rolling.oldest_age.total_seconds() * 1e6
+    oldest = rolling.oldest_age.total_seconds() * SECOND
     return [
         Text(f"{rolling.total:,}"),
         Text(f"{rolling.never_visited:,}"),
@@ -311,26 +306,11 @@ def _show_item(loaded: App, item: Item, *, as_json: bool) -> None:
     for name in ("started_at", "finished_at", "due_at"):
         moment = getattr(item, name)
         if moment is not None:
-            shown.add_row(name.removesuffix("_at"), _moment(moment, now))
+            shown.add_row(name.removesuffix("_at"), moment_text(moment, now=now))
     if item.remark is not None:
         shown.add_row("remark", Text(item.remark))
     console.print(shown)
 
 
-def _moment(moment: datetime, now: int) -> str:
-    return f"{timestamp(moment)} ({when(moment, now=now)})"
-
-
 def _json(rolling: RollingView) -> Any:
     return plain(rolling, without=("every_seconds",))
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count:,} items"
-
-
-def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)

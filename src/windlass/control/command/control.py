@@ -18,8 +18,9 @@ from windlass.cli.output import (
     console,
     counted,
     done,
-    fits,
+    moment_text,
     plain,
+    print_fitting,
     print_json,
     say,
     table,
@@ -48,8 +49,9 @@ STEP_COLOURS = {
     StepState.UNDER_WAY: "blue",
     StepState.NOT_FINISHED: "yellow",
 }
-MOST = {"name": 40, "partition": 30, "step": 24, "who": 40}
-MOST_WHEN_NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
+WIDE = {"name": 40, "partition": 30, "step": 24, "who": 40}
+NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
+WIDE_STEP, NARROW_STEP = {"step": 40}, {"step": 24}
 LONGEST_JSON = 1_000
 
 cli = typer.Typer(help="Show control runs, release those that are stuck, reset those that failed.")
@@ -94,8 +96,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show the steps of a run, where it stopped, its error, and its earlier tries."""
-    loaded = _load(app)
-    key = check_key(name, partition)
+    loaded, key = _load(app), check_key(name, partition)
     run, now = _find(loaded, key), loaded.clock.now()
     tries = operate.history(loaded.fleet, key)
     if as_json:
@@ -123,8 +124,7 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """Release a run that is stuck: its holder can record nothing more, and anyone may start it."""
-    loaded = _load(app)
-    key = check_key(name, partition)
+    loaded, key = _load(app), check_key(name, partition)
     run, now = _find(loaded, key), loaded.clock.now()
     if run.status is not RunStatus.RUNNING:
         _refuse(key, f"there is nothing to release: {_past(run, now)}")
@@ -153,18 +153,16 @@ def reset(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run that failed start over: forget which steps are done, their results, its data."""
-    loaded = _load(app)
-    key = check_key(name, partition)
+    loaded, key = _load(app), check_key(name, partition)
     run, now = _find(loaded, key), loaded.clock.now()
     if run.status is RunStatus.RUNNING:
         _refuse(key, f"{run.who} is running it; release it first")
     if run.status is not RunStatus.FAILED:
         _refuse(key, f"there is nothing to reset: {_past(run, now)}")
     if not yes:
-        ended = counted(sum(step.is_done for step in run.steps), "step")
         _ask(
-            f"{key} failed {when(run.end_time, now=now)} with {ended} done. They are forgotten, "
-            "and the next try starts over.\nReset it?",
+            f"{key} failed {when(run.end_time, now=now)} with {_steps_done(run)}. They are "
+            "forgotten, and the next try starts over.\nReset it?",
             f"control {key} was not reset",
         )
     with audit_log(loaded).record(Action.CONTROL_RESET, str(key), batch=run.batch) as entry:
@@ -239,16 +237,16 @@ def _show_list(found: list[RunView], now: int) -> None:
         right=("tries",),
         wrap=("name", "partition"),
         cut=("error",),
-        most=MOST,
+        most=WIDE,
     )
     key = ["name", "partition"] if any(run.partition for run in found) else ["name"]
     progress = ["progress"] if any(run.progress for run in found) else []
     states = table(
         *(*key, "status", "step", "started", *progress),
         wrap=("name", "partition"),
-        most=MOST_WHEN_NARROW,
+        most=NARROW,
     )
-    ends = table(*key, "who", "error", cut=("error",), most=MOST_WHEN_NARROW)
+    ends = table(*key, "who", "error", cut=("error",), most=NARROW)
     for run in found:
         names = [Text(visible(run.name), style="bold"), Text(visible(run.partition) or "-")]
         state = [_status(run), Text(_step(run.step)), Text(when(run.start_time, now=now))]
@@ -256,12 +254,7 @@ def _show_list(found: list[RunView], now: int) -> None:
         whole.add_row(*names, *state, far, _took(run, now), str(run.tries), *end)
         states.add_row(*names[: len(key)], *state, *[far][: len(progress)])
         ends.add_row(*names[: len(key)], *end)
-    if fits(whole):
-        console.print(whole)
-    else:
-        console.print(states)
-        console.print()
-        console.print(ends)
+    print_fitting(whole, states, ends)
 
 
 def _show_facts(run: RunView, now: int) -> None:
@@ -284,7 +277,7 @@ def _show_facts(run: RunView, now: int) -> None:
         ("ended", run.end_time),
     ):
         if moment is not None:
-            shown.add_row(label, _moment(moment, now))
+            shown.add_row(label, moment_text(moment, now=now))
     shown.add_row("running for" if is_running else "took", _took(run, now))
     if run.data is not None:
         shown.add_row("data", _json(run.data))
@@ -299,35 +292,33 @@ def _where(run: RunView) -> str:
 
 def _show_steps(run: RunView, now: int) -> None:
     columns = ("step", "state", "began", "took", "result")
-    whole = table(*columns, wrap=("step",), cut=("result",), most={"step": MOST["name"]})
-    narrow = table(
-        *(column for column in columns if column != "began"),
-        wrap=("step",),
-        cut=("result",),
-        most={"step": MOST_WHEN_NARROW["name"]},
-    )
+    whole = table(*columns, wrap=("step",), cut=("result",), most=WIDE_STEP)
+    narrow = table(*columns[:2], *columns[3:], wrap=("step",), cut=("result",), most=NARROW_STEP)
     for step in run.steps:
         state = Text(step.state.value, style=STEP_COLOURS[step.state])
         took = _lasted(step.seconds, step.began_at, now)
         result = "" if step.result is None else _json(step.result)
         whole.add_row(_step(step.step), state, timestamp(step.began_at), took, result)
         narrow.add_row(_step(step.step), state, took, result)
-    console.print(whole if fits(whole) else narrow)
+    print_fitting(whole, narrow)
 
 
 def _show_tries(tries: list[RunView], now: int) -> None:
     columns = ("earlier tries", "status", "took", "try", "step")
-    whole = table(*columns, "steps", "who", "error", right=("try",), cut=("error",), most=MOST)
-    narrow = table(*columns, "error", right=("try",), cut=("error",), most=MOST_WHEN_NARROW)
+    whole = table(*columns, "steps", "who", "error", right=("try",), cut=("error",), most=WIDE)
+    narrow = table(*columns, "error", right=("try",), cut=("error",), most=NARROW)
     for run in tries:
         cells = [Text(timestamp(run.end_time)), _status(run), Text(_took(run, now))]
         cells += [Text(str(run.tries)), Text(_step(run.step))]
-        ended = sum(step.is_done for step in run.steps)
-        steps = f"{counted(ended, 'step')} done" if run.steps else "-"
         error = _first_line(run.error)
+        steps = _steps_done(run) if run.steps else "-"
         whole.add_row(*cells, steps, visible(run.who or "-"), error)
         narrow.add_row(*cells, error)
-    console.print(whole if fits(whole) else narrow)
+    print_fitting(whole, narrow)
+
+
+def _steps_done(run: RunView) -> str:
+    return f"{counted(sum(step.is_done for step in run.steps), 'step')} done"
 
 
 def _status(run: RunView) -> Text:
@@ -348,11 +339,6 @@ def _progress(run: RunView) -> str:
         return "-"
     total = run.progress.total
     return f"{run.progress.done:,}" + ("" if total is None else f" of {total:,}")
-
-
-def _moment(moment: datetime, now: int) -> str:
-    told, away = timestamp(moment), when(moment, now=now)
-    return told if told == away else f"{told} ({away})"
 
 
 def _took(run: RunView, now: int) -> str:
