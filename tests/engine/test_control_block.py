@@ -18,8 +18,8 @@ from windlass import (
     RunLost,
     RunStatus,
 )
+from windlass.control.engine.hold import LeaseRenewal
 from windlass.control.engine.register import Register
-from windlass.control.engine.run import LeaseRenewal
 from windlass.control.model.control import LoopProgress
 from windlass.database.database import Database
 
@@ -132,7 +132,7 @@ def test_an_error_in_a_lost_run_is_the_error_of_the_block(app, other, clock, con
 
 def test_the_heartbeat_keeps_a_run_and_without_it_the_lease_runs_out(app, other, clock):
     with pytest.raises(RunLost), app.control("load") as run:
-        beat = LeaseRenewal(run.renew, every=15.0)
+        beat = LeaseRenewal(run._held.renew, every=15.0)
         for _ in range(4):
             clock.forward("50s")
             beat._is_first = False
@@ -146,14 +146,14 @@ def test_the_heartbeat_keeps_a_run_and_without_it_the_lease_runs_out(app, other,
 
 def test_with_expires_nothing_renews_the_run(app):
     with app.control("load", expires="1h") as run:
-        assert run._renewal is None
+        assert run._held.renewal is None
         row = app.control.get("load")
     assert row.expire_time - row.start_time == timedelta(hours=1)
 
 
 def test_the_heartbeat_ends_with_the_block(app):
     with app.control("load") as run:
-        thread = run._renewal._thread
+        thread = run._held.renewal._thread
         assert thread.is_alive()
     assert not thread.is_alive()
 

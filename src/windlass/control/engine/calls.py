@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from windlass.control.engine.hold import HeldRun
 from windlass.control.engine.register import Register
-from windlass.control.engine.run import LEASE, ControlRun
+from windlass.control.engine.run import ControlRun
 from windlass.control.model.argument import (
     ControlKey,
     Expiry,
@@ -21,6 +22,7 @@ from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_TRACEBACK, storable
 from windlass.value.twin import awaited
 
+LEASE = "60s"
 # At most this many batches are kept of runs that were started here and ended elsewhere.
 MOST_REMEMBERED = 10_000
 
@@ -47,13 +49,14 @@ class Controls:
         Without `expires` it is held by a `lease` that is renewed while the block runs.
         """
         key = check_key(name, partition)
-        return ControlRun(
+        held = HeldRun(
             self._register,
             key,
             expires=parse_expires(expires),
             lease=parse_duration(lease, what="lease"),
             data=check_data(data, key),
         )
+        return ControlRun(held)
 
     def start(
         self,
