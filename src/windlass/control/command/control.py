@@ -205,7 +205,7 @@ def _ask(question: str, refusal: str) -> None:
         return
     if not answer:
         typer.echo(err=True)
-        refusal = "there is nobody to ask; use --yes"
+        refusal = "nobody answers; use --yes"
     complain(refusal)
     raise typer.Exit(1)
 

@@ -59,11 +59,11 @@ def forecast(
     breaks_at = _breaks_at(facts, period, needed=needed, speed=speed, now=now)
     if breaks_at is not None:
         moment = to_datetime(breaks_at).strftime("%A %Y-%m-%d %H:%M UTC")
-        why = "at this rate" if speed else _nobody(facts)
+        why = "at this rate" if speed else _why_nothing_runs(facts)
         return Forecast(f"{promise} breaks on {moment} {why}", breaks_at)
     head_room = None if speed is None else speed / needed
     if head_room is None:
-        return Forecast(f"{promise} holds so far; nothing is known yet of the speed")
+        return Forecast(f"{promise} holds so far; the speed is not known yet")
     times = f"{head_room:.1f}" if head_room < 10 else f"{min(head_room, 1_000):,.0f}"
     more = "more than " if head_room > 1_000 else ""
     return Forecast(f"{promise} holds with {more}{times} times head-room", None, head_room)
@@ -129,11 +129,11 @@ def _overdue(late: int) -> str:
 
 def _caught_up(backlog: float | None) -> str:
     if backlog is None:
-        return "nothing is known of the speed, or nobody visits them"
+        return "the speed is not known, or no worker visits them"
     return f"at this rate what is due is visited in {format_duration(backlog * SECOND)}"
 
 
-def _nobody(facts: FreshnessFacts) -> str:
+def _why_nothing_runs(facts: FreshnessFacts) -> str:
     if facts.setting.off:
         return "because the kind is paused"
     return "unless its breaker closes" if facts.is_broken else "because no worker runs it"
