@@ -48,7 +48,7 @@ GROUPS = {
     ),
     "rolling": (
         "windlass.rolling.command",
-        "Look at rolling kinds and their items, and act on them.",
+        "Show rolling kinds and their items, and change them.",
     ),
     "sweep": (
         "windlass.sweep.command",
@@ -60,7 +60,7 @@ GROUPS = {
     ),
     "control": (
         "windlass.control.command.control",
-        "Look at named runs, free those that are stuck, have others start over.",
+        "Show control runs, release those that are stuck, reset those that failed.",
     ),
     "ledger": (
         "windlass.ledger.command",

@@ -175,6 +175,12 @@ def timestamp(moment: int | datetime | None) -> str:
     return shown.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def moment_text(moment: datetime, *, now: int) -> str:
+    """A moment in UTC, and how far away it is."""
+    shown, away = timestamp(moment), when(moment, now=now)
+    return shown if shown == away else f"{shown} ({away})"
+
+
 def iso(moment: int | datetime | None) -> str | None:
     """A moment for programs."""
     if moment is None:
@@ -233,6 +239,14 @@ def fits(shown: Table) -> bool:
     for column, width in zip(text, before, strict=True):
         column.max_width = width
     return needed <= console.width
+
+
+def print_fitting(whole: Table, *parts: Table) -> None:
+    """Print `whole` if it fits in the terminal, otherwise its parts, one below the other."""
+    for number, shown in enumerate([whole] if fits(whole) else parts):
+        if number:
+            console.print()
+        console.print(shown)
 
 
 def parse_json(text: str, what: str) -> Any:

@@ -1,4 +1,4 @@
-"""The options that several commands of named runs share."""
+"""The options that several commands of control runs share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`windlass run NAME -- command args...`: any command, once at a time, its exit code kept."""
+"""`windlass run NAME -- command args...`: a command, once at a time, with its exit code."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def run(
         typer.Option(
             "--expires",
             metavar="DURATION",
-            help="After so long (2h) somebody else may start it, even if this still runs. "
-            "Default: as long as this process lives.",
+            help="After this time (2h) another start may take it over, even if this still runs. "
+            "Default: never, as long as this process lives.",
         ),
     ] = None,
 ) -> None:
@@ -75,7 +75,7 @@ def run(
         _refuse("the command is empty; give one after --")
     loaded = load_app(app, needs_kinds=False)
     held = loaded.control(name, partition, expires, data={"command": _told(command)})
-    with Child(command) as child:
+    with CommandProcess(command) as child:
         try:
             with held as entered:
                 child.run()
@@ -97,7 +97,7 @@ def run(
     sys.exit(child.code)
 
 
-def _keep(entered: ControlRun, child: Child) -> None:
+def _keep(entered: ControlRun, child: CommandProcess) -> None:
     if child.error is not None:
         entered.error(child.error)
     # The end of the block is written next, and fails if the database is still away.
@@ -106,7 +106,7 @@ def _keep(entered: ControlRun, child: Child) -> None:
 
 
 def _told(command: list[str]) -> list[str]:
-    """The command line, as `ps` shows it to everybody; of a long one, the beginning."""
+    """The command line as `ps` shows it to everybody, cut if it is long."""
     kept, room = [], LONGEST_COMMAND
     for word in map(storable, command):
         kept.append(word if len(word) < room else f"{word[:room]}…")
@@ -121,8 +121,8 @@ def _refuse(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-class Child:
-    """The command as a process, to which signals are handed on: it makes of them what it will.
+class CommandProcess:
+    """The command as a process, which gets our signals.
 
     Before it has begun they end us instead, and while its end is recorded they do nothing.
     """
@@ -137,11 +137,11 @@ class Child:
         self.code: int | None = None
         self.error: str | None = None
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> CommandProcess:
         for number in signal.Signals:
-            # What is ignored, as with nohup, stays so for the command too.
+            # A signal that is ignored, as with nohup, stays ignored for the command.
             if number.name in FORWARDED and signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._hand_on)
+                self._before[number] = signal.signal(number, self._forward)
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
@@ -150,7 +150,7 @@ class Child:
             signal.signal(number, handler)
 
     def run(self) -> None:
-        """Run it to its end. The code is, as in shells, 128 + n if signal n ended it."""
+        """Run it to its end. As in shells, the code is 128 + n if signal n ended it."""
         self._is_begun = True
         try:
             self._process = subprocess.Popen(self._command)
@@ -165,7 +165,7 @@ class Child:
         self._end(self._wait(self._process))
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for its end; woken by every signal, whichever thread of ours the system gave it."""
+        """Wait for its end; every signal wakes this up, whichever thread received it."""
         woken, wake = socket.socketpair()
         with woken, wake:
             wake.setblocking(False)
@@ -189,7 +189,7 @@ class Child:
         elif code < 0:
             self.error = f"killed by {_name_of(-code)} ({self.error})"
 
-    def _hand_on(self, number: int, _frame: FrameType | None) -> None:
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
         name = _name_of(number)
         if name in INTERRUPTING:
             self._interruption = name
@@ -197,7 +197,7 @@ class Child:
             raise Terminated(128 + number)
         if self._process is None:
             self._early.append(number)
-        # The terminal tells the command itself: to many, twice means more than once.
+        # The terminal sends it to the command, too, and many commands treat a second one as urgent.
         elif name not in FROM_KEYBOARD or not _has_terminal():
             self._process.send_signal(number)
 
@@ -210,7 +210,7 @@ def _name_of(number: int) -> str:
 
 
 def _has_terminal() -> bool:
-    """Whether what is typed at the terminal is for us."""
+    """Whether we are in the foreground of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY)
     except OSError:

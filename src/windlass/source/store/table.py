@@ -100,7 +100,7 @@ class Table:
             self.key_columns,
             columns=self.columns,
             where=where,
-            compares_rows=self._dialect.name != "mysql",
+            compares_rows=self._dialect.compares_rows,
         )
 
     @property

@@ -42,7 +42,7 @@ def migration_script(fleet: Fleet) -> str:
 
 def _database(database: Database) -> list[Finding]:
     try:
-        if database.dialect.name == "sqlite" and migrate.current(database) is None:
+        if database.dialect.migrates_itself and migrate.current(database) is None:
             return []
         migrate.check(database)
     except WindlassError as problem:

@@ -11,8 +11,8 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     console,
     count_text,
-    fits,
     plain,
+    print_fitting,
     print_json,
     say,
     table,
@@ -73,12 +73,7 @@ def _print_kinds(found: AppStatus) -> None:
         whole.add_row(name, why, *cells, following)
         reasons.add_row(name, why, following)
         counts.add_row(name, *cells)
-    if fits(whole):
-        console.print(whole)
-    else:
-        console.print(reasons)
-        console.print()
-        console.print(counts)
+    print_fitting(whole, reasons, counts)
 
 
 def _cells(kind: KindStatus) -> list[Text]:
