@@ -23,7 +23,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.errors import BadKey
-from windlass.source.ask import Asked, SourceFailed
+from windlass.source.ask import CheckedSource, SourceFailed
 from windlass.sweep.engine.item import ItemRun
 from windlass.sweep.engine.range_runner import Part
 from windlass.sweep.engine.reader import Reading, name_of, read_more
@@ -89,7 +89,7 @@ class Walk:
         assert kind.source is not None
         self.kind = kind
         self.terms = kind.sweep
-        self.source = Asked(kind.source)
+        self.source = CheckedSource(kind.source)
         self._tools = tools
         self._threads = ThreadPoolExecutor(tools.threads, thread_name_prefix="windlass-source")
         self.load = tools.in_flight.loads[kind.name]

@@ -21,7 +21,8 @@ from windlass.rolling.store.trigger.base import Follow, Triggers
 from windlass.rolling.store.trigger.mysql import MySQLTriggers
 from windlass.rolling.store.trigger.postgresql import PostgreSQLTriggers
 from windlass.rolling.store.trigger.sqlite import SQLiteTriggers
-from windlass.source.store.table import Table, file_of
+from windlass.source.store.dialect import file_of
+from windlass.source.store.table import Table
 from windlass.value.task import check_priority
 
 __all__ = ["follows_any", "install", "is_installed", "uninstall"]
