@@ -7,13 +7,12 @@ import pytest
 
 from windlass.clock import ManualClock
 from windlass.core.fetch import fetcher as feed
-from windlass.core.fetch import mark
 from windlass.core.fetch import owner as read
 from windlass.core.fetch import quarantine as alone
 from windlass.core.finish import finish
 from windlass.core.limit import rate
 from windlass.core.ring import heartbeat as life
-from windlass.core.ring import ring
+from windlass.core.ring import mark, ring
 from windlass.core.run import in_flight as hold
 from windlass.core.run import runner as run
 from windlass.database import database, number

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
+from windlass.core.cron import discover as cron
 from windlass.core.fetch.claim import Claims
 from windlass.core.fetch.fetcher import Fetcher
 from windlass.core.fetch.handoff import resolved
-from windlass.core.fetch.mark import Mark
 from windlass.core.fetch.one import OneClaim
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
@@ -25,13 +25,13 @@ from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
 from windlass.core.maintenance import Maintenance
 from windlass.core.ring.heartbeat import Heartbeat
+from windlass.core.ring.mark import Mark
 from windlass.core.ring.member import Members, connect
 from windlass.core.ring.ring import Ring
 from windlass.core.ring.store.worker import Kinds, WorkerView
+from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.runner import Coroutines, Threads, Watch
-from windlass.core.shard.budget import Budget
-from windlass.core.task import cron
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import Bell, Listener
 from windlass.database.database import Database

@@ -4,7 +4,7 @@ from typing import Any
 
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.mark import LONG_SECONDS, Mark
+from windlass.core.ring.mark import LONG_SECONDS, Mark
 from windlass.core.ring.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
 from windlass.core.ring.store import worker as worker_store
 from windlass.core.run.ready import Run, State

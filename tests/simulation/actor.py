@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.simulation.stage import Stage
-from windlass.core.fetch.mark import Mark
+from windlass.core.ring.mark import Mark
 from windlass.core.run.ready import Run, State
 from windlass.core.wake.bell import Bell
 from windlass.database.number import Numbers

@@ -7,11 +7,10 @@ import pytest
 from sqlalchemy import text, update
 
 from tests.simulation.stage import Stage
-from windlass.core.fetch import mark
 from windlass.core.fetch import owner as read
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.fetch.store import claim
-from windlass.core.ring import ring
+from windlass.core.ring import mark, ring
 from windlass.core.ring.store import bucket
 from windlass.core.run.in_flight import InFlight
 from windlass.database.dialect import sqlite

@@ -4,9 +4,9 @@ from sqlalchemy import create_engine, select, text, update
 
 from windlass.database.database import Database, normalise
 from windlass.database.schema import tally, task
-from windlass.rolling.model import GOES
 from windlass.rolling.store import trigger
 from windlass.source.store.table import Table
+from windlass.value.period import GOES
 
 MANY = {
     "sqlite": "with recursive n (i) as (select 1 union all select i + 1 from n where i < {count}) "

@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from tests.store.shop import EXACT, FollowedShop
 from windlass.database.number import Numbers
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.rolling.store import trigger
+from windlass.value.period import GOES, PAYLOAD
 
 ODD_KINDS = ["it's", 'a "kind"', "back\\slash\\", "%s :name {x} $1 $body$", "\\'; drop table x; --"]
 

@@ -12,8 +12,8 @@ from windlass.core.fetch.store import claim
 from windlass.core.finish.store.finish import Batch
 from windlass.database.dialect.base import Lane, Most
 from windlass.database.schema import task
-from windlass.rolling.model import GOES, HURRIED
 from windlass.value.outcome import SUCCESS, settle, settle_visits
+from windlass.value.period import GOES, HURRIED
 
 CODES = [f"item-{number}" for number in range(5)]
 KINDS = ("together", "apart")

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, TextClause
+from sqlalchemy import Connection as Connection
+from sqlalchemy import Engine, TextClause
 
-from windlass.database.dialect.base import Dialect, Executor
+from windlass.database.dialect.base import Dialect
+from windlass.database.dialect.base import Executor as Executor
 from windlass.errors import BadConnection
 
 MODULES = {

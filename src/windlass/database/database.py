@@ -86,6 +86,26 @@ class Database:
         """
         return self._again(lambda: self._in_transaction(work), tries, patient=patient)
 
+    def write_as(
+        self,
+        worker: int,
+        work: Callable[[Connection], T],
+        *,
+        lost: T,
+        tries: int = TRIES,
+        patient: bool = True,
+    ) -> T:
+        """`write` on behalf of a worker; `lost`, with nothing written, if it was marked left.
+
+        Its row stays locked until the transaction ends, so nobody can mark it left meanwhile.
+        """
+
+        def fenced(connection: Connection) -> T:
+            is_alive = self.dialect.alive(connection, worker, patient=patient)
+            return work(connection) if is_alive else lost
+
+        return self.write(fenced, tries=tries, patient=patient)
+
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads; each statement stands alone."""
         return self._again(lambda: self._in_passing(work), tries)

@@ -12,9 +12,9 @@ import msgspec
 from sqlalchemy import Connection
 
 from windlass import telemetry
-from windlass.core.run.current import current
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.current import current
 from windlass.core.task.declare import Desk, Task, TaskRef
 from windlass.core.task.kind import Options, Registry, make_kind
 from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle

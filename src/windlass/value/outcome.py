@@ -17,10 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.errors import Cancel, Retry, Snooze
-from windlass.flow.model.node import Skip
-from windlass.rolling.model import HURRIED, Period, remark_of
 from windlass.value.cron import Schedule, read_turn
 from windlass.value.duration import parse_duration
+from windlass.value.period import HURRIED, Period, remark_of
 from windlass.value.retry import RetryPolicy
 from windlass.value.status import Status
 from windlass.value.task import Claimed
@@ -29,6 +28,10 @@ LONGEST_REMARK = 1_000
 LONGEST_TRACEBACK = 16_000
 KEEP_RESULT = parse_duration("1d")
 KEEP_FAILED = parse_duration("7d")
+
+
+class Skip(Exception):
+    """The task is not to run: a condition that it depends on does not hold."""
 
 
 @dataclass(frozen=True, slots=True)

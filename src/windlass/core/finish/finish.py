@@ -25,7 +25,6 @@ from windlass.database.dialect.base import Count
 from windlass.database.number import Numbers
 from windlass.external.engine.submission import refuse_submissions, write_submissions
 from windlass.flow.model.graph import How
-from windlass.rolling.model import HURRIED
 from windlass.value.outcome import (
     SUCCESS,
     Cancelled,
@@ -40,6 +39,7 @@ from windlass.value.outcome import (
     settle,
     settle_visits,
 )
+from windlass.value.period import HURRIED
 from windlass.value.task import Claimed
 
 MOST_AT_ONCE = 1_000

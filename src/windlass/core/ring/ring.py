@@ -33,7 +33,7 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.fetch.mark import write_down
+from windlass.core.ring.mark import write_down
 from windlass.core.ring.store import bucket
 from windlass.core.ring.store.worker import WorkerView
 from windlass.core.run.in_flight import InFlight

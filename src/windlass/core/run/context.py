@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from windlass.clock import to_datetime
-from windlass.core.run.current import current
 from windlass.core.run.ready import Run
+from windlass.core.task.current import current
 from windlass.errors import NoContext
 from windlass.external.model import Submission
 from windlass.flow.engine import Growing, growing

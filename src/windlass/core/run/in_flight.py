@@ -12,9 +12,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from windlass.core.run.budget import Budget
 from windlass.core.run.load import AHEAD_SECONDS, NO_ROOM, KindLoad, Room
 from windlass.core.run.ready import Keeper, ReadyQueue, Run, State
-from windlass.core.shard.budget import Budget
 from windlass.core.task.kind import Kind
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed

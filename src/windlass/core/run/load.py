@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from windlass.core.shard.budget import Budget
+from windlass.core.run.budget import Budget
 from windlass.core.task.kind import Kind
 
 AHEAD_SECONDS = 0.2

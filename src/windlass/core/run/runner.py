@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.core.loop import Loop
-from windlass.core.run.current import current
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
+from windlass.core.task.current import current
 from windlass.value.outcome import (
     SUCCESS,
     Expanded,

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from windlass import telemetry
+from windlass.core.cron.discover import Belongs
 from windlass.core.ring.member import connect
-from windlass.core.shard.budget import Budget
+from windlass.core.run.budget import Budget
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
-from windlass.core.task.cron import Belongs
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError

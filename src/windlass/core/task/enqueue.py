@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from windlass.clock import SECOND, Clock, to_datetime
-from windlass.core.run.current import is_running
+from windlass.core.task.current import is_running
 from windlass.core.task.declare import Call, How
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task as store

@@ -9,7 +9,6 @@ from typing import Any
 
 from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, UnknownKind
 from windlass.external.model import ExternalTerms
-from windlass.rolling.model import Period, parse_tick
 from windlass.source.contract import SweepSource
 from windlass.sweep.model import SweepTerms, check_order, declared_ranges
 from windlass.value.breaker import Terms as BreakerTerms
@@ -18,6 +17,7 @@ from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import KEEP_FAILED, Terms
 from windlass.value.payload import Arguments, result_decoder
+from windlass.value.period import Period, parse_tick
 from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
 from windlass.value.task import Claimed, check_priority

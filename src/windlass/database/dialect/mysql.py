@@ -27,8 +27,8 @@ from windlass.database.dialect.base import (
     visited_rows,
     wanted,
 )
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import NewTask
 
 HINT = "force index (windlass_task_due)"

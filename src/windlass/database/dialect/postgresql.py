@@ -37,8 +37,8 @@ from windlass.database.dialect.base import (
     visited,
     wanted,
 )
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import Claimed, NewTask
 
 CHANNEL = "windlass"

@@ -29,8 +29,8 @@ from windlass.database.dialect.base import (
 )
 from windlass.errors import BadDatabase
 from windlass.fork import watch_forks
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import NewTask
 
 BUSY_SECONDS = 30.0

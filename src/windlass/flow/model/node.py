@@ -15,6 +15,7 @@ import msgspec
 from windlass.errors import BadFlow
 from windlass.flow.model.condition import Condition
 from windlass.flow.model.graph import SKIPPED
+from windlass.value.outcome import Skip
 
 FILL = "windlass:fill"
 RESULT = "windlass:result"
@@ -24,10 +25,6 @@ RUN = "windlass:run"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-
-
-class Skip(Exception):
-    """The condition of a node does not hold: it is not to run."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, overload
 
 from windlass.core.run.context import context
-from windlass.core.run.current import current
+from windlass.core.task.current import current
 from windlass.core.task.kind import (
     Kind,
     Options,

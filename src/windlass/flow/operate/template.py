@@ -14,9 +14,9 @@ from typing import Any, cast
 import msgspec
 from sqlalchemy.exc import IntegrityError
 
-from windlass.core.run.current import current
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.current import current
 from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
 from windlass.flow.declare import Draft, Drawing, Flow

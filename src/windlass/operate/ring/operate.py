@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from windlass.clock import Clock
+from windlass.core.cron import store as cron
 from windlass.core.fetch.store import offer
 from windlass.core.ring.store import bucket, worker
 from windlass.core.ring.store.bucket import Bucket
 from windlass.core.ring.store.worker import WorkerView
-from windlass.core.task.store import cron
 from windlass.database.database import TRIES, Database
 from windlass.database.dialect.base import Dialect
 from windlass.ring import assign, tokens_of

@@ -21,10 +21,11 @@ from windlass.core.ring.store import worker
 from windlass.core.task.kind import Kind
 from windlass.database.database import Database
 from windlass.database.dialect.base import Dialect
-from windlass.rolling.model import Freshness, Period
+from windlass.rolling.model import Freshness
 from windlass.rolling.store import item as rolling
 from windlass.rolling.store.item import SAMPLED, Sample
 from windlass.value.duration import format_duration
+from windlass.value.period import Period
 
 RECENT_MINUTES = 10
 DEFAULT_CONCURRENCY = 100

@@ -24,7 +24,8 @@ from sqlalchemy import (
 from windlass.clock import to_datetime
 from windlass.database.dialect.base import Dialect, Lane, NewItems
 from windlass.database.schema import bucket, tally, task
-from windlass.rolling.model import GOES, HURRIED, Item
+from windlass.rolling.model import Item
+from windlass.value.period import GOES, HURRIED
 from windlass.value.status import Status
 
 SAMPLED = 10_000

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from windlass.clock import SECOND, Clock
-from windlass.core.run.current import current
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Run
 from windlass.core.run.runner import failure, success
+from windlass.core.task.current import current
 from windlass.core.task.kind import Kind
 from windlass.errors import BadSource
 from windlass.source.contract import SweepSource

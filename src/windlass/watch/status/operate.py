@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from windlass.clock import SECOND, Clock, to_datetime
+from windlass.core.cron import store as cron
 from windlass.core.finish.store import history
 from windlass.core.finish.store.history import MINUTE, FailureView, Work
 from windlass.core.limit.store import switch
@@ -16,7 +17,7 @@ from windlass.core.limit.switch import Setting, setting_of
 from windlass.core.ring.store import worker
 from windlass.core.ring.store.worker import WorkerView
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
-from windlass.core.task.store import cron, task
+from windlass.core.task.store import task
 from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.database import migrate
 from windlass.database.database import Database

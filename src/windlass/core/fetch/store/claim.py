@@ -23,7 +23,7 @@ from windlass.database.database import Database
 from windlass.database.dialect.base import Lane, Most, Stamp, stamped
 from windlass.database.schema import task, worker
 from windlass.flow.store import slot
-from windlass.rolling.model import GOES
+from windlass.value.period import GOES
 from windlass.value.status import Status
 from windlass.value.task import Claimed
 

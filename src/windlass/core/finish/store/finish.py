@@ -14,8 +14,8 @@ from windlass.external import store as external
 from windlass.flow.model.graph import How
 from windlass.flow.store import slot
 from windlass.flow.store.slot import After
-from windlass.rolling.model import GOES
 from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES
 from windlass.value.status import Status
 
 

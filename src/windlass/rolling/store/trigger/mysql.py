@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.rolling.store.trigger.base import Follow, Triggers, quoted, run
 from windlass.source.store.table import Table
+from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import LONGEST_KEY, RESERVED
 
 # The default is a day or more, and all that the users do would queue behind it.

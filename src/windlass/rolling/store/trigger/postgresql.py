@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, text
 
 from windlass.database.dialect.base import BLOCK
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.rolling.store.trigger.base import Follow, Triggers, quoted
 from windlass.source.store.table import Table
+from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import LONGEST_KEY, RESERVED
 
 # Whoever writes to the table waits behind us while we wait: the transaction is done again instead.

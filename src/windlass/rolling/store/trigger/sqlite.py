@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, text
 
-from windlass.rolling.model import GOES, PAYLOAD
 from windlass.rolling.store.trigger.base import Follow, Triggers, quoted
 from windlass.source.store.table import Table
+from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import LONGEST_KEY, RESERVED
 
 NOW = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
+from windlass.core.cron import store
 from windlass.core.ring.store import worker
 from windlass.core.task.kind import CRON_KEY, Kind
-from windlass.core.task.store import cron as store
 from windlass.core.task.store import task
 from windlass.database.database import Database
 from windlass.database.number import Numbers
