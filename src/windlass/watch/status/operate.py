@@ -23,11 +23,10 @@ from windlass.database import migrate
 from windlass.database.database import Database
 from windlass.database.dialect.base import Dialect
 from windlass.sweep import model
-from windlass.sweep.model import Range
+from windlass.sweep.model import sweep_why
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
-from windlass.sweep.store.sweep import SweepRow
 from windlass.value.breaker import State
 from windlass.value.duration import format_duration
 from windlass.value.rate import PER
@@ -303,22 +302,6 @@ def _swept(connection: Connection, name: str, now: int) -> _Swept:
     far = "unknown" if percent is None else f"{percent:.0f} %"
     told = f"round {0 if row is None else row.round:,}, {far}"
     return _Swept(counts, told, sweep_why(row, found, now))
-
-
-def sweep_why(row: SweepRow | None, found: list[Range], now: int) -> str:
-    """Why a sweep does or does not go on, in a few words."""
-    if row is None:
-        return "no worker has found it yet"
-    if row.stopped_at is not None:
-        return "no longer declared"
-    if row.error is not None:
-        return f"its source cannot be read: {row.error}"
-    if row.is_running:
-        owned = sum(each.batch is not None for each in found)
-        return "running" if owned else "waiting for a worker"
-    if row.due_at is None:
-        return "ended; start() begins another round"
-    return "the next round is due" if row.due_at <= now else "waiting for the next round"
 
 
 def _opens_at(setting: Setting | None, now: int) -> int | None:
