@@ -16,9 +16,12 @@ from sqlalchemy import URL, Engine, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.database.database import Database, first_line, normalise
+from windlass.database.dialect import PerDialect
 from windlass.database.migrate import VERSION_TABLE, migrate
 from windlass.database.schema import metadata
 from windlass.errors import BadDatabase
+
+CASCADE = PerDialect(sqlite="", postgresql=" cascade", mysql="")
 
 
 class Lender(ABC):
@@ -130,7 +133,7 @@ class Loan:
         """Make it as it was when it was new: no other table, no other row."""
         ours = {*metadata.tables, VERSION_TABLE, "windlass_sequence"}
         others = [each for each in inspect(self._engine).get_table_names() if each not in ours]
-        cascade = " cascade" if self._engine.dialect.name == "postgresql" else ""
+        cascade = CASCADE.of(self._database.dialect)
         quoted = self._engine.dialect.identifier_preparer.quote
         with self._engine.begin() as connection:
             for other in others:

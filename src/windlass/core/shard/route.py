@@ -18,7 +18,7 @@ from windlass.core.task.declare import Call, How
 from windlass.core.task.enqueue import Guard, Unanswered, Vanished
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task
-from windlass.database.connection import backend_of, join
+from windlass.database.connection import is_alike, join
 from windlass.database.database import first_line
 from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
 from windlass.rolling.engine import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
@@ -159,8 +159,7 @@ class Router:
 
     def shard_of(self, conn: object) -> Shard:
         """The shard whose database a connection is on."""
-        backend = backend_of(conn)
-        alike = [shard for shard in self._fleet.shards if shard.database.dialect.name == backend]
+        alike = [shard for shard in self._fleet.shards if is_alike(conn, shard.database.dialect)]
         if alike:
             database = alike[0].database
             executor = join(conn, database.engine, database.dialect)
@@ -170,8 +169,8 @@ class Router:
                     return shard
         names = ", ".join(shard.name for shard in self._fleet.shards)
         raise BadConnection(
-            f"conn is a {backend} connection to none of the shards of this app ({names}); a task "
-            "can only join a transaction of a database that is a shard"
+            f"conn is not a connection to a shard of this app ({names}); a task can only join a "
+            "transaction of a database that is a shard"
         )
 
 

@@ -81,7 +81,7 @@ class Shard:
 
     def prepare(self, *, tries: int) -> None:
         """Make sure that its tables are there. SQLite gets them."""
-        if self.database.dialect.name == "sqlite":
+        if self.database.dialect.migrates_itself:
             migrate.migrate(self.database)
         else:
             migrate.check(self.database, tries=tries)

@@ -59,11 +59,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
 def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collection[str]) -> int:
     """Delete items; one that runs now goes when its run ends. How many went or will go."""
     listed, parameters = dialect.texts(codes)
-    lock = "" if dialect.is_embedded else "for update"
     rows = connection.execute(
         text(
             "select id, status, batch, prune_at from windlass_task "
-            f"where kind = :kind and task_key {listed} order by id {lock}"
+            f"where kind = :kind and task_key {listed} order by id {dialect.hold_alone}"
         ),
         {"kind": kind, **parameters},
     ).fetchall()

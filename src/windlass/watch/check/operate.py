@@ -32,7 +32,7 @@ def check(databases: Sequence[Database], registry: Registry) -> list[Finding]:
 
 def _database(database: Database) -> list[Finding]:
     try:
-        if database.dialect.name == "sqlite" and migrate.current(database) is None:
+        if database.dialect.migrates_itself and migrate.current(database) is None:
             return []
         migrate.check(database)
     except WindlassError as problem:
