@@ -18,7 +18,7 @@ from windlass.ledger.http.server import StockView, stock_view
 from windlass.ledger.model.ledger import DeductionStatus, Movement, Refusal
 from windlass.ledger.store import list as ledger_list
 from windlass.ledger.store.list import EntryPlace, Moment, ReturnPlace
-from windlass.web.desk import DeskOf
+from windlass.web.request import ReadyConsole
 from windlass.web.view import STORABLE, View, many
 from windlass.web.view import Moment as When
 
@@ -140,14 +140,16 @@ class LedgerPlace(View):
 
 
 @router.get("/ledgers")
-def ledgers(desk: DeskOf) -> list[LedgerPlace]:
+def ledgers(console: ReadyConsole) -> list[LedgerPlace]:
     """The databases that have a ledger: those of the app."""
-    return [LedgerPlace(shard=str(shard.index), name=shard.name) for shard in desk.app.fleet.shards]
+    return [
+        LedgerPlace(shard=str(shard.index), name=shard.name) for shard in console.app.fleet.shards
+    ]
 
 
 @router.get("/stock")
 def stock(
-    desk: DeskOf,
+    console: ReadyConsole,
     shard: Shard = None,
     prefix: Prefix = "",
     sold_out: bool = False,
@@ -155,7 +157,7 @@ def stock(
     limit: Limit = 50,
 ) -> StockPage:
     """Stock by SKU, of those that begin with `prefix`; `after` is the `next` of the page before."""
-    found = desk.ledgers.look(
+    found = console.ledgers.look(
         shard,
         partial(ledger_list.stocks, prefix=prefix, after=after, limit=limit, sold_out=sold_out),
     )
@@ -165,7 +167,7 @@ def stock(
 
 @router.get("/deductions")
 def deductions(
-    desk: DeskOf,
+    console: ReadyConsole,
     shard: Shard = None,
     status: StatusText | None = None,
     prefix: Prefix = "",
@@ -173,7 +175,7 @@ def deductions(
     limit: Limit = 50,
 ) -> DeductionPage:
     """Deductions, newest first, or by id with a `prefix`; `after` is the `next` before."""
-    found = desk.ledgers.look(
+    found = console.ledgers.look(
         shard,
         partial(
             ledger_list.deductions,
@@ -192,14 +194,14 @@ def deductions(
 
 @router.get("/returns")
 def returns(
-    desk: DeskOf,
+    console: ReadyConsole,
     shard: Shard = None,
     deduction: Annotated[str | None, Query(min_length=1, max_length=255, pattern=STORABLE)] = None,
     after: After = None,
     limit: Limit = 50,
 ) -> ReturnPage:
     """Returns, newest first: of all deductions, or of one."""
-    found = desk.ledgers.look(
+    found = console.ledgers.look(
         shard,
         partial(ledger_list.returns, of=deduction, after=_place(after, ReturnPlace), limit=limit),
     )
@@ -212,7 +214,7 @@ def returns(
 
 @router.get("/entries")
 def entries(
-    desk: DeskOf,
+    console: ReadyConsole,
     shard: Shard = None,
     sku: Annotated[str | None, Query(min_length=1, max_length=255, pattern=STORABLE)] = None,
     movement: MovementText | None = None,
@@ -220,7 +222,7 @@ def entries(
     limit: Limit = 50,
 ) -> EntryPage:
     """Changes of what is available, newest first: of all SKUs, or of one."""
-    found = desk.ledgers.look(
+    found = console.ledgers.look(
         shard,
         partial(
             ledger_list.entries,

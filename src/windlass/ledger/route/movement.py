@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
+from windlass.errors import NotPossible
 from windlass.ledger.http.server import (
     AdjustmentBody,
     AuditView,
@@ -30,9 +31,9 @@ from windlass.ledger.http.server import (
     told,
 )
 from windlass.ledger.route.ledger import Shard
-from windlass.watch.audit.operate import Action
-from windlass.web.desk import DeductionId, DeskOf, LogOf, Sku
-from windlass.web.problem import Refused, problems
+from windlass.watch.audit.model import Action
+from windlass.web.problem import problems
+from windlass.web.request import DeductionId, ReadyConsole, RequestLog, Sku
 from windlass.web.view import STORABLE
 
 router = APIRouter(prefix="/ledger", tags=["ledger"])
@@ -51,38 +52,50 @@ def _made(*codes: int, view: type[BaseModel]) -> dict[str, Any]:
 
 @router.post("/restocks", **_made(409, view=ReceiptView))
 def restock(
-    body: MovementBody, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
+    body: MovementBody,
+    response: Response,
+    console: ReadyConsole,
+    log: RequestLog,
+    shard: Shard = None,
 ) -> ReceiptView:
     """Goods came in, under an id of the caller's."""
-    with log.deed(Action.LEDGER_RESTOCK, body.id, **_logged(body, shard)) as deed:
-        made = told(response, desk.ledgers.of(shard).restock(body.id, pairs(body)))
-        deed.says(_said(f"{_sum(body)} came in", made.replayed))
+    with log.record(Action.LEDGER_RESTOCK, body.id, **_logged(body, shard)) as entry:
+        made = told(response, console.ledgers.of(shard).restock(body.id, pairs(body)))
+        entry.says(_said(f"{_sum(body)} came in", made.replayed))
     return receipt_view(made)
 
 
 @router.post("/adjustments", **_made(404, 409, view=ReceiptView))
 def adjust(
-    body: AdjustmentBody, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
+    body: AdjustmentBody,
+    response: Response,
+    console: ReadyConsole,
+    log: RequestLog,
+    shard: Shard = None,
 ) -> ReceiptView:
     """A count found more, or less: quantities have a sign."""
-    with log.deed(
+    with log.record(
         Action.LEDGER_ADJUST, body.id, reason=body.reason, **_logged(body, shard)
-    ) as deed:
-        ledger = desk.ledgers.of(shard)
+    ) as entry:
+        ledger = console.ledgers.of(shard)
         made = told(response, ledger.adjust(body.id, pairs(body), reason=body.reason))
-        deed.says(_said(f"the stock of {len(made.lines):,} SKUs is adjusted", made.replayed))
+        entry.says(_said(f"the stock of {len(made.lines):,} SKUs is adjusted", made.replayed))
     return receipt_view(made)
 
 
 @router.post("/deductions", **_made(404, 409, view=DeductionView))
 def deduct(
-    body: DeductionBody, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
+    body: DeductionBody,
+    response: Response,
+    console: ReadyConsole,
+    log: RequestLog,
+    shard: Shard = None,
 ) -> DeductionView:
     """Goods go out, all lines or none; with a hold, until it lapses."""
-    with log.deed(Action.LEDGER_DEDUCT, body.id, hold=body.hold, **_logged(body, shard)) as deed:
-        ledger = desk.ledgers.of(shard)
+    with log.record(Action.LEDGER_DEDUCT, body.id, hold=body.hold, **_logged(body, shard)) as entry:
+        ledger = console.ledgers.of(shard)
         made = told(response, ledger.deduct(body.id, pairs(body), hold=body.hold))
-        deed.says(_said(f"{_sum(body)} went out", made.replayed))
+        entry.says(_said(f"{_sum(body)} went out", made.replayed))
     return deduction_view(made)
 
 
@@ -91,50 +104,52 @@ def give_back(
     of: DeductionId,
     body: MovementBody,
     response: Response,
-    desk: DeskOf,
-    log: LogOf,
+    console: ReadyConsole,
+    log: RequestLog,
     shard: Shard = None,
 ) -> ReturnView:
     """A part of a deduction comes back, under an id of its own."""
-    with log.deed(Action.LEDGER_GIVE_BACK, of, return_id=body.id, **_logged(body, shard)) as deed:
-        made = told(response, desk.ledgers.of(shard).give_back(of, body.id, pairs(body)))
-        deed.says(_said(f"{_sum(body)} of {of} came back", made.replayed))
+    with log.record(
+        Action.LEDGER_GIVE_BACK, of, return_id=body.id, **_logged(body, shard)
+    ) as entry:
+        made = told(response, console.ledgers.of(shard).give_back(of, body.id, pairs(body)))
+        entry.says(_said(f"{_sum(body)} of {of} came back", made.replayed))
     return return_view(made)
 
 
 @router.post("/deductions/{id}/void", **_made(view=ReturnView))
 def void(
-    of: DeductionId, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
+    of: DeductionId, response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
 ) -> ReturnView:
     """Whatever is left of a deduction comes back; one that is unknown can never come to be."""
-    with log.deed(Action.LEDGER_VOID, of, shard=shard) as deed:
-        made = told(response, desk.ledgers.of(shard).void(of))
+    with log.record(Action.LEDGER_VOID, of, shard=shard) as entry:
+        made = told(response, console.ledgers.of(shard).void(of))
         total = sum(line.quantity for line in made.lines)
-        deed.says(_said(f"{of} is voided, {total:,} came back", made.replayed))
+        entry.says(_said(f"{of} is voided, {total:,} came back", made.replayed))
     return return_view(made)
 
 
 @router.post("/deductions/{id}/confirm", **_made(404, view=ConfirmationView))
 def confirm(
-    of: DeductionId, response: Response, desk: DeskOf, log: LogOf, shard: Shard = None
+    of: DeductionId, response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
 ) -> ConfirmationView:
     """What is held by a deduction stays deducted."""
-    with log.deed(Action.LEDGER_CONFIRM, of, shard=shard) as deed:
-        made = told(response, desk.ledgers.of(shard).confirm(of))
-        deed.says(_said(f"{of} is confirmed", made.replayed))
+    with log.record(Action.LEDGER_CONFIRM, of, shard=shard) as entry:
+        made = told(response, console.ledgers.of(shard).confirm(of))
+        entry.says(_said(f"{of} is confirmed", made.replayed))
     return ConfirmationView(deduction=made.deduction, confirmed_at=made.confirmed_at)
 
 
 @router.get("/deductions/{id}", responses=problems(404))
-def deduction(of: DeductionId, desk: DeskOf, shard: Shard = None) -> DeductionView:
+def deduction(of: DeductionId, console: ReadyConsole, shard: Shard = None) -> DeductionView:
     """A deduction as it is now: its lines, and how much of each has come back."""
-    return deduction_view(desk.ledgers.of(shard).deduction(of))
+    return deduction_view(console.ledgers.of(shard).deduction(of))
 
 
 @router.get("/deductions/{id}/returns", responses=problems(404))
-def returns(of: DeductionId, desk: DeskOf, shard: Shard = None) -> list[ReturnView]:
+def returns(of: DeductionId, console: ReadyConsole, shard: Shard = None) -> list[ReturnView]:
     """What was given back of a deduction, in order."""
-    ledger = desk.ledgers.of(shard)
+    ledger = console.ledgers.of(shard)
     found = ledger.returns(of)
     if not found:
         # Unknown is said so, and not shown as empty.
@@ -144,31 +159,31 @@ def returns(of: DeductionId, desk: DeskOf, shard: Shard = None) -> list[ReturnVi
 
 @router.get("/stocks")
 def stocks(
-    desk: DeskOf,
+    console: ReadyConsole,
     shard: Shard = None,
     after: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
     limit: Limit = 1_000,
 ) -> list[StockView]:
     """How much there is, by SKU, of those after `after`."""
-    return [stock_view(row) for row in desk.ledgers.of(shard).stocks(after=after, limit=limit)]
+    return [stock_view(row) for row in console.ledgers.of(shard).stocks(after=after, limit=limit)]
 
 
 @router.get("/stocks/{sku}", responses=problems(404))
-def stock(sku: Sku, desk: DeskOf, shard: Shard = None) -> StockView:
+def stock(sku: Sku, console: ReadyConsole, shard: Shard = None) -> StockView:
     """How much there is of a SKU."""
-    return stock_view(desk.ledgers.of(shard).stock(sku))
+    return stock_view(console.ledgers.of(shard).stock(sku))
 
 
 @router.get("/stocks/{sku}/entries", responses=problems(404))
 def entries(
     sku: Sku,
-    desk: DeskOf,
+    console: ReadyConsole,
     shard: Shard = None,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Limit = 1_000,
 ) -> list[EntryView]:
     """Every change of a SKU, oldest first, those after the entry `after`."""
-    ledger = desk.ledgers.of(shard)
+    ledger = console.ledgers.of(shard)
     found = ledger.entries(sku, after=after, limit=limit)
     if not found:
         ledger.stock(sku)
@@ -176,11 +191,11 @@ def entries(
 
 
 @router.get("/audit", responses=problems(409))
-def audit(desk: DeskOf, shard: Shard = None) -> AuditView:
+def audit(console: ReadyConsole, shard: Shard = None) -> AuditView:
     """Check that every rule of the ledger holds for every row. It reads all of them."""
-    found = desk.ledgers.audit(shard)
+    found = console.ledgers.audit(shard)
     if found is None:
-        raise Refused("an audit is under way already; wait until it has ended")
+        raise NotPossible("an audit is under way already; wait until it has ended")
     return AuditView(ok=found.ok, problems=list(found.problems))
 
 
