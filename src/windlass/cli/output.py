@@ -18,7 +18,7 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.value.view import JSON_TEXT, MOMENT, is_marked, view_fields
+from windlass.value.view import JSON_TEXT, KEY, MOMENT, STORED_KEY, is_marked, view_fields
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -203,8 +203,9 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
 
 
 def _plain_field(value: Any, hint: Any) -> Any:
-    if value is None:
-        return None
+    # The key of a source is printed as the source has it.
+    if value is None or is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
+        return value
     if is_marked(hint, MOMENT):
         return iso(value)
     return msgspec.json.decode(value) if is_marked(hint, JSON_TEXT) else plain(value)

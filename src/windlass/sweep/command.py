@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +21,7 @@ from windlass.cli.output import (
     console,
     counted,
     done,
-    iso,
+    plain,
     print_json,
     say,
     table,
@@ -32,7 +31,7 @@ from windlass.cli.output import (
 )
 from windlass.errors import DatabaseUnavailable
 from windlass.sweep.declare import Sweep
-from windlass.sweep.model import Progress, RangeView, RoundView, SetAside
+from windlass.sweep.model import Progress, RoundView
 from windlass.value.duration import format_duration
 from windlass.value.key import Key, shown
 from windlass.watch.audit.model import Action
@@ -46,7 +45,7 @@ MOST_RANGES_DRAWN = 200
 LONGEST_PLACE = 36
 NUMBERS = ("round", "done", "failed", "rate", "eta")
 
-cli = typer.Typer(help="Look at sweeps, their ranges and failures, and act on them.")
+cli = typer.Typer(help="Show sweeps, their ranges and failed items, and act on them.")
 
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep.")]
 WatchOption = Annotated[
@@ -58,9 +57,9 @@ WatchOption = Annotated[
 def list_sweeps(app: AppOption = None, as_json: JsonOption = False) -> None:
     """List sweeps and how far they are."""
     loaded = load_app(app)
-    found = [_handle(loaded, name).progress() for name in _names(loaded)]
+    found = loaded.sweeps.listing(loaded.registry.kinds.values())
     if as_json:
-        print_json([_for_programs(progress) for progress in found])
+        print_json(plain(found))
         return
     if not found:
         say("No sweep is declared; declare one with @app.sweep.")
@@ -93,7 +92,7 @@ def show(
     if watch:
         _watch(loaded, handle)
     elif as_json:
-        print_json(_for_programs(handle.progress()))
+        print_json(plain(handle.progress()))
     else:
         console.print(_picture(handle.progress(), loaded.clock.now()))
 
@@ -105,18 +104,18 @@ def split(
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have more or fewer ranges, also while it runs."""
+    """Change the number of ranges, also while a round runs."""
     loaded, handle = _load(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_SPLIT, sweep, ranges=ranges) as entry:
         made = handle.split(ranges)
-        short = "" if made == ranges else f"; {ranges:,} could not be had"
+        short = "" if made == ranges else f"; {ranges:,} are not possible now"
         message = entry.says(f"{sweep} has {counted(made, 'range')}{short}")
     _report(as_json, {"ranges": made}, message)
 
 
 @cli.command()
 def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Begin a round now; one that runs goes on."""
+    """Begin a round now, unless one runs."""
     loaded, handle = _load(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_START, sweep) as entry:
         number = handle.start()
@@ -131,14 +130,14 @@ def failures(
     limit: Annotated[int, typer.Option("--limit", help="How many at most.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List the items that failed and were set aside, newest first."""
+    """List the failed items, newest first."""
     loaded, handle = _load(app, sweep)
     found = handle.failures(limit=limit)
     if as_json:
-        print_json([_failure_for_programs(each) for each in found])
+        print_json(plain(found, without=("shown",)))
         return
     if not found:
-        say(f"Nothing of {sweep} is set aside.")
+        say(f"{sweep} has no failed items.")
         return
     now = loaded.clock.now()
     listed = table("key", "failed", "round", "tries", "error", right=("round",), wrap=("error",))
@@ -155,7 +154,7 @@ def failures(
 
 @cli.command()
 def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Have the items that were set aside run again."""
+    """Retry the failed items."""
     loaded, handle = _load(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_RETRY, sweep) as entry:
         count = handle.retry_failures()
@@ -165,13 +164,13 @@ def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
 
 @cli.command()
 def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Prove that the ranges tile the key space; exit code 1 if they do not."""
+    """Prove that the ranges cover all keys once; exit code 1 if they do not."""
     _loaded, handle = _load(app, sweep)
     found = handle.audit()
     if as_json:
-        print_json({"ok": found.ok, "problems": found.problems})
+        print_json(plain(found))
     elif found.ok:
-        done(f"the {counted(len(handle.ranges()), 'range')} of {sweep} tile the key space")
+        done(f"the {counted(len(handle.ranges()), 'range')} of {sweep} cover all keys once")
     else:
         for problem in found.problems:
             complain(problem)
@@ -179,26 +178,19 @@ def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
         raise typer.Exit(1)
 
 
-def _names(loaded: App) -> list[str]:
-    return sorted(name for name, kind in loaded.registry.kinds.items() if kind.sweep is not None)
-
-
 def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
     loaded = load_app(app)
     if loaded.registry.get(name).sweep is None:
-        known = ", ".join(_names(loaded)) or "none"
-        complain(f"kind {name!r} is no sweep; sweeps: {known}")
+        kinds = loaded.registry.kinds.values()
+        known = ", ".join(sorted(kind.name for kind in kinds if kind.sweep)) or "none"
+        complain(f"kind {name!r} is not a sweep; sweeps: {known}")
         raise typer.Exit(1)
     loaded.prepare()
-    return loaded, _handle(loaded, name)
-
-
-def _handle(loaded: App, name: str) -> Sweep[..., Any]:
-    return Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
+    return loaded, Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
 
 
 def _watch(loaded: App, handle: Sweep[..., Any]) -> None:
-    """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
+    """Draw until Ctrl-C on the alternate screen; the last picture stays on the normal one."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress, problem = handle.progress(), ""
     try:
@@ -306,44 +298,6 @@ def _eta(progress: Progress) -> str:
     if progress.eta is None:
         return "-"
     return format_duration(max(0.0, progress.eta.total_seconds()) * 1e6)
-
-
-def _for_programs(progress: Progress) -> dict[str, object]:
-    return {
-        **{each.name: getattr(progress, each.name) for each in fields(progress)},
-        "eta": None if progress.eta is None else progress.eta.total_seconds(),
-        **{name: iso(getattr(progress, name)) for name in ("started_at", "ended_at", "next_at")},
-        "ranges": [_range_for_programs(each) for each in progress.ranges],
-        "history": [_round_for_programs(each) for each in progress.history],
-    }
-
-
-def _range_for_programs(each: RangeView) -> dict[str, object]:
-    return {
-        **{field.name: getattr(each, field.name) for field in fields(each)},
-        "status": str(each.status),
-        "heartbeat_at": iso(each.heartbeat_at),
-        "percent": each.percent,
-    }
-
-
-def _round_for_programs(each: RoundView) -> dict[str, object]:
-    return {
-        **{field.name: getattr(each, field.name) for field in fields(each)},
-        "started_at": iso(each.started_at),
-        "ended_at": iso(each.ended_at),
-        "duration": each.duration.total_seconds(),
-    }
-
-
-def _failure_for_programs(each: SetAside) -> dict[str, object]:
-    return {
-        "key": each.key,
-        "error": each.error,
-        "round": each.round,
-        "failed_at": iso(each.failed_at),
-        "tries": each.tries,
-    }
 
 
 def _report(as_json: bool, facts: dict[str, object], message: str) -> None:

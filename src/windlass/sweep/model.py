@@ -20,6 +20,7 @@ from windlass.errors import BadDeclaration, BadInput
 from windlass.value.audit import Audit, found
 from windlass.value.key import Key, decoded, shown
 from windlass.value.status import Status
+from windlass.value.view import StoredKey, exposed
 
 MOST_RANGES = 4_096
 # The speed of a range counts for this long after its last save.
@@ -162,6 +163,7 @@ class RangeView:
     is_straggler: bool
 
     @property
+    @exposed
     def percent(self) -> float | None:
         """How much of it is done, from the estimate of its rows; None without an estimate."""
         if self.status is Status.SUCCEEDED:
@@ -229,13 +231,14 @@ class Progress:
 class SetAside:
     """A failed item: its key, its error, and how often it was tried."""
 
-    key: Key
+    key: StoredKey
     error: str
     round: int
     failed_at: datetime
     tries: int
 
     @property
+    @exposed
     def shown(self) -> str:
         """The key for people."""
         return shown(self.key)

@@ -10,7 +10,7 @@ the monotonic clock.
 What does each failure do? A worker dies: when it is marked left, its ranges have no owner, and a
 worker with room continues from their breakpoints. What ran beyond them runs again, and is counted.
 The database is away: nothing is reserved or saved; items that are reserved run. The source is away:
-the error is reported, and reading is tried again after a growing pause. The ranges stay as they are.
+the error is reported, and reading is tried again after a growing pause; the ranges stay unchanged.
 """
 
 from __future__ import annotations

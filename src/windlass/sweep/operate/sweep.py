@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from windlass.clock import to_datetime
@@ -46,6 +46,11 @@ class Sweeps:
     def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Worker]) -> None:
         self._fleet = fleet
         self._worker_for = worker_for
+
+    def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
+        """How far the sweeps among these kinds are, by name."""
+        swept = sorted((kind for kind in kinds if kind.sweep), key=lambda kind: kind.name)
+        return [self.progress(kind) for kind in swept]
 
     def ranges(self, kind: Kind) -> list[RangeView]:
         """The ranges of the current or the last round."""

@@ -280,7 +280,7 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Swept:
-    """How a sweep is doing: its ranges counted as tasks are, and what is set aside."""
+    """How a sweep is doing: its ranges are counted as tasks are, and its failed items."""
 
     counts: dict[str, int]
     told: str
