@@ -19,7 +19,7 @@ from windlass.sweep.model import (
 from windlass.value.audit import Audit
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.key import Key
-from windlass.value.twin import twin
+from windlass.value.twin import awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,45 +127,16 @@ class Sweep(Generic[P, R]):
         fresh_for, wait_for = self._durations(fresh, timeout)
         return self._sweeps.visit(self._kind, key, fresh=fresh_for, timeout=wait_for)
 
-    async def aranges(self) -> list[RangeView]:
-        """`ranges`, awaited."""
-        return await twin(self.ranges)
-
-    async def asplit(self, ranges: int) -> int:
-        """`split`, awaited."""
-        return await twin(self.split, ranges)
-
-    async def astart(self) -> int:
-        """`start`, awaited."""
-        return await twin(self.start)
-
-    async def apause(self, reason: str = "", *, who: str | None = None) -> None:
-        """`pause`, awaited."""
-        await twin(self.pause, reason, who=who)
-
-    async def aresume(self, *, who: str | None = None) -> None:
-        """`resume`, awaited."""
-        await twin(self.resume, who=who)
-
-    async def aprogress(self) -> Progress:
-        """`progress`, awaited."""
-        return await twin(self.progress)
-
-    async def arounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
-        """`rounds`, awaited."""
-        return await twin(self.rounds, limit)
-
-    async def afailures(self, limit: int = FAILURES_SHOWN) -> list[SetAside]:
-        """`failures`, awaited."""
-        return await twin(self.failures, limit)
-
-    async def aretry_failures(self) -> int:
-        """`retry_failures`, awaited."""
-        return await twin(self.retry_failures)
-
-    async def aaudit(self) -> Audit:
-        """`audit`, awaited."""
-        return await twin(self.audit)
+    aranges = awaited(ranges)
+    asplit = awaited(split)
+    astart = awaited(start)
+    apause = awaited(pause)
+    aresume = awaited(resume)
+    aprogress = awaited(progress)
+    arounds = awaited(rounds)
+    afailures = awaited(failures)
+    aretry_failures = awaited(retry_failures)
+    aaudit = awaited(audit)
 
     async def avisit(
         self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT

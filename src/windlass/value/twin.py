@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 async def twin(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await what `call` returns while the event loop goes on."""
     return await asyncio.to_thread(call, *args, **kwargs)
+
+
+def awaited(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The `a` twin of a method."""
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await twin(method, self, *args, **kwargs)
+
+    call.__name__ = f"a{name}"
+    call.__qualname__ = method.__qualname__.removesuffix(name) + call.__name__
+    call.__doc__ = f"`{name}`, awaited."
+    return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass, field
 
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Run
@@ -16,23 +16,27 @@ from windlass.sweep.engine.tally import Tally
 from windlass.sweep.engine.tools import Tools
 from windlass.sweep.store import failed_item as store
 from windlass.sweep.store.failed_item import FailedItem
-from windlass.value.key import Key, decode_key
+from windlass.value.key import decode_key
 from windlass.value.outcome import Failed, Retried, Snoozed
 
 AT_ONCE = 200
 
 
+@dataclass
 class ClaimedItems:
-    """Failed items that were claimed together, with the rows that were found for them."""
+    """Failed items that were claimed together, and how those that have ended did."""
 
-    def __init__(self, batch: int, worker: int, items: list[FailedItem]) -> None:
-        self.batch = batch
-        self.worker = worker
-        self.items = items
-        self.rows: list[tuple[FailedItem, Key, Any]] = []
-        # The ids of items that succeeded, or whose row no longer exists.
-        self.succeeded: list[int] = []
-        self.failed: dict[int, str] = {}
+    batch: int
+    worker: int
+    items: list[FailedItem]
+    runs: list[ItemRun] = field(default_factory=list)
+    # The ids of items that succeeded, or whose row no longer exists.
+    succeeded: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.succeeded) + len(self.failed) == len(self.items)
 
 
 class RetryRunner:
@@ -50,9 +54,6 @@ class RetryRunner:
         # The batch of the items that are claimed, or are being claimed.
         self.batch: int | None = None
         self._waiting = WaitingItems(tools.clock)
-        # By the number of a run, the id of its item.
-        self._ids: dict[int, int] = {}
-        self._open = 0
         self.tally = Tally()
 
     @property
@@ -71,11 +72,14 @@ class RetryRunner:
             future, self._claiming = self._claiming, None
             found = future.result()
             if found.worker == worker:
-                self._begin(found)
+                self.is_due = False
+                self._claimed = found if found.items else None
+                for run in found.runs:
+                    self._waiting.add(run)
         is_active = self._load.running or self._load.queued or self._waiting.has_ready
         if self._tools.once and not is_active:
             self._fail_delayed()
-        if self._claimed is not None and not self._open:
+        if self._claimed is not None and self._claimed.is_over:
             self._settle(self._claimed)
         if self.is_due and not self.is_busy and self._load.is_open:
             self.batch = batch = self._tools.numbers.take()[0]
@@ -88,20 +92,16 @@ class RetryRunner:
     def landed(self, run: Run) -> None:
         """A run has ended; called under the lock of the rows in flight."""
         assert isinstance(run, ItemRun)
-        outcome = run.outcome
+        outcome, found = run.outcome, self._claimed
         self.tally.note(run, 1)
         if isinstance(outcome, Retried | Snoozed):
             self._waiting.delay(run, outcome)
-            return
-        found, number = self._claimed, self._ids.pop(run.number, None)
-        if found is None or number is None:
-            return
-        if isinstance(outcome, Failed):
-            found.failed[number] = outcome.error
-        else:
-            found.succeeded.append(number)
-        self._open -= 1
-        self._tools.wake()
+        elif found is not None and found.batch == run.task.batch:
+            if isinstance(outcome, Failed):
+                found.failed[run.task.id] = outcome.error
+            else:
+                found.succeeded.append(run.task.id)
+            self._tools.wake()
 
     def taken_back(self, run: Run) -> None:
         """A queued run may not begin now."""
@@ -110,7 +110,6 @@ class RetryRunner:
     def drop(self) -> None:
         """The worker was marked left: forget the items, which others may claim."""
         self._claimed = None
-        self._ids, self._open = {}, 0
         self._waiting = WaitingItems(self._tools.clock)
 
     def _fail_delayed(self) -> None:
@@ -118,23 +117,18 @@ class RetryRunner:
         if self._claimed is None or self._waiting.has_due:
             return
         for run, error, _ in self._waiting.give_up_delayed():
-            self._claimed.failed[self._ids.pop(run.number)] = error
-            self._open -= 1
+            self._claimed.failed[run.task.id] = error
 
     def _claim(self, batch: int, worker: int) -> ClaimedItems:
-        tools = self._tools
-
-        def work(connection: Connection) -> list[FailedItem]:
-            return store.claim(
-                connection,
-                self._kind.name,
-                batch=batch,
-                worker=worker,
-                now=tools.clock.now(),
-                limit=AT_ONCE,
-            )
-
-        found = ClaimedItems(batch, worker, tools.database.write_as(worker, work, lost=[]))
+        name, now = self._kind.name, self._tools.clock.now()
+        items: list[FailedItem] = self._tools.database.write_as(
+            worker,
+            lambda connection: store.claim(
+                connection, name, batch=batch, worker=worker, now=now, limit=AT_ONCE
+            ),
+            lost=[],
+        )
+        found = ClaimedItems(batch, worker, items)
         for each in found.items:
             key = decode_key(each.key)
             try:
@@ -142,26 +136,12 @@ class RetryRunner:
             except Exception as problem:
                 found.failed[each.id] = f"the row could not be read: {problem}"[:1_000]
                 continue
-            if row is not None:
-                found.rows.append((each, key, row[1]))
-            else:
+            if row is None:
                 found.succeeded.append(each.id)
+                continue
+            task = claimed(name, each.id, batch=batch, worker=worker, now=now)
+            found.runs.append(ItemRun(task, self._load, self, [(key, row[1])]))
         return found
-
-    def _begin(self, found: ClaimedItems) -> None:
-        self.is_due = False
-        if not found.items:
-            return
-        self._claimed = found
-        self._open = len(found.rows)
-        now = self._tools.clock.now()
-        for each, key, row in found.rows:
-            task = claimed(
-                self._kind.name, each.id, batch=found.batch, worker=found.worker, now=now
-            )
-            run = ItemRun(task, self._load, self, [(key, row)])
-            self._ids[run.number] = each.id
-            self._waiting.add(run)
 
     def _settle(self, found: ClaimedItems) -> None:
         now = self._tools.clock.now()
