@@ -106,6 +106,14 @@ def done(message: str) -> None:
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
+def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    """What a command has done: facts for programs, or a line for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)
+
+
 def table(
     *columns: str,
     right: tuple[str, ...] = (),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -23,13 +20,14 @@ from windlass.cli.output import (
     done,
     plain,
     print_json,
+    report,
     say,
     table,
     timestamp,
     visible,
     when,
 )
-from windlass.errors import DatabaseUnavailable
+from windlass.cli.redraw import redraw
 from windlass.sweep.declare import Sweep
 from windlass.sweep.model import Progress, RoundView
 from windlass.value.duration import format_duration
@@ -37,7 +35,6 @@ from windlass.value.key import Key, shown
 from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import rate_text
 
-REDRAW_SECONDS = 1.0
 BAR = 30
 ROUNDS_SHOWN = 5
 MOST_RANGES_DRAWN = 200
@@ -90,7 +87,7 @@ def show(
     check_watch(watch, as_json=as_json)
     loaded, handle = _load(app, sweep)
     if watch:
-        _watch(loaded, handle)
+        redraw(lambda: _picture(handle.progress(), loaded.clock.now()))
     elif as_json:
         print_json(plain(handle.progress()))
     else:
@@ -110,7 +107,7 @@ def split(
         made = handle.split(ranges)
         short = "" if made == ranges else f"; {ranges:,} are not possible now"
         message = entry.says(f"{sweep} has {counted(made, 'range')}{short}")
-    _report(as_json, {"ranges": made}, message)
+    report(message, {"ranges": made}, as_json=as_json)
 
 
 @cli.command()
@@ -120,7 +117,7 @@ def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
     with audit_log(loaded).record(Action.SWEEP_START, sweep) as entry:
         number = handle.start()
         message = entry.says(f"round {number:,} of {sweep} runs")
-    _report(as_json, {"round": number}, message)
+    report(message, {"round": number}, as_json=as_json)
 
 
 @cli.command()
@@ -159,7 +156,7 @@ def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
     with audit_log(loaded).record(Action.SWEEP_RETRY, sweep) as entry:
         count = handle.retry_failures()
         message = entry.says(f"{counted(count, 'item')} of {sweep} run again")
-    _report(as_json, {"retried": count}, message)
+    report(message, {"retried": count}, as_json=as_json)
 
 
 @cli.command()
@@ -187,25 +184,6 @@ def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
         raise typer.Exit(1)
     loaded.prepare()
     return loaded, Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
-
-
-def _watch(loaded: App, handle: Sweep[..., Any]) -> None:
-    """Draw until Ctrl-C on the alternate screen; the last picture stays on the normal one."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    progress, problem = handle.progress(), ""
-    try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                picture = _picture(progress, loaded.clock.now())
-                told = Group(Text(problem, style="red"), picture) if problem else picture
-                live.update(told, refresh=True)
-                time.sleep(REDRAW_SECONDS)
-                try:
-                    progress, problem = handle.progress(), ""
-                except DatabaseUnavailable as away:
-                    problem = str(away)
-    except KeyboardInterrupt:
-        console.print(_picture(progress, loaded.clock.now()))
 
 
 def _picture(progress: Progress, now: int) -> RenderableType:
@@ -298,10 +276,3 @@ def _eta(progress: Progress) -> str:
     if progress.eta is None:
         return "-"
     return format_duration(max(0.0, progress.eta.total_seconds()) * 1e6)
-
-
-def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)
