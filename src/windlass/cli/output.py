@@ -211,9 +211,11 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
 
 
 def _plain_field(value: Any, hint: Any) -> Any:
-    # The key of a source is printed as the source has it.
-    if value is None or is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
-        return value
+    if value is None:
+        return None
+    if is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
+        key = msgspec.to_builtins(value, builtin_types=(bytes,))
+        return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
         return iso(value)
     return msgspec.json.decode(value) if is_marked(hint, JSON_TEXT) else plain(value)
