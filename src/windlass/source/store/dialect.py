@@ -14,6 +14,7 @@ from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.types import TypeEngine
 
 from windlass.database.dialect import dialect_of
+from windlass.database.dialect.choice import PerDialect
 from windlass.database.dialect.sqlite import BUSY_SECONDS
 from windlass.errors import BadDatabase, BadSource
 
@@ -25,8 +26,6 @@ TAKE_SECONDS = 3_600
 class SourceDialect(ABC):
     """How one kind of database is read. `name` is the name of the source, for errors."""
 
-    # Whether an index serves a comparison of several columns at once: (a, b) > (1, 2).
-    compares_rows = True
     # Whether text that is compared with a numeric column is read as a number.
     converts_text = False
     # Types that are sorted in another order than that of their text.
@@ -56,7 +55,6 @@ class _Postgresql(SourceDialect):
 
 
 class _Mysql(SourceDialect):
-    compares_rows = False
     unordered = (Enum, SET)
 
     def in_byte_order(self, text: ColumnElement[str]) -> ColumnElement[Any]:
@@ -83,16 +81,9 @@ class _Sqlite(SourceDialect):
         return create_engine("sqlite://", creator=lambda: _open_file(url, name), **options)
 
 
-OF_DIALECT: dict[str, SourceDialect] = {
-    "postgresql": _Postgresql(),
-    "mysql": _Mysql(),
-    "sqlite": _Sqlite(),
-}
-
-
-def source_dialect(url: URL) -> SourceDialect:
-    """How the database at `url` is read."""
-    return OF_DIALECT[dialect_of(url).name]
+SOURCES: PerDialect[SourceDialect] = PerDialect(
+    sqlite=_Sqlite(), postgresql=_Postgresql(), mysql=_Mysql()
+)
 
 
 def file_of(url: URL) -> Path | None:

@@ -30,7 +30,7 @@ from windlass.database.dialect import dialect_of
 from windlass.database.dialect.base import original
 from windlass.database.plan import explain, sorts
 from windlass.errors import BadKey, BadSource, DatabaseUnavailable
-from windlass.source.store.dialect import source_dialect
+from windlass.source.store.dialect import SOURCES
 from windlass.source.store.keyset import Keyset
 from windlass.source.store.shape import Shape
 from windlass.value.task import check_key
@@ -70,7 +70,8 @@ class Table:
         self.where = where
         if where is not None and (not isinstance(where, str) or not where.strip()):
             raise BadSource(f"table {table!r}: where={where!r} is not a condition in SQL")
-        self._dialect = source_dialect(self.url)
+        self._dialect = dialect_of(self.url)
+        self._reading = SOURCES.of(self._dialect)
         self._lock = threading.Lock()
         self._engine: Engine | None = self._own_engine
         self._is_whole: bool | None = None
@@ -136,7 +137,7 @@ class Table:
         with self.connect() as connection:
             if self._is_whole is None:
                 self._is_whole = self._shape(connection).has_whole_numbers()
-            if self._is_whole and not self._dialect.converts_text:
+            if self._is_whole and not self._reading.converts_text:
                 asked = [int(key) for key in asked if WHOLE.fullmatch(key)]
             for begin in range(0, len(asked), ASKED_AT_ONCE):
                 some = asked[begin : begin + ASKED_AT_ONCE]
@@ -203,7 +204,7 @@ class Table:
         """Raise `BadSource` unless it can be swept: every row has a key of its own."""
         with self.connect() as connection:
             shape = self._shape(connection)
-            shape.check_sortable(shape.types(self.columns or ()), self._dialect)
+            shape.check_sortable(shape.types(self.columns or ()), self._reading)
             if self._keyset.has_null(connection):
                 raise BadSource(
                     f"{self.name}: {self.key} is null in some row; give every row a key, or leave "
@@ -268,12 +269,12 @@ class Table:
 
     @property
     def _bytes(self) -> ColumnElement[Any]:
-        return self._dialect.in_byte_order(self._text)
+        return self._reading.in_byte_order(self._text)
 
     def _open_engine(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                self._engine = self._dialect.engine(self.url, self.name)
+                self._engine = self._reading.engine(self.url, self.name)
             return self._engine
 
     def _shape(self, connection: Connection) -> Shape:
@@ -287,13 +288,12 @@ class Table:
         if self.url.password:
             line = line.replace(str(self.url.password), "***")
         message = f"{self.name}: {line}"
-        dialect = dialect_of(self.url)
         is_away = isinstance(problem, PoolTimeout) or (
             isinstance(problem, DBAPIError)
             and (
                 problem.connection_invalidated
-                or dialect.is_conflict(problem)
-                or dialect.is_outage(problem)
+                or self._dialect.is_conflict(problem)
+                or self._dialect.is_outage(problem)
             )
         )
         return DatabaseUnavailable(message) if is_away else BadSource(message)

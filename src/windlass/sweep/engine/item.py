@@ -29,7 +29,9 @@ class ItemRun(Run):
 
     __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
 
-    def __init__(self, task: Claimed, load: KindLoad, keeper: Keeper, rows: Sequence[Row]) -> None:
+    def __init__(
+        self, task: Claimed, load: KindLoad, keeper: Keeper | None, rows: Sequence[Row]
+    ) -> None:
         super().__init__(task, load)
         self.number = next(NUMBERS)
         self.keeper = keeper

@@ -31,28 +31,12 @@ from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as store
 from windlass.sweep.store.failed_item import NewFailedItem, Visited
 from windlass.value.key import Key, encode_key, shown
-from windlass.value.outcome import (
-    Cancelled,
-    Expanded,
-    Failed,
-    Outcome,
-    Retried,
-    Snoozed,
-    Submitted,
-    Succeeded,
-)
+from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.status import Status
 from windlass.value.twin import twin
 from windlass.watch.status.operate import held_back
 
 LOOK_SECONDS = 0.01
-
-
-class _Keeper:
-    """Does nothing: the visitor takes the outcome itself."""
-
-    def landed(self, run: object) -> None: ...
-    def taken_back(self, run: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -140,7 +124,7 @@ class SweepVisitor:
 
     def _run(self, row: Row, now: int) -> ItemRun:
         task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
-        return ItemRun(task, KindLoad(self._kind, 1), _Keeper(), [row])
+        return ItemRun(task, KindLoad(self._kind, 1), None, [row])
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
         per_second = setting_of(self._kind, held).rate
@@ -217,10 +201,6 @@ async def _call(run: ItemRun) -> Outcome:
 
 
 def _error_of(outcome: Outcome) -> str | None:
-    match outcome:
-        case Succeeded() | Cancelled() | Expanded() | Submitted():
-            return None
-        case Snoozed():
-            return "the handler put it off"
-        case Failed() | Retried():
-            return outcome.error
+    if isinstance(outcome, Failed | Retried):
+        return outcome.error
+    return "the handler put it off" if isinstance(outcome, Snoozed) else None

@@ -31,11 +31,11 @@ from sqlalchemy import (
 
 from windlass.core.alert.store import write_alert
 from windlass.database.schema import range_
-from windlass.sweep.model import Range, RangeOrder, Round, lose
+from windlass.sweep.model import Range, RangeOrder, Round, Tile, lose
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as sweeps
 from windlass.sweep.store.failed_item import NewFailedItem
-from windlass.sweep.store.sweep import is_
+from windlass.sweep.store.sweep import is_, new_range
 from windlass.value.status import Status
 
 OPEN = (Status.WAITING, Status.RUNNING)
@@ -264,18 +264,9 @@ def split(connection: Connection, seen: Range, *, middle: str, number: int) -> b
     )
     if not cut.rowcount:
         return False
-    connection.execute(
-        insert(range_).values(
-            id=number,
-            sweep=seen.sweep,
-            round=seen.round,
-            range_begin=middle,
-            range_end=seen.end,
-            breakpoint=middle,
-            read_to=middle,
-            rows_estimate=half,
-        )
-    )
+    second = Tile(middle, seen.end, half)
+    values = new_range(second, id_=number, sweep=seen.sweep, number=seen.round)
+    connection.execute(insert(range_).values(values))
     return True
 
 

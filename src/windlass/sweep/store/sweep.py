@@ -150,16 +150,7 @@ def open_round(
     connection.execute(
         insert(range_),
         [
-            {
-                "id": id_,
-                "sweep": before.name,
-                "round": number,
-                "range_begin": tile.begin,
-                "range_end": tile.end,
-                "breakpoint": tile.begin,
-                "read_to": tile.begin,
-                "rows_estimate": tile.rows,
-            }
+            new_range(tile, id_=id_, sweep=before.name, number=number)
             for id_, tile in zip(numbers, tiles, strict=True)
         ],
     )
@@ -179,6 +170,20 @@ def open_round(
         )
     )
     return number
+
+
+def new_range(tile: Tile, *, id_: int, sweep: str, number: int) -> dict[str, Any]:
+    """The columns of a range of round `number` that no worker has begun."""
+    return {
+        "id": id_,
+        "sweep": sweep,
+        "round": number,
+        "range_begin": tile.begin,
+        "range_end": tile.end,
+        "breakpoint": tile.begin,
+        "read_to": tile.begin,
+        "rows_estimate": tile.rows,
+    }
 
 
 def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[Round]:
