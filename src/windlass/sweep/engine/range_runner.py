@@ -157,7 +157,6 @@ class RangeRunner:
             self._pass_to(reading.read_to)
 
     def move_end(self, end: str | None) -> None:
-        """The range was split: it ends earlier now."""
         self.end, self._is_exhausted = end, False
 
     def _add_page(self, rows: Sequence[Row]) -> None:
@@ -181,7 +180,6 @@ class RangeRunner:
         return runs
 
     def landed(self, run: Run) -> None:
-        """A run has ended; called under the lock of the rows in flight."""
         assert isinstance(run, ItemRun)
         self.tally.note(run, len(run.rows))
         if isinstance(run.outcome, Retried | Snoozed):
@@ -192,7 +190,6 @@ class RangeRunner:
             self._wake()
 
     def taken_back(self, run: Run) -> None:
-        """A queued run may not begin now."""
         self._waiting.put_back(run)
 
     @property

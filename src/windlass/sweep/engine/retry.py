@@ -63,7 +63,6 @@ class RetryRunner:
 
     @property
     def has_some(self) -> bool:
-        """Whether something could begin."""
         return bool(len(self._waiting))
 
     def step(self, worker: int) -> None:
@@ -86,11 +85,9 @@ class RetryRunner:
             self._claiming = self._calls.submit(self._claim, batch, worker)
 
     def issue(self, most: int) -> list[ItemRun]:
-        """Up to `most` runs that may begin now."""
         return self._waiting.take(most)
 
     def landed(self, run: Run) -> None:
-        """A run has ended; called under the lock of the rows in flight."""
         assert isinstance(run, ItemRun)
         outcome, found = run.outcome, self._claimed
         self.tally.note(run, 1)
@@ -104,7 +101,6 @@ class RetryRunner:
             self._tools.wake()
 
     def taken_back(self, run: Run) -> None:
-        """A queued run may not begin now."""
         self._waiting.put_back(run)
 
     def drop(self) -> None:
