@@ -257,13 +257,13 @@ class Worker:
         if self._only is not None or not kinds:
             return None
         return Sweeper(
-            self._database,
-            kinds,
-            self._clock,
-            self._numbers,
-            self.in_flight,
-            SwitchGate(self.in_flight, rates, self.breakers),
-            self.breakers,
+            database=self._database,
+            kinds=kinds,
+            clock=self._clock,
+            numbers=self._numbers,
+            in_flight=self.in_flight,
+            gate=SwitchGate(self.in_flight, rates, self.breakers),
+            breakers=self.breakers,
             worker=lambda: self.heartbeat.id,
             is_quiet=lambda: self.fetcher.wants_quiet,
             once=self._settings.until_idle,

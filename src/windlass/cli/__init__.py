@@ -52,7 +52,7 @@ GROUPS = {
     ),
     "sweep": (
         "windlass.sweep.command",
-        "Look at sweeps, their ranges and failures, and act on them.",
+        "Show sweeps, their ranges and failed items, and act on them.",
     ),
     "flow": (
         "windlass.flow.command.flow",

@@ -19,7 +19,15 @@ from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
 from windlass.value.task import COUNTED_EXACTLY
-from windlass.value.view import JSON_TEXT, MOMENT, below, is_marked, view_fields
+from windlass.value.view import (
+    JSON_TEXT,
+    KEY,
+    MOMENT,
+    STORED_KEY,
+    below,
+    is_marked,
+    view_fields,
+)
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -105,6 +113,14 @@ def say(message: str) -> None:
 def done(message: str) -> None:
     """A line that says that something was done."""
     console.print(Text("✓ ", style="bold green") + Text(message))
+
+
+def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    """What a command has done: facts for programs, or a line for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)
 
 
 def table(
@@ -222,6 +238,9 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
 def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
     if value is None:
         return None
+    if is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
+        key = msgspec.to_builtins(value, builtin_types=(bytes,))
+        return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
         return iso(value)
     if is_marked(hint, JSON_TEXT):
@@ -267,11 +286,3 @@ def parse_status(name: str | None) -> Status | None:
     except KeyError:
         complain(f"--status {name} is not one of {', '.join(map(str, Status))}")
         raise typer.Exit(2) from None
-
-
-def report(facts: dict[str, object], message: str, *, as_json: bool) -> None:
-    """What a command did: for people a line, for programs the facts."""
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)

@@ -22,7 +22,7 @@ from windlass.core.task.store import task
 from windlass.database import migrate
 from windlass.database.connection import Connection
 from windlass.sweep import model
-from windlass.sweep.operate.why import sweep_why
+from windlass.sweep.model import sweep_why
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
