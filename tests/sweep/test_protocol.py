@@ -327,7 +327,8 @@ def reopen(app):
 
     def work(connection):
         before = rounds.get(connection, SWEEP)
-        return rounds.open_round(connection, before, [ALL], numbers, rows=1, now=app.clock.now())
+        now = app.clock.now()
+        return rounds.open_round(connection, before, [ALL], numbers=numbers, rows=1, now=now)
 
     return app.database.write(work)
 
@@ -341,7 +342,7 @@ def test_of_two_who_begin_a_round_one_does(app, hand):
     def open_by(number_):
         return app.database.write(
             lambda connection: rounds.open_round(
-                connection, before, [ALL], [number_], rows=1, now=app.clock.now()
+                connection, before, [ALL], numbers=[number_], rows=1, now=app.clock.now()
             )
         )
 

@@ -142,7 +142,7 @@ def open_round(
             connection,
             before,
             plan.tiles,
-            ids,
+            numbers=ids,
             rows=plan.rows,
             now=clock.now(),
             source=source_text,
