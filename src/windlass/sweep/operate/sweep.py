@@ -91,7 +91,7 @@ class Sweeps:
 
         def read(
             connection: Connection,
-        ) -> tuple[SweepRow | None, list[Range], list[model.Round], Switch]:
+        ) -> tuple[SweepRow | None, list[Range], list[RoundView], Switch]:
             return (
                 store.get(connection, kind.name),
                 ranges.listing(connection, kind.name),
@@ -106,12 +106,9 @@ class Sweeps:
 
     def rounds(self, kind: Kind, *, limit: int) -> list[RoundView]:
         """The rounds that ended, newest first."""
-        shard = self._at(kind)
-        now = shard.clock.now()
-        found = shard.database.read(
+        return self._at(kind).database.read(
             lambda connection: store.rounds(connection, kind.name, limit=limit)
         )
-        return [model.round_view(each, now) for each in found]
 
     def failures(self, kind: Kind, *, limit: int) -> list[SetAside]:
         """Failed items, newest first."""
@@ -231,7 +228,7 @@ def views(found: list[Range], now: int) -> list[RangeView]:
 
 
 def progress(
-    row: SweepRow, found: list[Range], rounds: list[model.Round], *, why: str, now: int
+    row: SweepRow, found: list[Range], rounds: list[RoundView], *, why: str, now: int
 ) -> Progress:
     """How far a sweep is, from its rows."""
     rate = sum(each.speed(now) for each in found)
@@ -254,7 +251,7 @@ def progress(
         error=row.error,
         why=why,
         ranges=tuple(views(found, now)),
-        history=tuple(model.round_view(each, now) for each in rounds),
+        history=tuple(rounds),
     )
 
 
