@@ -27,7 +27,7 @@ PRELOADED = (
     "tests.spawn",
     "uvicorn",
     "windlass.cli",
-    "windlass.external.route.server",
+    "windlass.external.command.server",
     "windlass.web.site",
 )
 

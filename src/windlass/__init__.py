@@ -57,8 +57,10 @@ if TYPE_CHECKING:
     from windlass.core.task.declare import Task, TaskRef
     from windlass.external.declare import External
     from windlass.external.model import Done, Failed, Running
-    from windlass.flow.declare import Edit, Flow, FlowRun, Node
+    from windlass.flow.declare import Edit, Node
     from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
+    from windlass.flow.operate.declare import Flow
+    from windlass.flow.operate.run import FlowRun
     from windlass.rolling.declare import Rolling
     from windlass.rolling.model import Freshness, Item, Mirror
     from windlass.source.contract import MirrorSource, Source, SweepSource
@@ -188,8 +190,6 @@ __getattr__ = attributes_of(
         ),
         "windlass.flow.declare": (
             "Edit",
-            "Flow",
-            "FlowRun",
             "Node",
         ),
         "windlass.flow.model.run": (
@@ -197,6 +197,8 @@ __getattr__ = attributes_of(
             "FlowProgress",
             "NodeView",
         ),
+        "windlass.flow.operate.declare": ("Flow",),
+        "windlass.flow.operate.run": ("FlowRun",),
         "windlass.rolling.declare": ("Rolling",),
         "windlass.rolling.model": (
             "Freshness",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
@@ -15,34 +15,29 @@ from sqlalchemy import URL
 from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
-from windlass.control.model.control import Expiry
+from windlass.control.model.argument import Expiry
 from windlass.core.face import Faces
 from windlass.core.fetch.one import Only
 from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
-from windlass.core.shard.route import ItemRouter, Router
+from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import Call, How, Task, TaskRef
 from windlass.core.task.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
 from windlass.database.connection import is_async
 from windlass.errors import BadInput, WindlassError
 from windlass.external.operate import Externals
-from windlass.flow.declare import Flow
-from windlass.flow.operate.declare import FlowDeclarer
+from windlass.flow.operate.declare import Flow, FlowDeclarer
 from windlass.flow.operate.flow import Flows
 from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.engine.lapse import lapse_kind
-from windlass.operate import fan_out as gather
 from windlass.operate.switch import operate as switch
-from windlass.operate.switch.operate import UNSET, Unset
 from windlass.operate.task import operate as task
+from windlass.operate.task import wait
 from windlass.rolling.declare import Rolling
-from windlass.rolling.model import Freshness, Item, Mirror
-from windlass.rolling.operate import item as rolling
-from windlass.rolling.operate.mirror import mirror
-from windlass.rolling.operate.visit import Visits
-from windlass.source.contract import MirrorSource, SweepSource
+from windlass.rolling.operate.rolling import RollingKinds
+from windlass.source.contract import SweepSource
 from windlass.sweep.declare import Sweep
 from windlass.sweep.operate.sweep import Sweeps
 from windlass.value.cron import Schedule
@@ -53,6 +48,7 @@ from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import twin
+from windlass.value.unset import UNSET, Unset
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
 from windlass.worker.settings import WorkerSettings
@@ -120,9 +116,11 @@ class App:
         self.database = self.fleet.shards[0].database
         self.clock = self.fleet.shards[0].clock
         self._router = Router(self.fleet)
-        self._items = ItemRouter(self.fleet)
-        self._visits = Visits(
-            self.fleet, worker_for=self._worker_for, dead_after=self.settings.dead_after
+        self.rolling_kinds = RollingKinds(
+            self.fleet,
+            self.clock,
+            worker_for=self._worker_for,
+            dead_after=self.settings.dead_after,
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
@@ -271,7 +269,7 @@ class App:
         def declare(function: Callable[P, R]) -> Rolling[P, R]:
             kind = make_kind(function, options)
             self.registry.add(kind)
-            return Rolling(self, kind)
+            return Rolling(self.rolling_kinds, kind)
 
         return declare
 
@@ -402,24 +400,22 @@ class App:
 
     def status_of(self, task_id: int, *, enqueued: bool) -> Status:
         """The state of a task."""
-        return task.status_of(self._look, task_id, enqueued=enqueued)
+        return wait.status_of(self._look, task_id, enqueued=enqueued)
 
     def result_of(
         self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
     ) -> object:
         """The result of a task, waited for."""
-        return task.result_of(
-            self._look, task_id, task.decoder(kind), timeout=timeout, enqueued=enqueued
-        )
+        return wait.result_of(self._look, task_id, kind, timeout=timeout, enqueued=enqueued)
 
     def cancel(self, task_id: int, *, reason: str = "") -> bool:
         """End a task that has not ended."""
         self.prepare()
-        return gather.cancel(self.fleet, self.registry, task_id, reason=reason)
+        return task.cancel(self.fleet, self.registry, task_id, reason=reason)
 
     def _look(self, task_id: int) -> TaskView | None:
         self.prepare()
-        return gather.find(self.fleet, task_id)
+        return task.find(self.fleet, task_id)
 
     def notify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
         """Be told how an external task ended, by its handle, its id or its ref.
@@ -431,53 +427,6 @@ class App:
     async def anotify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
         """`notify`, awaited."""
         return await twin(self.external.notify, task, ok=ok, **said)
-
-    # Rolling: what a declared rolling kind asks of its app
-
-    def add_items(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
-        """Add items to a rolling kind."""
-        self.prepare()
-        return self._items.add(kind, codes, now=now)
-
-    def remove_items(self, kind: Kind, codes: Iterable[str]) -> int:
-        """Remove items from a rolling kind."""
-        self.prepare()
-        return self._items.remove(kind, codes)
-
-    def item_of(self, kind: Kind, code: str) -> Item | None:
-        """One item of a rolling kind."""
-        self.prepare()
-        return gather.item(self.fleet, kind, code)
-
-    def visit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """Have one item run now, and wait for it."""
-        self.prepare()
-        return self._visits.visit(kind, code, fresh=fresh, timeout=timeout)
-
-    async def avisit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """`visit_item`, awaited."""
-        await twin(self.prepare)
-        return await self._visits.avisit(kind, code, fresh=fresh, timeout=timeout)
-
-    def mirror(self, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror:
-        """Make the items of a rolling kind equal to the keys of a source."""
-        self.prepare()
-        return mirror(self.fleet, self._items, kind, source, dry_run=dry_run)
-
-    def follow(self, kind: Kind, source: MirrorSource) -> None:
-        """Install triggers that keep the items equal to the keys of a source."""
-        self.prepare()
-        rolling.follow(rolling.only_database(self.fleet, source), kind, source)
-
-    def unfollow(self, kind: Kind, source: MirrorSource) -> bool:
-        """Remove those triggers."""
-        self.prepare()
-        return any(rolling.unfollow(shard.database, kind, source) for shard in self.fleet.shards)
-
-    def freshness_of(self, kind: Kind) -> Freshness:
-        """How fresh the items of a rolling kind are."""
-        self.prepare()
-        return gather.fresh(self.fleet, self.clock, kind)
 
     # Operating
 

@@ -1,7 +1,7 @@
 """What tests of named runs share."""
 
 from windlass.control import store
-from windlass.control.model.control import Place
+from windlass.control.model.argument import ControlKey
 
 
 def steps_of(row):
@@ -12,7 +12,7 @@ def steps_of(row):
 def history(app, name, partition=""):
     """The tries of a run that ended, newest first."""
     return app.database.read(
-        lambda connection: store.history(connection, Place(name, partition), limit=200)
+        lambda connection: store.history(connection, ControlKey(name, partition), limit=200)
     )
 
 

@@ -18,9 +18,9 @@ from windlass import (
     RunLost,
     RunStatus,
 )
+from windlass.control.engine.hold import LeaseRenewal
 from windlass.control.engine.register import Register
-from windlass.control.engine.run import Beat
-from windlass.control.model.control import Progress
+from windlass.control.model.control import LoopProgress
 from windlass.database.database import Database
 
 
@@ -132,7 +132,7 @@ def test_an_error_in_a_lost_run_is_the_error_of_the_block(app, other, clock, con
 
 def test_the_heartbeat_keeps_a_run_and_without_it_the_lease_runs_out(app, other, clock):
     with pytest.raises(RunLost), app.control("load") as run:
-        beat = Beat(run.renew, every=15.0)
+        beat = LeaseRenewal(run._held.renew, every=15.0)
         for _ in range(4):
             clock.forward("50s")
             beat._is_first = False
@@ -146,14 +146,14 @@ def test_the_heartbeat_keeps_a_run_and_without_it_the_lease_runs_out(app, other,
 
 def test_with_expires_nothing_renews_the_run(app):
     with app.control("load", expires="1h") as run:
-        assert run._beat is None
+        assert run._held.renewal is None
         row = app.control.get("load")
     assert row.expire_time - row.start_time == timedelta(hours=1)
 
 
 def test_the_heartbeat_ends_with_the_block(app):
     with app.control("load") as run:
-        thread = run._beat._thread
+        thread = run._held.renewal._thread
         assert thread.is_alive()
     assert not thread.is_alive()
 
@@ -162,7 +162,7 @@ def test_notes_are_merged_and_progress_is_a_number_in_the_table(app):
     with app.control("load", data={"a": 1}) as run:
         run.note({"b": 2})
         assert list(run.track(iter("abc"), total=3)) == ["a", "b", "c"]
-        assert app.control.get("load").progress == Progress(3, 3)
+        assert app.control.get("load").progress == LoopProgress(3, 3)
         run.note({"b": 3})
         assert run.data == {"a": 1, "b": 3}
         for _ in run.track(range(10)):
@@ -170,14 +170,14 @@ def test_notes_are_merged_and_progress_is_a_number_in_the_table(app):
 
     row = app.control.get("load")
     assert row.data == {"a": 1, "b": 3}
-    assert row.progress == Progress(0, 10)
+    assert row.progress == LoopProgress(0, 10)
 
 
 async def test_progress_has_an_async_twin(app):
     async with app.control("load") as run:
         assert [item async for item in run.atrack([1, 2])] == [1, 2]
 
-    assert app.control.get("load").progress == Progress(2, 2)
+    assert app.control.get("load").progress == LoopProgress(2, 2)
 
 
 def test_a_decorated_function_gets_its_run_first(app):
@@ -255,8 +255,8 @@ def test_loops_within_loops_count_for_themselves(app):
             list(run.track("abc"))
             seen.append(app.control.get("load").progress)
 
-    assert seen == [Progress(3, 3), Progress(3, 3)]
-    assert app.control.get("load").progress == Progress(2, 2)
+    assert seen == [LoopProgress(3, 3), LoopProgress(3, 3)]
+    assert app.control.get("load").progress == LoopProgress(2, 2)
 
 
 @pytest.mark.parametrize("total", [-1, "3", 1.5, True, 2**60])
@@ -405,7 +405,7 @@ async def test_progress_is_recorded_by_the_error_that_breaks_it_off(app, tracked
                 if item == 3:
                     raise OSError("disk full")
 
-    assert app.control.get("load").progress == Progress(3, 5)
+    assert app.control.get("load").progress == LoopProgress(3, 5)
 
 
 def test_errors_of_runs_can_be_copied_and_sent():

@@ -220,7 +220,7 @@ def test_release_has_nobody_to_ask_without_a_terminal(windlass_process, sqlite_s
     answer = windlass_process("control", "release", "load", "--json")
 
     assert (answer.code, answer.out) == (1, "")
-    assert "error: there is nobody to ask; use --yes" in answer.err
+    assert "error: nobody answers; use --yes" in answer.err
     assert sqlite_shop.app.control.get("load").status is RunStatus.RUNNING
 
 

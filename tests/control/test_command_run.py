@@ -17,7 +17,8 @@ from tests.server.relay import Relay
 from tests.wait import eventually
 from windlass.control import operate
 from windlass.control.command.run import LONGEST_COMMAND
-from windlass.control.model.control import Place, RunStatus
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import RunStatus
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
@@ -326,7 +327,7 @@ def test_a_command_that_has_ended_keeps_its_code_if_the_database_is_away(
 
 def test_a_run_that_was_lost_is_not_a_success(start, folder, sqlite_shop):
     process = start(WAIT)
-    operate.release(sqlite_shop.app.fleet, Place("load"))
+    operate.release(sqlite_shop.app.fleet, ControlKey("load"))
 
     (folder / "go").write_text("0")
     _, said = process.communicate(timeout=60)

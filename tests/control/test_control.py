@@ -24,7 +24,7 @@ from windlass import (
     RunStatus,
 )
 from windlass.control import operate, store
-from windlass.control.model.control import Place
+from windlass.control.model.argument import ControlKey
 from windlass.control.model.step import Step, encode_steps
 from windlass.database.database import Database
 from windlass.database.schema import control, control_run
@@ -407,20 +407,20 @@ def test_a_release_whose_answer_was_lost_is_done(app, other, meanwhile):
     app.control.start("load")
     meanwhile(lambda: other.control.start("load"))
 
-    assert operate.release(app.fleet, Place("load")).code == 0
+    assert operate.release(app.fleet, ControlKey("load")).code == 0
     assert app.control.get("load").status is RunStatus.RUNNING
 
 
 def test_a_lease_counts_from_the_moment_when_the_row_is_written(app, other, clock, monkeypatch):
     app.prepare()
     app.fleet.shards[0].numbers.take()
-    begin = store.begin
+    locked = store.locked
 
     def late(*args):
         clock.forward("2h")
-        return begin(*args)
+        return locked(*args)
 
-    monkeypatch.setattr(store, "begin", late)
+    monkeypatch.setattr(store, "locked", late)
     app.control.start("load", expires="1h")
     monkeypatch.undo()
 

@@ -14,12 +14,13 @@ from tests.fixture.machine import campaign, walk
 from windlass import App, BadStep
 from windlass.clock import SECOND, ManualClock
 from windlass.control import operate as control
-from windlass.control.model.control import Place, RunStatus
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import RunStatus
 from windlass.database.schema import control as control_table
 from windlass.database.schema import control_run
 
 HOUR = 3600 * SECOND
-PLACES = [Place("load"), Place("load", "p"), Place("Load")]
+PLACES = [ControlKey("load"), ControlKey("load", "p"), ControlKey("Load")]
 NUMBERS, NAMES = (1, 2, 3), ("a", "b", "c")
 # Of a step that was done without a function.
 NO_RESULT = object()
@@ -234,7 +235,7 @@ class Runs(RuleBasedStateMachine):
     @invariant()
     def each_try_that_ended_is_remembered(self):
         for place, model in self.models.items():
-            tries = control.history(self.apps[0].database, self.clock, place, limit=100)
+            tries = control.history(self.apps[0].fleet, place, limit=100)
             told = [None if run.error is None else run.error.splitlines()[0] for run in tries]
             assert [None if one is None else one.split(":")[0] for one in told] == model.ended
 

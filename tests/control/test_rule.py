@@ -5,7 +5,7 @@ import pytest
 from windlass import BadStep
 from windlass.control.model import control as rule
 from windlass.control.model import step as steps
-from windlass.control.model.control import Control, Progress, RunStatus, Start
+from windlass.control.model.control import Control, LoopProgress, Noted, RunStatus, Start
 from windlass.control.model.step import Step
 
 HOUR = 3600 * 1_000_000
@@ -72,11 +72,11 @@ def test_data_is_kept_by_a_rerun_and_forgotten_by_a_new_run():
 )
 def test_a_refusal_says_why_and_changes_nothing(found, batch, why):
     moves = [
-        rule.step(found, 1, batch=batch, now=HOUR),
-        rule.complete(found, 1, batch=batch, now=HOUR, result=None),
-        rule.finish(found, batch=batch, now=HOUR),
-        rule.fail(found, batch=batch, now=HOUR, error="x"),
-        rule.note(found, batch=batch, data={}),
+        rule.step(found, batch, 1, now=HOUR),
+        rule.complete(found, batch, 1, now=HOUR, result=None),
+        rule.finish(found, batch, Noted(), now=HOUR),
+        rule.fail(found, batch, Noted(), now=HOUR, error="x"),
+        rule.note(found, batch, Noted({})),
     ]
 
     assert {move.reply.code for move in moves} == {451}
@@ -87,10 +87,10 @@ def test_a_refusal_says_why_and_changes_nothing(found, batch, why):
 def test_notes_merge_objects_and_replace_the_rest():
     found = running(data={"a": 1, "b": 1})
 
-    merged = rule.note(found, batch=7, data={"b": 2}, progress=Progress(1, None)).after
-    replaced = rule.note(found, batch=7, data=[1]).after
+    merged = rule.note(found, 7, Noted({"b": 2}, LoopProgress(1, None))).after
+    replaced = rule.note(found, 7, Noted([1])).after
 
-    assert (merged.data, merged.progress) == ({"a": 1, "b": 2}, Progress(1, None))
+    assert (merged.data, merged.progress) == ({"a": 1, "b": 2}, LoopProgress(1, None))
     assert replaced.data == [1]
 
 

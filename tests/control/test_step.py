@@ -213,8 +213,8 @@ def test_a_crash_between_the_result_of_a_step_and_the_next_step_does_not_repeat_
     app, other, clock
 ):
     crashed = app.control("load")
-    crashed._begin()
-    crashed._beat.stop()
+    crashed._held.begin()
+    crashed._held.renewal.stop()
     assert crashed.step("count", lambda: 42) == 42
     # Nothing more is ever heard of it.
     clock.forward("61s")

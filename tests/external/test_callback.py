@@ -15,7 +15,7 @@ from tests.external.system import Spark
 from tests.server.process import free_port
 from windlass import Status
 from windlass.external import HttpJob
-from windlass.external.route.server import make_server
+from windlass.external.command.server import CallbackServer
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def jobs(tmp_path) -> Iterator[JobServer]:
 
 @pytest.fixture
 def server(app):
-    server = make_server(app, "127.0.0.1", 0)
+    server = CallbackServer(app.external, "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -94,7 +94,7 @@ def test_a_request_that_makes_no_sense_is_answered(server, path, length, status,
 
 @pytest.mark.mostly("sqlite")
 def test_a_body_that_does_not_come_is_not_waited_for_forever(server, monkeypatch):
-    monkeypatch.setattr("windlass.external.route.server.Handler.timeout", 0.2)
+    monkeypatch.setattr("windlass.external.command.server.CallbackHandler.timeout", 0.2)
     head = b"POST /callback/1 HTTP/1.1\r\nAuthorization: Bearer x\r\nContent-Length: 50\r\n\r\n{"
     with socket.create_connection(server.server_address, timeout=30) as connection:
         connection.sendall(head)

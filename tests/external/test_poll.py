@@ -209,7 +209,7 @@ def test_a_notification_that_cannot_be_kept_is_refused(app, system):
 
     with pytest.raises(windlass.BadInput, match="cannot be kept"):
         app.notify(ref, ok=True, result=object())
-    with pytest.raises(windlass.BadInput, match="give a bool"):
+    with pytest.raises(windlass.BadInput, match="is not a bool"):
         app.notify(ref, ok="yes")
     assert ref.status() is Status.EXTERNAL
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from rich.console import Console
 
-from windlass.flow.command.picture import Layout, draw
+from windlass.flow.command.picture import PictureLayout, draw
 from windlass.flow.model.run import FlowGraph, GraphNode, NodeView
 from windlass.value.status import Status
 
@@ -16,10 +16,10 @@ def graph(*names, edges=(), kind="k"):
 
 def drawn(picture):
     """The lines, with what is written of parents."""
-    layout = Layout(picture)
+    layout = PictureLayout(picture)
     return [
         f"{line.guide}{'..'.join([line.nodes[0], *line.nodes[1:][-1:]])}"
-        + (f" <- {','.join(layout.after[line.nodes[0]])}" if line.tells_parents else "")
+        + (f" <- {','.join(layout.after[line.nodes[0]])}" if line.needs_parents else "")
         for line in layout.lines()
     ]
 

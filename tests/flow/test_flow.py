@@ -165,7 +165,7 @@ def test_runs_are_counted_as_the_work_of_their_flow(app, kinds, clock):
     pair.start()
     app.drain()
 
-    found = {kind.kind: kind for kind in status.look(app.database, clock, app.registry).kinds}
+    found = {kind.kind: kind for kind in status.look(app.fleet, app.registry).kinds}
     figures = [found[name] for name in ("pair", "broken", "note")]
     counts = [(kind.done_last_hour, kind.failed_last_hour) for kind in figures]
     assert counts == [(2, 0), (0, 1), (2, 0)]
@@ -390,7 +390,7 @@ def test_a_node_that_adds_what_cannot_run_fails(app, kinds):
     app.drain()
 
     assert [node.error for node in run.nodes()] == [
-        "BadFlow: node 'silent' refers to 'nowhere', which is no node of this flow"
+        "BadFlow: node 'silent' refers to 'nowhere', which is not a node of this flow"
     ]
 
 
@@ -488,8 +488,10 @@ def test_nothing_is_written_of_a_flow_that_cannot_run(app, kinds):
 
     app.prepare()
     refuses(lambda flow: flow.add("nowhere"), "not declared", UnknownKind)
-    refuses(lambda flow: flow.add(len), "is no task")
-    refuses(lambda flow: flow.add(kinds.silent, after=["nowhere"]), "'nowhere', which is no node")
+    refuses(lambda flow: flow.add(len), "is not a task")
+    refuses(
+        lambda flow: flow.add(kinds.silent, after=["nowhere"]), "'nowhere', which is not a node"
+    )
     refuses(
         lambda flow: [flow.add(kinds.silent, name="a"), flow.add(kinds.silent, name="a")],
         "two nodes are named 'a'",
@@ -572,7 +574,7 @@ def test_a_flow_is_started_by_a_schedule(app, clock, kinds, seen):
     app.drain()
 
     assert seen == ["night"]
-    assert [run.kind for run in app.flows.runs()] == ["nightly"]
+    assert [run.flow for run in app.flows.runs()] == ["nightly"]
 
 
 def test_a_graph_is_drawn_for_other_programs(app, kinds):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.fixture.console import SECRET, VIEWER_SECRET
-from windlass.flow.operate import look as flow_look
+from windlass.flow.operate import view as flow_look
 from windlass.flow.store import page as flow_page
 
 

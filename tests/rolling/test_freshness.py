@@ -341,7 +341,7 @@ def test_of_an_unknown_speed_nothing_is_foretold(app, stock):
 
     found = stock.freshness()
 
-    assert "holds so far; nothing is known yet of the speed" in found.forecast
+    assert "holds so far; the speed is not known yet" in found.forecast
     assert (found.breaks_at, found.head_room) == (None, None)
 
 

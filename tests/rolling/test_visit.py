@@ -21,7 +21,7 @@ from windlass import (
     Status,
     context,
 )
-from windlass.rolling.operate.request import VisitRequest
+from windlass.rolling.operate.visit import ItemVisit
 
 pytestmark = pytest.mark.mostly("sqlite", "mariadb")
 
@@ -39,13 +39,13 @@ def stock(app, seen):
 @pytest.fixture
 def waiting(monkeypatch):
     """Set as soon as a visit waits for somebody else to end."""
-    reached, wait = threading.Event(), VisitRequest.wait
+    reached, wait = threading.Event(), ItemVisit.wait
 
     def spied(self, deadline):
         reached.set()
         return wait(self, deadline)
 
-    monkeypatch.setattr(VisitRequest, "wait", spied)
+    monkeypatch.setattr(ItemVisit, "wait", spied)
     return reached
 
 

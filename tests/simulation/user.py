@@ -12,6 +12,7 @@ from windlass.clock import ManualClock
 from windlass.core.fetch.one import Only
 from windlass.core.task.store import task as task_store
 from windlass.errors import DuplicateKey
+from windlass.rolling.engine import ItemWriter
 
 MOST_OPEN_ROWS = 14
 MOST_VISITED = 5
@@ -109,7 +110,7 @@ class Users:
         code = rng.choice(CODES)
         if self._item(code) is None:
             return False
-        self.app._items.hurry(self.app.registry.get("item"), [code])
+        ItemWriter(self.app.fleet.shards[0]).hurry(self.app.registry.get("item"), [code])
         return None
 
     def _visit(self, actor: Actor, rng: random.Random) -> bool | None:

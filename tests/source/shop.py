@@ -4,7 +4,7 @@ from sqlalchemy import create_engine, select, text, update
 
 from windlass.database.database import Database, normalise
 from windlass.database.schema import tally, task
-from windlass.rolling.store import trigger
+from windlass.rolling.operate import follow
 from windlass.source.store.table import Table
 from windlass.value.period import GOES
 
@@ -91,13 +91,13 @@ class FollowedShop(Shop):
         self.database = Database(url)
 
     def follow(self, kind="stock", source=None):
-        trigger.install(self.database, source or self.source, kind=kind, priority=3)
+        follow.install(self.database, source or self.source, kind=kind, priority=3)
 
     def unfollow(self, kind="stock", source=None):
-        return trigger.uninstall(self.database, source or self.source, kind=kind)
+        return follow.uninstall(self.database, source or self.source, kind=kind)
 
     def is_followed(self, kind="stock", source=None):
-        return trigger.is_installed(self.database, source or self.source, kind=kind)
+        return follow.is_installed(self.database, source or self.source, kind=kind)
 
     def rows(self, kind="stock"):
         query = select(task).where(task.c.kind == kind)

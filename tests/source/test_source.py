@@ -495,7 +495,7 @@ def test_a_web_service_that_answers_from_a_key_on_is_refused(service):
     source = Pages(f"{service}/from")
 
     assert len(source.read(None, None, 10)) == 10
-    with pytest.raises(BadSource, match="rows after 10, it answered with that row again"):
+    with pytest.raises(BadSource, match="rows after 10, the service answered with that row again"):
         source.read(10, None, 10)
 
 

@@ -8,7 +8,7 @@ from tests.story.page import blocks_of
 from tests.story.reader import reading_in
 from tests.tidy.source import ROOT
 from windlass import Status
-from windlass.flow.operate.flow import FlowRun
+from windlass.flow.operate.run import FlowRun
 
 READMES = ["README.md", "README.zh-CN.md"]
 LINK = re.compile(r"\]\(([^)#]+)")

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
-from windlass.sweep.model import Order, Range, Tile, tiles
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.model import Range, RangeOrder, Tile, tiles
+from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as rounds
-from windlass.sweep.store.failed_item import NewFailure
-from windlass.sweep.store.range import Claim, Completed, Save, Wish
+from windlass.sweep.store.failed_item import NewFailedItem
+from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
 from windlass.value.key import decode_key, encode_key
 from windlass.value.status import Status
 
@@ -39,7 +39,7 @@ class Owner:
         self.is_careful = claim.range.is_careful
         self.todo: list[int] = []
         self.done: set[int] = set()
-        self.failures: list[NewFailure] = []
+        self.failures: list[NewFailedItem] = []
 
     @property
     def until(self) -> int:
@@ -73,23 +73,24 @@ class SweepHand(Hand):
         super().__init__(app)
         self.last = last
 
-    def claim(self, *, order: Order = Order.ASC, is_alone: bool = True) -> Owner | None:
+    def claim(self, *, order: RangeOrder = RangeOrder.ASC, is_alone: bool = True) -> Owner | None:
         batch = self.numbers.take()[0]
         return self.claim_again(batch, order=order, is_alone=is_alone)
 
     def claim_again(self, batch: int, **wish) -> Owner | None:
-        wish = {"order": Order.ASC, "is_alone": True, **wish}
+        wish = {"order": RangeOrder.ASC, "is_alone": True, **wish}
         numbers = self.numbers.take(2)
-        found = self.database.write(
-            lambda connection: ranges.claim(
-                connection,
-                self.database.dialect,
-                Wish(SWEEP, max_lost=3, **wish),
-                batch=batch,
-                worker=self.id,
-                now=self.app.clock.now(),
-                numbers=numbers,
-            )
+        request = ClaimRequest(
+            sweep=SWEEP,
+            max_lost=3,
+            batch=batch,
+            worker=self.id,
+            now=self.app.clock.now(),
+            numbers=numbers,
+            **wish,
+        )
+        found = self.database.write_as(
+            self.id, lambda connection: ranges.claim(connection, request), lost=None
         )
         return None if found is None else Owner(found, self.last)
 
@@ -124,24 +125,20 @@ class SweepHand(Hand):
             owner.again_to, owner.is_careful = None, False
 
         def work(connection):
-            if not self.database.dialect.alive(connection, self.id):
-                return False
             now = self.app.clock.now()
             return ranges.save(connection, owner.save(), sweep=SWEEP, now=now)
 
-        is_saved = self.database.write(work)
+        is_saved = self.database.write_as(self.id, work, lost=False)
         if is_saved:
             owner.failures = []
         return is_saved
 
     def complete(self, owner: Owner) -> Completed:
         def work(connection):
-            if not self.database.dialect.alive(connection, self.id):
-                return Completed(False)
             now = self.app.clock.now()
             return ranges.complete(connection, owner.save(), sweep=SWEEP, end=owner.end, now=now)
 
-        return self.database.write(work)
+        return self.database.write_as(self.id, work, lost=Completed(False))
 
 
 def begin(app: App, bounds: Sequence[int], last: int, *, redo: int | None = None) -> list[Range]:
@@ -157,7 +154,7 @@ def begin(app: App, bounds: Sequence[int], last: int, *, redo: int | None = None
             connection, dialect, SWEEP, ranges=len(cut), redo=redo, source="numbers", now=now
         )
         before = rounds.get(connection, SWEEP)
-        return rounds.open_round(connection, before, cut, numbers, rows=last, now=now)
+        return rounds.open_round(connection, before, cut, numbers=numbers, rows=last, now=now)
 
     app.database.write(work)
     return listing(app)
@@ -168,7 +165,7 @@ def listing(app: App) -> list[Range]:
 
 
 def look(app: App, id_: int) -> Range | None:
-    return app.database.read(lambda connection: ranges.look(connection, id_))
+    return app.database.read(lambda connection: ranges.get(connection, id_))
 
 
 def row(app: App) -> rounds.SweepRow:
@@ -191,7 +188,7 @@ def merge(app: App, one: Range, other: Range) -> bool:
 
 
 def failures(app: App):
-    return app.database.read(lambda connection: aside.listing(connection, SWEEP, limit=1_000))
+    return app.database.read(lambda connection: failed_item.listing(connection, SWEEP, limit=1_000))
 
 
 def open_ranges(app: App) -> list[Range]:

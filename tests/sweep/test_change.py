@@ -8,7 +8,7 @@ from tests.rolling.stock import serving
 from tests.sweep.offer import declare
 from tests.wait import eventually
 from windlass import App, Keys
-from windlass.sweep.engine import runner as walks
+from windlass.sweep.engine import starter
 
 
 class Letters:
@@ -69,7 +69,7 @@ def test_other_numbers_of_the_same_kind_do_not_end_the_round_that_runs(app, data
 def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
     database_url, events, monkeypatch
 ):
-    monkeypatch.setattr(walks, "OTHERS_SECONDS", 2.0)
+    monkeypatch.setattr(starter, "OTHERS_SECONDS", 2.0)
     old, new = App(database_url), App(database_url)
     before, after = [], []
     declare(old, before, source=Letters(), ranges=3, rate="5/s")
@@ -93,7 +93,7 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
 def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_runs_it(
     database_url, events, monkeypatch
 ):
-    monkeypatch.setattr(walks, "OTHERS_SECONDS", 0.3)
+    monkeypatch.setattr(starter, "OTHERS_SECONDS", 0.3)
     old, new = App(database_url), App(database_url)
     after = []
     declare(old, [], source=Letters(), ranges=3, rate="5/s")

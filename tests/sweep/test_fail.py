@@ -21,7 +21,7 @@ from windlass.clock import SECOND
 from windlass.core.ring import leave
 from windlass.database.schema import worker as worker_table
 from windlass.sweep.engine import sweeper as sweep_engine
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import failed_item
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
@@ -540,7 +540,7 @@ def test_a_retry_whose_end_could_not_be_written_is_written_later(app, seen, monk
     offer = failing(app, seen, bad)
     app.drain()
     bad.clear()
-    settle, times = aside.settle, []
+    settle, times = failed_item.settle, []
 
     def settle_late(connection, **values):
         times.append(1)
@@ -548,7 +548,7 @@ def test_a_retry_whose_end_could_not_be_written_is_written_later(app, seen, monk
             raise OperationalError("update", {}, Exception("the connection is gone"))
         return settle(connection, **values)
 
-    monkeypatch.setattr(aside, "settle", settle_late)
+    monkeypatch.setattr(failed_item, "settle", settle_late)
     offer.retry_failures()
 
     assert len(times) == 2

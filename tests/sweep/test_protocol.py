@@ -20,11 +20,11 @@ from tests.sweep.manual_worker import (
 )
 from tests.table import count
 from windlass.database.schema import alert
-from windlass.sweep.model import Order, Tile, audit
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.model import RangeOrder, Tile, audit
+from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as rounds
-from windlass.sweep.store.failed_item import NewFailure
+from windlass.sweep.store.failed_item import NewFailedItem
 from windlass.value.status import Status
 
 LAST = 20
@@ -60,7 +60,7 @@ def test_two_who_claim_never_have_the_same_range(app, hand, mate):
     assert {each.worker for each in listing(app)} == {hand.id, mate.id}
 
 
-@pytest.mark.parametrize(("order", "first"), [(Order.ASC, None), (Order.DESC, "15")])
+@pytest.mark.parametrize(("order", "first"), [(RangeOrder.ASC, None), (RangeOrder.DESC, "15")])
 def test_ranges_are_begun_in_the_order_that_was_asked_for(app, hand, order, first):
     begin(app, [5, 10, 15], LAST)
 
@@ -310,7 +310,7 @@ def test_what_failed_in_an_earlier_round_and_not_again_is_forgotten_at_the_end(a
     begin(app, [], LAST)
     owner = hand.claim()
     hand.reserve(owner, LAST)
-    owner.failures.append(NewFailure(1, key(3), "boom", 1, 1))
+    owner.failures.append(NewFailedItem(1, key(3), "boom", 1, 1))
     for item in list(owner.todo):
         owner.run(item)
     assert hand.complete(owner).over is not None
@@ -327,7 +327,8 @@ def reopen(app):
 
     def work(connection):
         before = rounds.get(connection, SWEEP)
-        return rounds.open_round(connection, before, [ALL], numbers, rows=1, now=app.clock.now())
+        now = app.clock.now()
+        return rounds.open_round(connection, before, [ALL], numbers=numbers, rows=1, now=now)
 
     return app.database.write(work)
 
@@ -341,7 +342,7 @@ def test_of_two_who_begin_a_round_one_does(app, hand):
     def open_by(number_):
         return app.database.write(
             lambda connection: rounds.open_round(
-                connection, before, [ALL], [number_], rows=1, now=app.clock.now()
+                connection, before, [ALL], numbers=[number_], rows=1, now=app.clock.now()
             )
         )
 
@@ -398,22 +399,18 @@ def test_items_that_were_taken_to_be_tried_again_are_handed_back_if_that_answer_
 ):
     now = app.clock.now()
     app.database.write(
-        lambda connection: aside.set_aside(
-            connection, SWEEP, [NewFailure(1, key(3), "boom", 1, 1, retry_at=now)], now=now
+        lambda connection: failed_item.add(
+            connection, SWEEP, [NewFailedItem(1, key(3), "boom", 1, 1, retry_at=now)], now=now
         )
     )
 
     def take(who, batch):
-        return app.database.write(
-            lambda connection: aside.claim(
-                connection,
-                app.database.dialect,
-                SWEEP,
-                batch=batch,
-                worker=who.id,
-                now=now,
-                limit=10,
-            )
+        return app.database.write_as(
+            who.id,
+            lambda connection: failed_item.claim(
+                connection, SWEEP, batch=batch, worker=who.id, now=now, limit=10
+            ),
+            lost=[],
         )
 
     assert [each.id for each in take(hand, 77)] == [1]

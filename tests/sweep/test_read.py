@@ -121,7 +121,7 @@ def test_a_key_in_the_middle_of_a_page_that_cannot_be_kept_is_trouble_of_the_sou
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (Given([1, 2, 3]), "read() is to return a list of (key, row)"),
+        (Given([1, 2, 3]), "read() must return a list of (key, row)"),
         (Stuck(), "asked for rows after 1, it ended with that row"),
     ],
 )

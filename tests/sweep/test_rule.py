@@ -11,8 +11,8 @@ from windlass.clock import SECOND
 from windlass.sweep.model import (
     EMPTY_ROUND,
     SHORTEST_ROUND,
-    Order,
     Range,
+    RangeOrder,
     audit,
     check_order,
     check_ranges,
@@ -254,7 +254,7 @@ def test_a_number_of_ranges_that_makes_no_sense_is_refused(given):
 
 
 def test_an_order_that_nobody_knows_is_refused():
-    assert check_order("desc") is Order.DESC
+    assert check_order("desc") is RangeOrder.DESC
     with pytest.raises(BadDeclaration, match="'asc', 'desc', 'random'"):
         check_order("newest")
 

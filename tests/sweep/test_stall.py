@@ -17,9 +17,9 @@ from tests.sweep.offer import declare, failing
 from tests.wait import eventually
 from windlass import App, BadKey, Keys
 from windlass.database.schema import range_, sweep_failure
-from windlass.sweep.engine import runner as walks
+from windlass.sweep.engine import calls, runner
 from windlass.sweep.engine import sweeper as engine
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 
 # What differs between the databases is proven by the protocol's tests, on all three.
@@ -71,7 +71,7 @@ class Unsaved(Keys):
 
 
 def test_a_range_that_cannot_be_saved_holds_up_no_other_sweep(database_url, monkeypatch, seen):
-    monkeypatch.setattr(walks, "read_more", unchecked)
+    monkeypatch.setattr(runner, "read_more", unchecked)
     app = App(database_url)
 
     @app.sweep(Unsaved(1, 50), ranges=1, concurrency=1)
@@ -95,28 +95,28 @@ def test_a_range_that_cannot_be_saved_holds_up_no_other_sweep(database_url, monk
     assert offer.progress().error is None
 
 
-def unchecked(database, source, part):
+def unchecked(database, source, request):
     """As `read_more` would, if it let a bad key pass."""
-    from windlass.sweep.engine.reader import Reading, _reserve
+    from windlass.sweep.engine.reader import Reading, reserve
 
-    reading = Reading(end=part.end, read_to=part.read_to)
-    if part.read_to == "50":
+    reading = Reading(end=request.end, read_to=request.read_to)
+    if request.read_to == "50":
         reading.is_exhausted = True
         return reading
-    after = 0 if part.read_to is None else int(part.read_to)
-    upto = 50 if part.end is None else int(part.end)
-    rows = source.read(after, upto, part.rows_wanted)
+    after = 0 if request.read_to is None else int(request.read_to)
+    upto = 50 if request.end is None else int(request.end)
+    rows = source.read(after, upto, request.rows_wanted)
     if not rows:
         reading.is_exhausted = True
         return reading
     wanted = str(rows[-1][1])
-    if _reserve(database, part, wanted, reading):
+    if reserve(database, request, wanted, reading=reading):
         reading.read_to, reading.has_reserved, reading.pages = wanted, True, [rows]
     return reading
 
 
 def test_a_drain_says_that_a_range_cannot_be_saved(app, monkeypatch):
-    monkeypatch.setattr(walks, "read_more", unchecked)
+    monkeypatch.setattr(runner, "read_more", unchecked)
 
     @app.sweep(Unsaved(1, 50), ranges=1, concurrency=1)
     def broken(number: int) -> None:
@@ -130,19 +130,20 @@ def test_a_drain_says_that_a_range_cannot_be_saved(app, monkeypatch):
 def hand_that_retries(app):
     """A worker that has taken the one item of `offer` that is to be tried again."""
     hand, now = Hand(app), app.clock.now()
-    app.database.write(lambda connection: aside.ask_retry(connection, "offer", now=now))
+    app.database.write(lambda connection: failed_item.ask_retry(connection, "offer", now=now))
 
     def take(connection):
-        dialect = app.database.dialect
-        return aside.claim(connection, dialect, "offer", batch=1, worker=hand.id, now=now, limit=9)
+        return failed_item.claim(connection, "offer", batch=1, worker=hand.id, now=now, limit=9)
 
-    assert len(app.database.write(take)) == 1
+    assert len(app.database.write_as(hand.id, take, lost=[])) == 1
     return hand
 
 
 def is_asked(app):
     now = app.clock.now()
-    return app.database.read(lambda connection: aside.is_asked(connection, "offer", now=now))
+    return app.database.read(
+        lambda connection: failed_item.is_retry_due(connection, "offer", now=now)
+    )
 
 
 @everywhere
@@ -156,7 +157,7 @@ def test_a_retry_that_kills_its_worker_is_not_made_again_by_itself(app, seen):
     assert not is_asked(app)
     (failure,) = offer.failures()
     assert (failure.key, failure.tries) == (7, 2)
-    assert "its worker died while it was tried again" in failure.error
+    assert "its worker died while it was retried" in failure.error
     assert offer.retry_failures() == 1
 
 
@@ -205,7 +206,7 @@ def test_a_source_that_hangs_holds_up_its_own_sweep_only(database_url, seen):
 
     offer = declare(app, seen)
     with closing(app), serving(app) as worker:
-        eventually(lambda: len(worker.face_loops[0].walks[0].parts) == 4, 10.0)
+        eventually(lambda: len(worker.face_loops[0].runners[0].ranges) == 4, 10.0)
         eventually(lambda: offer.progress().percent == 100.0, 10.0, what="the other sweep")
         source.let_go.set()
 
@@ -218,15 +219,15 @@ class Broken(Keys):
 
 
 def test_the_pause_grows_with_each_try_and_not_with_each_range(database_url, monkeypatch):
-    monkeypatch.setattr(walks, "FIRST_PAUSE", 0.4)
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.4)
     app = App(database_url)
     offer = declare(app, [], source=Broken(1, 100), ranges=8)
 
     with closing(app), serving(app) as worker:
-        (walk,) = worker.face_loops[0].walks
-        eventually(lambda: len(walk.parts) == 4 and offer.progress().error, 10.0)
-        eventually(lambda: not walk._readings, 2.0)
-        pause = walk._pause
+        (offers,) = worker.face_loops[0].runners
+        eventually(lambda: len(offers.ranges) == 4 and offer.progress().error, 10.0)
+        eventually(lambda: not offers._readings, 2.0)
+        pause = offers.calls._pause
 
     assert pause <= 1.6
 
@@ -260,20 +261,24 @@ def test_nothing_begins_once_a_stopping_worker_has_dropped_what_is_queued(
 
     with closing(app):
         worker = app.worker()
-        inside, feed, drop = threading.Event(), walks.Walk._fill, worker.in_flight.drop_queued
+        inside, feed, drop = (
+            threading.Event(),
+            runner.SweepRunner._fill,
+            worker.in_flight.drop_queued,
+        )
         begun = []
 
-        def feed_late(walk):
+        def feed_late(offers):
             if 25 in seen:
                 inside.set()
                 time.sleep(0.7)
-            feed(walk)
+            feed(offers)
 
         def drop_queued():
             drop()
             begun.append(len(seen))
 
-        monkeypatch.setattr(walks.Walk, "_fill", feed_late)
+        monkeypatch.setattr(runner.SweepRunner, "_fill", feed_late)
         monkeypatch.setattr(worker.in_flight, "drop_queued", drop_queued)
         thread = threading.Thread(target=lambda: asyncio.run(worker.run()), daemon=True)
         thread.start()

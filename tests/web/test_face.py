@@ -9,7 +9,7 @@ from tests.core.fetch.manual_worker import Hand
 from windlass import Status
 from windlass.core.ring.store import bucket
 from windlass.rolling.operate import histogram
-from windlass.rolling.store import item as rolling
+from windlass.rolling.store import freshness as rolling
 
 
 def test_the_overview_asks_no_more_often_for_more_kinds(browse, sqlite_web_shop):

@@ -18,7 +18,16 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.value.view import JSON_TEXT, MOMENT, is_marked, view_fields
+from windlass.value.task import COUNTED_EXACTLY
+from windlass.value.view import (
+    JSON_TEXT,
+    KEY,
+    MOMENT,
+    STORED_KEY,
+    below,
+    is_marked,
+    view_fields,
+)
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -106,6 +115,14 @@ def done(message: str) -> None:
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
+def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    """What a command has done: facts for programs, or a line for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)
+
+
 def table(
     *columns: str,
     right: tuple[str, ...] = (),
@@ -144,6 +161,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def count_text(number: int) -> str:
+    """A count of rows: exact up to a bound, then with a plus."""
+    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
+
+
 def status_text(status: Status) -> Text:
     """A status in its colour."""
     return Text(str(status), style=COLOURS[status])
@@ -169,6 +191,12 @@ def timestamp(moment: int | datetime | None) -> str:
     return shown.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def moment_text(moment: datetime, *, now: int) -> str:
+    """A moment in UTC, and how far away it is."""
+    shown, away = timestamp(moment), when(moment, now=now)
+    return shown if shown == away else f"{shown} ({away})"
+
+
 def iso(moment: int | datetime | None) -> str | None:
     """A moment for programs."""
     if moment is None:
@@ -177,7 +205,10 @@ def iso(moment: int | datetime | None) -> str | None:
 
 
 def plain(view: Any, *, without: Collection[str] = ()) -> Any:
-    """A view, or a list of views, as `--json` prints it; `without` names fields to leave out."""
+    """A view, or a list of views, as `--json` prints it.
+
+    It leaves out the fields `without`; "members.idle" is a field of a nested view.
+    """
     match view:
         case datetime():
             return iso(view)
@@ -187,13 +218,15 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
             return str(view)
         case Enum():
             return view.value
-        case Mapping():
+        case range():
+            return [view[0], view[-1]]
+        case dict():
             return {name: plain(each) for name, each in view.items()}
     kind: type = type(view)
     hints = view_fields(kind)
     if hints:
         return {
-            name: _plain_field(getattr(view, name), hint)
+            name: _plain_field(getattr(view, name), hint, below(name, without))
             for name, hint in hints.items()
             if name not in without
         }
@@ -202,12 +235,17 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
     return view
 
 
-def _plain_field(value: Any, hint: Any) -> Any:
+def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
     if value is None:
         return None
+    if is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
+        key = msgspec.to_builtins(value, builtin_types=(bytes,))
+        return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
         return iso(value)
-    return msgspec.json.decode(value) if is_marked(hint, JSON_TEXT) else plain(value)
+    if is_marked(hint, JSON_TEXT):
+        return msgspec.json.decode(value)
+    return plain(value, without=without)
 
 
 def fits(shown: Table) -> bool:
@@ -222,10 +260,29 @@ def fits(shown: Table) -> bool:
     return needed <= console.width
 
 
+def print_fitting(whole: Table, *parts: Table) -> None:
+    """Print `whole` if it fits in the terminal, otherwise its parts, one below the other."""
+    for number, shown in enumerate([whole] if fits(whole) else parts):
+        if number:
+            console.print()
+        console.print(shown)
+
+
 def parse_json(text: str, what: str) -> Any:
     """JSON that a person typed."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as problem:
         complain(f"{what} is not JSON: {problem}")
+        raise typer.Exit(2) from None
+
+
+def parse_status(name: str | None) -> Status | None:
+    """The status that a person typed."""
+    if name is None:
+        return None
+    try:
+        return Status.named(name)
+    except KeyError:
+        complain(f"--status {name} is not one of {', '.join(map(str, Status))}")
         raise typer.Exit(2) from None

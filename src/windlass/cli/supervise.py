@@ -9,15 +9,17 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
-from windlass.worker.settings import Pulse
-from windlass.worker.team import Team
-from windlass.worker.worker import Worker
+from windlass.value.pulse import Pulse
+
+if TYPE_CHECKING:
+    from windlass.worker.team import Team
+    from windlass.worker.worker import Worker
 
 CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2

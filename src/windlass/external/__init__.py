@@ -1,4 +1,4 @@
-"""External systems that are ready to use: jobs behind HTTP, and processes of this machine."""
+"""External systems: tasks that another system executes, and two systems that are ready to use."""
 
 from typing import TYPE_CHECKING
 

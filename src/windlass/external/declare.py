@@ -1,4 +1,4 @@
-"""External systems as users write them: submit a job, and say how jobs are going."""
+"""The base class for external systems that users write."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from windlass.external.model import Answer
 
 
 class External(ABC):
-    """Something that executes work elsewhere. Subclass it, and give it to `app.external`.
+    """A system that executes work elsewhere. Subclass it, and give it to `app.external`.
 
-    `submit` takes the arguments of the task and returns a handle. It may be called again for the
-    same task, when a worker died before the handle was written down: `context().submission` is then
-    the same, and the other side must take the two for one. It raises `ExternalFailed` if the other
-    side refuses the job for good.
+    `submit` takes the arguments of the task and returns a handle. It is called again for the same
+    task if a worker died before the handle was stored: `context().submission` is then the same, and
+    the system must treat the two calls as one. `submit` raises `ExternalFailed` if the system
+    refuses the job and will not accept it later.
     """
 
     def __init_subclass__(cls) -> None:
@@ -28,19 +28,19 @@ class External(ABC):
 
     @abstractmethod
     def poll(self, handles: list[str]) -> dict[str, Answer]:
-        """How these are going. One that is left out still runs."""
+        """The state of each handle. A handle that is left out is still running."""
 
     def cancel(self, handle: str) -> None:
-        """Stop one, if that is possible. Nothing is stopped unless this is overridden.
+        """Stop a job, if the system can. By default nothing is stopped.
 
-        A worker calls it, soon after a task was cancelled, skipped, or out of time; again if it
-        raises, a few times.
+        A worker calls this soon after a task was cancelled or skipped, or has timed out. If it
+        raises, it is called again a few times.
         """
         del handle
 
 
 def submit_of(name: str, system: object) -> Callable[..., Any]:
-    """The `submit` of a system, or an error that says what is missing."""
+    """The `submit` of a system; raises BadDeclaration if a method is missing or async."""
     submit = getattr(system, "submit", None)
     if not callable(submit) or not callable(getattr(system, "poll", None)):
         raise BadDeclaration(

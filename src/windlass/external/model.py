@@ -1,4 +1,4 @@
-"""External systems: what they answer when they are asked, and how often they are asked."""
+"""What external systems answer when they are polled, and how often they are polled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.errors import BadInput, NoContext
 LONGEST_HANDLE = 255
 MOST_BACKOFF = 5
 MOST_BATCH = 10_000
-# What is raised by mistakes in `submit` itself: doing it again would only raise it again.
+# Mistakes in the code of `submit`: a repetition would only raise them again.
 MISTAKES = (
     TypeError,
     AttributeError,
@@ -24,19 +24,19 @@ MISTAKES = (
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It is not done yet."""
+    """The task is not done yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is done, and this came of it."""
+    """The task is done, with this result."""
 
     result: object = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It failed over there."""
+    """The task failed in the external system."""
 
     reason: str = "the external system says that it failed"
 
@@ -46,26 +46,26 @@ Answer = Running | Done | Failed
 
 @dataclass(frozen=True)
 class Submission:
-    """One of the times that a task is handed to its system."""
+    """One submission of a task to its system."""
 
     task_id: int
     number: int
     secret: str = field(repr=False)
-    # Which try it is since the task was enqueued, or retried by hand.
+    # The number of this try since the task was enqueued, or retried by an operator.
     tries: int
     began_at: int
     handle: str | None = None
-    # Whether the system has refused it for good.
+    # Whether the system has refused it and will not accept it later.
     is_over: bool = False
 
     @property
     def name(self) -> str:
-        """By what the system knows it: the same if it is repeated."""
+        """The id for the external system; it is the same when the submission is repeated."""
         return str(self.task_id) if self.number == 1 else f"{self.task_id}-{self.number}"
 
 
 class System(Protocol):
-    """What Windlass asks of an external system."""
+    """What Windlass calls of an external system."""
 
     def poll(self, handles: list[str]) -> dict[str, Answer]: ...
 
@@ -74,31 +74,31 @@ class System(Protocol):
 
 @dataclass(frozen=True)
 class ExternalTerms:
-    """How a kind is executed elsewhere. Times are microseconds."""
+    """How an external kind is submitted and polled. Times are microseconds."""
 
     system: System
     every: int
     timeout: int | None
-    # How long one call of the system may take.
+    # How long one call may take.
     call_timeout: int
-    # How many handles are asked for at once.
+    # How many handles are polled in one call.
     batch: int = 500
 
     def is_late(self, began_at: int, now: int) -> bool:
-        """Whether the time of what began then is out."""
+        """Whether a submission that began then has timed out."""
         return self.timeout is not None and now - began_at > self.timeout
 
     def pause(self, polls: int) -> int:
-        """How long to wait before asking again, after so many polls that brought nothing new."""
+        """How long to wait before the next poll, after `polls` polls without news."""
         return int(self.every * min(1 + polls / 4, MOST_BACKOFF))
 
     def pause_after_error(self, errors: int) -> int:
-        """How long to wait before asking a system again that did not answer so often in a row."""
+        """How long to wait before the next call, after `errors` failed calls in a row."""
         return int(self.every * 2 ** min(errors, 6))
 
 
 def is_handle(given: object) -> bool:
-    """Whether `given` can be the handle of something: text that every database can store."""
+    """Whether `given` can be a handle: text that every database can store."""
     if not isinstance(given, str) or not 0 < len(given) <= LONGEST_HANDLE or "\x00" in given:
         return False
     try:

@@ -1,4 +1,4 @@
-"""External systems: declare them, be told how their tasks ended, and cancel what they do."""
+"""`app.external`: declares external systems, and receives how their tasks ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_NUMBER = 2**63
 
 
 class Externals:
-    """`app.external`: declares external systems, and hears from them."""
+    """`app.external`."""
 
     def __init__(self, desk: Desk, fleet: Fleet, registry: Registry) -> None:
         self._desk = desk
@@ -61,13 +61,13 @@ class Externals:
         window: str | None = None,
         breaker: str | None = BREAKER,
     ) -> Task[..., Any]:
-        """Declare a system that executes tasks elsewhere; what is enqueued of it is submitted.
+        """Declare a system that executes tasks elsewhere; its tasks are submitted to it.
 
-        It is asked `every` so often how they are going, `batch` at once; after `timeout` a task has
-        failed. A task that failed over there is submitted up to `retries` times again. When the
-        system does not answer within `call_timeout`, nothing fails: it is asked, or submitted to,
-        again later. At most `concurrency` are being submitted at once by a worker; how many are
-        executed over there at the same time is not limited.
+        The system is polled `every` interval, for up to `batch` tasks in one call. A task fails
+        after `timeout`. A task that failed there is submitted again up to `retries` times. When the
+        system does not answer within `call_timeout`, no task fails: the call is repeated later.
+        A worker submits at most `concurrency` tasks at once; how many the system executes at the
+        same time is not limited.
         """
         what = f"external {name!r}"
         if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_BATCH:
@@ -111,8 +111,8 @@ class Externals:
     ) -> bool:
         """End the task of a handle, an id or a ref; False if that changed nothing.
 
-        It had ended before, or another submission of it counts by now. With a `secret`, it is about
-        the submission whose secret that is.
+        Nothing changes if the task had ended, or was submitted again. With a `secret`, only the
+        submission with this secret is ended.
         """
         told = _told(ok, result, reason)
         shard, found = self._find(what, kind, secret)
@@ -151,7 +151,7 @@ class Externals:
             if seen is None or seen[0].is_final:
                 return False
             status, run = seen
-            # A row that is just being finished is held by one who may wait for its run.
+            # Only an external row: a worker that finishes this row may wait for the flow run.
             is_there = status is Status.EXTERNAL
             before = lock_runs(connection, [run]) if is_there and run is not None else {}
             row = next(iter(store.lock(connection, [number])), None)
@@ -165,7 +165,7 @@ class Externals:
             self._end(connection, shard, row, told, before=before)
             return True
 
-        # Its handle may have been written down while it was waited for; that happens once.
+        # The handle may have been written while this waited for the lock; that happens once.
         changed = database.write(work)
         return bool(database.write(work) if changed is None else changed)
 
@@ -190,7 +190,7 @@ class Externals:
 
 def _told(ok: object, result: object, reason: object) -> Told:
     if not isinstance(ok, bool):
-        raise BadInput(f"ok={ok!r} says neither that it succeeded nor that it failed; give a bool")
+        raise BadInput(f"ok={ok!r} is not a bool; give True if it succeeded, False if it failed")
     try:
         encode_result(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
@@ -198,12 +198,18 @@ def _told(ok: object, result: object, reason: object) -> Told:
     return Told(ok=ok, result=result, reason=storable(str(reason))[:LONGEST_REMARK])
 
 
+def bearer_secret(authorization: str) -> str | None:
+    """The secret in an Authorization header; None if it has none."""
+    scheme, _, secret = authorization.strip().partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
 def _is_same(secret: str, given: str) -> bool:
     return hmac.compare_digest(secret.encode(), str(given).encode("utf-8", "replace"))
 
 
 def _handler(name: str, terms: ExternalTerms) -> Callable[..., object]:
-    """What a worker calls to hand a task over, with the parameters that `submit` has."""
+    """What a worker calls to submit a task; it has the parameters of `submit`."""
     call = submit_of(name, terms.system)
 
     def runs(*args: object, **kwargs: object) -> object:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from windlass.core.face import Along, Chore, Face, Tidying
-from windlass.database.database import Database
-from windlass.errors import BadDatabase
-from windlass.rolling.store import item, trigger
+from windlass.rolling.operate.follow import check_shard
+from windlass.rolling.store import item
 
 ADD_UP_AT_ONCE = 10_000
 
@@ -15,19 +14,9 @@ def _add_up(tidying: Tidying) -> int:
     return tidying.limit if is_more else 0
 
 
-def _check_shard(database: Database) -> None:
-    """A trigger would write items into its own database, whichever shard they belong to."""
-    if trigger.follows_any(database):
-        raise BadDatabase(
-            f"{database.name} follows tables by triggers, which cannot write into other shards; "
-            "first call unfollow for each rolling kind with this database alone, and mirror from "
-            "then on"
-        )
-
-
 FACE = Face(
     name="rolling",
     maintenance=(Chore(_add_up, is_often=True, is_prune=False),),
     along=Along(counted=item.counted, expendable=item.kinds_with_items),
-    check_shard=_check_shard,
+    check_shard=check_shard,
 )

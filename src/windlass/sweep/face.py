@@ -22,11 +22,9 @@ def _discover(site: Site) -> None:
 
 def _loops(workplace: Workplace) -> Sequence[FaceLoop]:
     site = workplace.site
-    kinds = {
-        name: kind
-        for name, kind in workplace.kinds.items()
-        if kind.sweep is not None and site.is_home(kind)
-    }
+    kinds = [
+        kind for kind in workplace.kinds.values() if kind.sweep is not None and site.is_home(kind)
+    ]
     return [Sweeper(kinds, workplace)] if kinds else []
 
 

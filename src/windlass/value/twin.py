@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import ParamSpec, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -29,3 +31,19 @@ def in_thread(run: Callable[[], Coroutine[object, object, None]]) -> Future[None
 
     threading.Thread(target=work, name="windlass-visit", daemon=True).start()
     return future
+
+
+def awaited(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The `a` twin of a method."""
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await twin(method, self, *args, **kwargs)
+
+    call.__name__ = f"a{name}"
+    call.__qualname__ = method.__qualname__.removesuffix(name) + call.__name__
+    call.__doc__ = f"`{name}`, awaited."
+    return call

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from windlass import __version__
 from windlass.app import App
 from windlass.errors import BadInput
-from windlass.external.route import callback
+from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
 from windlass.watch.change.listen import Watch
 from windlass.web import static

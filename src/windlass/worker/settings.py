@@ -1,4 +1,4 @@
-"""How a worker works, what it shares with others in its process, and how it is doing."""
+"""How a worker works, and what it shares with others in its process."""
 
 from __future__ import annotations
 
@@ -39,14 +39,3 @@ class Among:
     where: Callable[[Kind], Belongs]
     # Whether what has one place for all shards, such as a sweep, has it here.
     is_home: Callable[[Kind], bool]
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """How a worker is doing, for its live line."""
-
-    running: int
-    queued: int
-    done: int
-    failed: int
-    abandoned: int

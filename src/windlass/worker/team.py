@@ -20,7 +20,8 @@ from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.worker.settings import Among, Pulse, WorkerSettings
+from windlass.value.pulse import Pulse
+from windlass.worker.settings import Among, WorkerSettings
 from windlass.worker.worker import Worker
 
 LOOK_SECONDS = 0.002

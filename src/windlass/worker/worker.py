@@ -33,8 +33,9 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
 from windlass.database.dialect.base import Executor
+from windlass.value.pulse import Pulse
 from windlass.value.task import Claimed
-from windlass.worker.settings import Among, Pulse, WorkerSettings
+from windlass.worker.settings import Among, WorkerSettings
 
 LOOK_SECONDS = 0.02
 

@@ -11,7 +11,7 @@ from windlass.core.fetch.one import Only
 from windlass.core.run.ready import Run
 from windlass.core.task.store import task as task_store
 from windlass.database import schema
-from windlass.rolling.operate.request import VisitRequest
+from windlass.rolling.operate.visit import ItemVisit
 from windlass.value.outcome import Retried, Snoozed, Succeeded
 
 pytestmark = pytest.mark.usefixtures("one_clock")
@@ -154,7 +154,7 @@ def test_a_visit_takes_nothing_that_runs_as_its_window_was_closed_just_now(app, 
 
     app.set("stock", window="12:00-13:00")
     kind, dead_after = app.registry.get("stock"), app.settings.dead_after
-    wish = VisitRequest(app.fleet.single, kind, "a", dead_after=dead_after)
+    wish = ItemVisit(app.fleet, kind, "a", worker_for=app._worker_for, dead_after=dead_after)
     assert not wish.has_worker()
 
     assert not visit(app, run.task.id, is_rested=wish.is_rested).start_all()

@@ -344,7 +344,7 @@ class Keeper:
 
 def items(hold, count, keeper, *, worker=1):
     task = msgspec.structs.replace(claimed(7), worker=worker)
-    return [ItemRun(task, hold.loads["a"], keeper, [(n, n)]) for n in range(count)]
+    return [ItemRun(task, hold.loads["a"], [(n, n)], keeper=keeper) for n in range(count)]
 
 
 def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():

@@ -11,7 +11,8 @@ from tests.fault.face import runs
 from tests.wait import eventually
 from windlass import App
 from windlass.control import operate as control
-from windlass.control.model.control import Place, RunStatus
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import RunStatus
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_what_was_killed_in_its_second_step_repeats_that_and_skips_the_first(sta
     assert (rows, done) == (42, [2, 3])
     assert (row.status, row.tries) == (RunStatus.SUCCEEDED, 2)
     assert row.data == {"pid": process.pid}
-    killed = control.history(app.database, app.clock, Place("load"))[-1]
+    killed = control.history(app.fleet, ControlKey("load"))[-1]
     assert (killed.status, killed.error, killed.step) == (RunStatus.FAILED, "expired", 2)
 
 

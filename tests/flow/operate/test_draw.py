@@ -177,8 +177,8 @@ def test_fans_of_one_kind_are_numbered_on(app, kinds):
 @pytest.mark.parametrize(
     ("draw", "problem"),
     [
-        (lambda flow, leaf: flow.each(leaf, "abc"), "no list of items"),
-        (lambda flow, leaf: flow.each(leaf, 3), "no list of items"),
+        (lambda flow, leaf: flow.each(leaf, "abc"), "not a list of items"),
+        (lambda flow, leaf: flow.each(leaf, 3), "not a list of items"),
         (lambda flow, leaf: flow.each(leaf, flow.add(leaf).result), "when it runs"),
         (lambda flow, leaf: flow.add(leaf, f"{flow.add(leaf).result}"), "into a text"),
         (lambda flow, leaf: flow.add(leaf, when="-" * 500 + "1"), "nested too deeply"),

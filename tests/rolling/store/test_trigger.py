@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from tests.source.shop import EXACT, FollowedShop
 from windlass.database.number import Numbers
-from windlass.rolling.store import trigger
+from windlass.rolling.operate import follow
 from windlass.value.period import GOES, PAYLOAD
 
 ODD_KINDS = ["it's", 'a "kind"', "back\\slash\\", "%s :name {x} $1 $body$", "\\'; drop table x; --"]
@@ -293,7 +293,7 @@ def test_triggers_are_removed_one_kind_at_a_time(shop):
 
 
 def test_installing_again_replaces(followed):
-    trigger.install(followed.database, followed.source, kind="stock", priority=9)
+    follow.install(followed.database, followed.source, kind="stock", priority=9)
 
     followed.insert("a")
 

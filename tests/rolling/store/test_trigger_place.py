@@ -9,7 +9,7 @@ from tests.server import MariaDB
 from tests.source.shop import EXACT, FollowedShop
 from windlass.database.database import Database, normalise
 from windlass.errors import BadSource
-from windlass.rolling.store import trigger
+from windlass.rolling.operate import follow
 from windlass.source.store.table import Table
 
 
@@ -236,7 +236,7 @@ def test_a_source_in_another_place_is_refused(shop, second_database_url):
 
 def test_a_database_in_memory_follows_nothing():
     with closing(Database("sqlite://")) as database, pytest.raises(BadSource, match="followed"):
-        trigger.install(
+        follow.install(
             database, Table("sqlite://", "product", key="code"), kind="stock", priority=0
         )
 

@@ -32,7 +32,7 @@ def test_failed_items_are_told_at_once_and_when_the_round_ends(app, seen, events
     assert (told[0]["key"], told[0]["error"]) == ("3", "ValueError: no offer for 3")
     (alert,) = app.alerts()
     assert (alert.what, alert.kind) == ("failures", "offer")
-    assert "ended with 2 items set aside" in alert.text
+    assert "ended with 2 failed items" in alert.text
 
 
 def test_a_breaker_that_opens_is_told(app, seen, events):
@@ -46,7 +46,7 @@ def test_a_breaker_that_opens_is_told(app, seen, events):
 
 def test_a_straggler_is_told_once_by_its_owner(database_url, events, monkeypatch):
     """Another worker is nearly through with its range; ours has minutes to go."""
-    monkeypatch.setattr(engine, "MIND_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "STRAGGLER_SECONDS", 0.1)
     app = App(database_url)
 
     @app.sweep(Keys(1, 10_000), ranges=2, concurrency=1)

@@ -19,7 +19,7 @@ from windlass.sweep.engine import round as rounds
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
-from windlass.sweep.store.failed_item import NewFailure
+from windlass.sweep.store.failed_item import NewFailedItem
 from windlass.sweep.store.sweep import is_
 
 MANY = 20_000
@@ -63,7 +63,7 @@ def claim_reserve_and_save(hand: SweepHand) -> object:
     owner = owner_of(hand)
     hand.reserve(owner, 10)
     owner.run(owner.todo[0])
-    owner.failures = [NewFailure(hand.numbers.take()[0], key(1), "no", 1, 1)]
+    owner.failures = [NewFailedItem(hand.numbers.take()[0], key(1), "no", 1, 1)]
     return hand.save(owner)
 
 
@@ -88,7 +88,7 @@ def look(hand: SweepHand) -> object:
         ranges.free(connection)
         ranges.listing(connection, SWEEP)
         ranges.held(connection, hand.id)
-        return sweep_failure.is_asked(connection, SWEEP, now=now)
+        return sweep_failure.is_retry_due(connection, SWEEP, now=now)
 
     return hand.database.read(read)
 
@@ -99,15 +99,14 @@ def try_again(hand: SweepHand) -> object:
 
     def work(connection: Connection) -> None:
         sweep_failure.ask_retry(connection, SWEEP, now=now)
-        dialect = hand.database.dialect
         taken = sweep_failure.claim(
-            connection, dialect, SWEEP, batch=batch, worker=hand.id, now=now, limit=100
+            connection, SWEEP, batch=batch, worker=hand.id, now=now, limit=100
         )
         assert taken
         failed = {each.id: "no" for each in taken}
-        sweep_failure.settle(connection, batch=batch, well=[], failed=failed, now=now)
+        sweep_failure.settle(connection, batch=batch, succeeded=[], failed=failed, now=now)
 
-    return hand.database.write(work)
+    return hand.database.write_as(hand.id, work, lost=None)
 
 
 @act

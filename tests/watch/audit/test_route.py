@@ -2,6 +2,7 @@
 
 import pytest
 
+from windlass.core.finish.store import history
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.watch.audit import operate as audit
 from windlass.watch.audit import store
@@ -26,7 +27,10 @@ def test_a_deed_is_there_before_it_is_done(web_shop):
 
 
 def test_a_deed_that_fails_says_why_and_tells_no_more_of_a_surprise_than_its_name(web_shop):
-    with pytest.raises(WindlassError), audit.AuditLog(web_shop.app.fleet, ADA).record("test.refused"):
+    with (
+        pytest.raises(WindlassError),
+        audit.AuditLog(web_shop.app.fleet, ADA).record("test.refused"),
+    ):
         raise WindlassError("not today")
     with pytest.raises(KeyError), audit.AuditLog(web_shop.app.fleet, ADA).record("test.broken"):
         raise KeyError("a secret")
@@ -45,7 +49,10 @@ def test_nothing_is_done_of_which_nothing_can_be_written_down(web_shop, monkeypa
     monkeypatch.setattr(store, "begin", away)
     done = []
 
-    with pytest.raises(DatabaseUnavailable), audit.AuditLog(web_shop.app.fleet, ADA).record("test.act"):
+    with (
+        pytest.raises(DatabaseUnavailable),
+        audit.AuditLog(web_shop.app.fleet, ADA).record("test.act"),
+    ):
         done.append(1)
 
     assert done == []
@@ -57,6 +64,7 @@ def test_only_the_newest_are_kept(web_shop, monkeypatch):
         with audit.AuditLog(web_shop.app.fleet, ADA).record(f"test.{number}"):
             pass
 
-    web_shop.app.database.write(store.prune)
+    now = web_shop.app.clock.now()
+    web_shop.app.database.write(lambda connection: history.prune(connection, now=now))
 
     assert [action for action, _, _ in actions(web_shop.app)] == ["test.5", "test.4", "test.3"]

@@ -6,8 +6,9 @@ They need no journal: nobody deletes them, and until one has left nobody looks a
 from __future__ import annotations
 
 from windlass.control import store
-from windlass.control.engine.register import key_of
-from windlass.control.model.control import Place, RunStatus
+from windlass.control.engine.register import routing_key
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import RunStatus
 from windlass.core.face import Moved
 from windlass.core.shard.fleet import Fleet, Rerouted
 from windlass.core.shard.shard import Shard
@@ -19,7 +20,7 @@ def move(fleet: Fleet, source: Shard) -> Moved:
     """Move the control runs of a shard that belong elsewhere and are not running."""
     moved = busy = 0
     for place, status in source.database.read(store.places):
-        target = fleet.home(CONTROL, key_of(place))
+        target = fleet.home(CONTROL, routing_key(place))
         if target is source:
             continue
         if status is RunStatus.RUNNING or not _move(fleet, source, target, place):
@@ -29,10 +30,10 @@ def move(fleet: Fleet, source: Shard) -> Moved:
     return Moved(moved, busy)
 
 
-def _move(fleet: Fleet, source: Shard, target: Shard, place: Place) -> bool:
+def _move(fleet: Fleet, source: Shard, target: Shard, place: ControlKey) -> bool:
     roster = fleet.roster
     check = fleet.guard(target, roster.number)
-    if roster.home(CONTROL, key_of(place)) != target.ring:
+    if roster.home(CONTROL, routing_key(place)) != target.ring:
         return False
     copied = source.database.read(lambda connection: store.copy(connection, place))
     if copied is None:

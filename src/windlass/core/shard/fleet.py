@@ -73,6 +73,11 @@ class Fleet:
         self.exchange(shards)
 
     @property
+    def faces(self) -> Faces:
+        """The faces of the app."""
+        return self.shards[0].faces
+
+    @property
     def roster(self) -> Roster:
         """What the shards know of each other; `prepare` comes first."""
         assert self._roster is not None
@@ -232,6 +237,15 @@ class Fleet:
         if self.single is not None:
             return Answers([(self.single, work(self.single))], ())
         return fan_out(self.shards, lambda shard: work(self.opened(shard)))
+
+    def ask(self, work: Callable[[Shard], T]) -> Answers[T]:
+        """Ask all shards at once; at least one must answer."""
+        found = self.fan_out(work)
+        if len(found.missing) == len(self.shards):
+            raise DatabaseUnavailable(
+                f"none of the shards answers: {', '.join(found.missing)}", missing=found.missing
+            )
+        return found
 
     def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
         """Do `work`, which may be repeated, on all shards, or say where it could not be done."""

@@ -28,7 +28,6 @@ from windlass.database import migrate
 from windlass.database.database import Database, first_line
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable
-from windlass.rolling.engine import Items
 
 T = TypeVar("T")
 
@@ -59,7 +58,6 @@ class Shard:
         self.enqueue = Enqueue(
             database, clock, self.numbers, self.bell, faces=faces, max_payload=max_payload
         )
-        self.items = Items(database, clock, self.numbers, self.bell)
         self.max_payload = max_payload
         self.row: ShardRow | None = None
         self.down_since: float | None = None

@@ -1,4 +1,4 @@
-"""Jobs behind HTTP: one request starts a job, another asks how it is going."""
+"""HTTP jobs: one request starts a job, another asks for its state."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from windlass.value.duration import Duration, parse_duration
 AT_ONCE = 8
 LARGEST_ANSWER = 4 * 1024 * 1024
 SHOWN = 300
-# Answers of 300 to 499 that may be another one the next time.
+# Statuses from 300 to 499 that may be different the next time.
 LATER = (408, 425, 429)
 
 
 class HttpJob(External):
-    """Starts jobs by POST and asks for them by GET; both answer with JSON.
+    """Starts jobs by POST and polls them by GET; both answer with JSON.
 
-    `{handle}` in a URL is the handle; paths such as "data.state" say where in an answer something
-    is. The start carries `Idempotency-Key`, the same when it is repeated: the server must take two
-    starts with one key for one. With `callback`, the address of `windlass callback`, the start also
-    carries where and with which secret to call back.
+    `{handle}` in a URL is the handle; a path such as "data.state" says where a value is in the
+    answer. The start has an `Idempotency-Key`, which is the same when the start is repeated: the
+    server must treat two starts with one key as one. With `callback`, the address of
+    `windlass callback`, the start also says where to call back, and with which secret.
 
-    A start that is answered by 4xx is refused for good, but for 408, 425 and 429. Redirects are not
-    followed: headers and secrets go where they were meant to, and nowhere else.
+    A 4xx answer to the start is final, except 408, 425 and 429. Redirects are not followed: headers
+    and secrets go only to the given address.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class HttpJob(External):
         self._headers = dict(headers or {})
         self._callback = callback
         self._timeout = parse_duration(timeout, what="HttpJob: timeout") / 1e6
-        self._open = urllib.request.build_opener(StaysThere).open
+        self._open = urllib.request.build_opener(NoRedirect).open
 
     def submit(self, **body: Any) -> str:
         """Start a job with this JSON body."""
@@ -88,10 +88,10 @@ class HttpJob(External):
         return str(handle)
 
     def poll(self, handles: list[str]) -> dict[str, Answer]:
-        """Ask for each job; a job that is not known there has failed.
+        """Ask for each job; a job that the server does not know has failed.
 
-        One that cannot be asked for now is left out. When the server is slow, so are those for
-        which there is no time left; in another order the next time.
+        A job whose request fails is left out. When the server is slow, so are the jobs for which
+        there is no time left; the next poll has another order.
         """
         shuffled = random.sample(handles, len(handles))
         found = spread(self._poll, shuffled, at_once=AT_ONCE, seconds=2 * self._timeout)
@@ -103,14 +103,14 @@ class HttpJob(External):
         }
 
     def cancel(self, handle: str) -> None:
-        """Ask the server to stop a job, if it has an address for that."""
+        """Ask the server to stop a job, if there is an address for that."""
         if self._cancel is None:
             return
         try:
             self._ask("DELETE", self._url(self._cancel, handle))
         except urllib.error.HTTPError as problem:
             problem.close()
-            # It has none, or none that still runs.
+            # The job does not exist, or does not run any more.
             if problem.code not in (404, 409, 410):
                 raise
 
@@ -149,15 +149,15 @@ class HttpJob(External):
         try:
             return json.loads(text) if text.strip() else None
         except (ValueError, RecursionError) as problem:
-            # Maybe somebody between here and there has answered instead.
+            # Maybe a proxy in between has answered.
             raise ConnectionError(f"{url} did not answer with JSON: {problem}") from None
 
 
-class StaysThere(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it is an answer like any other."""
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Does not follow redirects."""
 
     def redirect_request(self, *_asked: Any) -> None:
-        """There is nowhere else to ask."""
+        """None: the redirect is the answer."""
 
 
 def _beginning(problem: urllib.error.HTTPError) -> str:

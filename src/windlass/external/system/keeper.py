@@ -1,7 +1,6 @@
-"""The process that runs a command for `Command`: `python -m windlass.external.system.keeper FOLDER LOCK`.
+"""The process that runs one command: `python -m windlass.external.system.keeper FOLDER LOCK`.
 
-It inherits the lock, by the number of its file, and so does the command: it is held as long as one
-of the two lives.
+This process and the command inherit the open lock file, LOCK: it is locked while one of them lives.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run the command and leave its exit code behind."""
+    """Run the command and write its exit code."""
     place, lock = Path(sys.argv[1]), int(sys.argv[2])
     _write(place / "pid", str(os.getpid()))
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -29,7 +28,7 @@ def main() -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file at once: nobody sees a half of it."""
     part = path.with_suffix(".part")
     part.write_text(text)
     part.replace(path)

@@ -1,9 +1,8 @@
-"""Processes of this machine that outlive the worker that started them.
+"""Processes on this machine that outlive the worker that started them.
 
 Each submission has a folder. The process that runs the command, and the command itself, hold a lock
-in it as long as they live, and the exit code is written as the last thing: so whoever looks later,
-maybe another worker of this machine, knows whether it runs, how it ended, or that it is gone.
-Nobody starts it a second time.
+in it while they live, and the exit code is written last. So every worker on this machine can tell
+whether a command is running, how it ended, or that it was killed. It is never started twice.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ Argv = Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
 class Command(External):
-    """Runs commands, each as a process of its own, with its files in a folder below `folder`.
+    """Runs each command as a process, with its files in a folder below `folder`.
 
-    The folders go away when the process has been over for `keep`. All workers that serve it must be
-    on one machine: of a process of another machine nothing is known but that it was started, so it
-    counts as running until its `timeout`.
+    A folder is removed after the process has ended and `keep` has passed. All workers that serve it
+    must be on one machine: a process on another machine counts as running until its `timeout`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, keep: Duration = "7d") -> None:
@@ -51,7 +49,7 @@ class Command(External):
         self._tidied_at = 0.0
 
     def submit(self, argv: Argv) -> str:
-        """Start a command, unless this submission has started it before."""
+        """Start a command, unless this submission has already started it."""
         name = submission_of(current_run()).name
         place = self._folder / name
         place.mkdir(parents=True, exist_ok=True)
@@ -65,7 +63,7 @@ class Command(External):
         return f"{name}@{self._host}"
 
     def poll(self, handles: list[str]) -> dict[str, Answer]:
-        """Look at the files of each; one whose files cannot be read is left out."""
+        """Read the files of each; a handle whose files cannot be read is left out."""
         self._tidy()
         answers: dict[str, Answer] = {}
         problem: Exception | None = None
@@ -79,7 +77,7 @@ class Command(External):
         return answers
 
     def cancel(self, handle: str) -> None:
-        """End the process and all that it started."""
+        """End the process and every process that it started."""
         place, host = self._place(handle)
         if host != self._host:
             raise OSError(f"command {handle!r} runs on {host}, and this is {self._host}")
@@ -96,7 +94,7 @@ class Command(External):
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-        # The keeper writes the same, in case that this process dies here.
+        # The keeper also writes it, in case this process dies here.
         (place / "pid.begun").write_text(str(keeper.pid))
         (place / "pid.begun").replace(place / "pid")
 
@@ -105,10 +103,10 @@ class Command(External):
         if host != self._host:
             return Running()
         is_running = is_locked(place)
-        # Looked at afterwards: it is written before the lock is let go.
+        # Read after the lock: the exit code is written before the lock is released.
         code = read_exit(place)
         if code is None:
-            return Running() if is_running else Failed("the process is gone without an exit code")
+            return Running() if is_running else Failed("the process ended without an exit code")
         output = read_end(place / "output")
         if code:
             return Failed(f"exit code {code}: {output.strip()[-500:]}")
@@ -118,17 +116,17 @@ class Command(External):
         """The folder of a handle, and the machine that it is on."""
         match = re.fullmatch(r"([0-9]+(?:-[0-9]+)?)@([A-Za-z0-9.-]*)", handle)
         if match is None:
-            raise ValueError(f"{handle!r} is no handle of a command")
+            raise ValueError(f"{handle!r} is not the handle of a command")
         return self._folder / match[1], match[2]
 
     def _tidy(self) -> None:
-        """Now and then, remove folders in which nothing has happened for long."""
+        """Remove old folders, at most every ten minutes."""
         if time.monotonic() < self._tidied_at + TIDY_SECONDS and self._tidied_at:
             return
         self._tidied_at = time.monotonic()
         try:
             for entry in os.scandir(self._folder):
-                # A folder tells when a file in it came or went; the exit code is the last.
+                # The folder changes last when the exit code is written.
                 is_old = entry.stat().st_mtime < time.time() - self._keep
                 is_ours = re.fullmatch(r"[0-9]+(-[0-9]+)?", entry.name) and entry.is_dir()
                 if is_ours and is_old and not is_locked(Path(entry.path)):
@@ -138,7 +136,7 @@ class Command(External):
 
 
 def is_locked(place: Path) -> bool:
-    """Whether the process of a submission, or what it runs, is alive."""
+    """Whether the process of a submission, or its command, is alive."""
     try:
         file = os.open(place / "lock", os.O_RDWR)
     except FileNotFoundError:
@@ -150,7 +148,7 @@ def is_locked(place: Path) -> bool:
 
 
 def _take(lock: int) -> bool:
-    """Take the lock of an open file; False if another one has it."""
+    """Lock an open file; False if another process has the lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -159,7 +157,7 @@ def _take(lock: int) -> bool:
 
 
 def read_exit(place: Path) -> int | None:
-    """The exit code, if the process has ended in good order."""
+    """The exit code; None if it was not written."""
     try:
         return int((place / "exit").read_text())
     except (FileNotFoundError, ValueError):

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The terminal commands for flows."""

@@ -1,11 +1,10 @@
-"""`windlass flow list|show|start|retry|skip|cancel|import|export`, and `windlass callback`."""
+"""The command `windlass flow`: list, show, start, retry, skip, cancel, import, export."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,17 +15,19 @@ from rich.text import Text
 
 from windlass.app import App
 from windlass.cli.audit import audit_log
-from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     COLOURS,
     check_watch,
     complain,
     console,
     counted,
-    done,
     iso,
     parse_json,
+    parse_status,
+    plain,
     print_json,
+    report,
     say,
     status_text,
     table,
@@ -37,12 +38,10 @@ from windlass.cli.output import (
 )
 from windlass.errors import DatabaseUnavailable, NotPossible
 from windlass.flow.command.picture import draw
-from windlass.flow.declare import FlowRun
-from windlass.flow.model.node import arguments_of, head_of
 from windlass.flow.model.run import FlowProgress
-from windlass.flow.store.flow import RunRow
+from windlass.flow.operate.run import FlowRun
+from windlass.flow.operate.view import FlowRunView
 from windlass.value.duration import format_duration
-from windlass.value.status import Status
 from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import LONGEST_TOLD
 
@@ -50,18 +49,13 @@ REDRAW_SECONDS = 0.5
 BAR = 30
 FORMATS = ("mermaid", "dot", "json")
 
-cli = typer.Typer(help="Look at flows and their runs, start them, and have them go on.")
+cli = typer.Typer()
 
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
 ArgumentsArgument = Annotated[
     str | None, typer.Argument(metavar="JSON", help="Its arguments: an object or a list.")
 ]
 NodeOption = Annotated[str | None, typer.Option("--node", help="Only this node.")]
-
-
-def register(root: typer.Typer) -> None:
-    """Add `windlass callback`."""
-    root.command()(callback)
 
 
 @cli.command("list")
@@ -72,33 +66,29 @@ def list_runs(
     limit: Annotated[int, typer.Option("--limit", help="How many at most.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List runs, newest first, after the flows and templates that can be started."""
+    """List the flows and templates that can be started, then the runs, newest first."""
     loaded = load_app(app)
-    found = loaded.flows.runs(kind=flow, status=_status(status), limit=limit)
+    found = loaded.flows.runs(kind=flow, status=parse_status(status), limit=limit)
     warn_missing(found.missing)
     if as_json:
-        print_json([_run_for_programs(run) for run in found])
+        print_json([_run_json(run) for run in found])
         return
     templates = [f"{row.name} (version {row.version})" for row in loaded.flow_template.listing()]
     say(f"flows: {', '.join([*loaded.flow.names, *templates]) or 'none'}")
     if not found:
-        say("No run was started yet; windlass flow start FLOW starts one.")
+        say("No run matches; windlass flow start FLOW starts one.")
         return
     now = loaded.clock.now()
-    # On a narrow terminal, what tells one run from another.
     is_wide = console.width >= 60
     more = ("key", "left", "started", "why") if is_wide else ()
     listed = table("run", "flow", "status", "took", *more, cut=("why",) if is_wide else ())
     for run in found:
-        cells: list[str | Text] = [
-            str(run.id),
-            Text(run.kind, style="bold"),
-            status_text(run.status),
-        ]
-        cells.append(_took(run.created_at, run.finished_at, now))
+        name, status_cell = Text(run.flow, style="bold"), status_text(run.status)
+        took = _took(run.created_at, run.finished_at, now)
+        cells: list[str | Text] = [str(run.id), name, status_cell, took]
         if is_wide:
             cells += [Text(visible(run.key or "-")), f"{run.left:,}"]
-            cells += [when(run.created_at, now=now), Text(visible(run.remark or ""))]
+            cells += [when(run.created_at, now=now), Text(visible(run.error or ""))]
         listed.add_row(*cells)
     console.print(listed)
 
@@ -112,14 +102,14 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw a run: its nodes with their states and durations, below what they wait for."""
+    """Draw a run: its nodes with status and duration, below the nodes that they wait for."""
     check_watch(watch, as_json=as_json)
     loaded = load_app(app)
     found = loaded.flows.ref(run)
     if watch:
         _watch(loaded, found)
     elif as_json:
-        print_json(_for_programs(loaded, found))
+        print_json(_detail_json(loaded, found))
     else:
         console.print(_picture(loaded, found))
 
@@ -140,23 +130,23 @@ def start(
         handle: Any = loaded.flow_template.flow(flow)
         started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
         message = entry.says(f"run {started.id} of {flow} is started")
-    _report(as_json, {"id": started.id}, message)
+    report(message, {"id": started.id}, as_json=as_json)
 
 
 @cli.command()
 def retry(
     run: RunArgument, node: NodeOption = None, app: AppOption = None, as_json: JsonOption = False
 ) -> None:
-    """Have the failed nodes of a run, or one of them, run again."""
+    """Run the failed nodes of a run again, or one of them."""
     loaded = load_app(app)
     with audit_log(loaded).record(Action.FLOW_RETRY, str(run), node=node) as entry:
-        count = loaded.flows.retry(run, node)
+        count = loaded.flows.ref(run).retry(node)
         begin = "begins" if count == 1 else "begin"
         entry.says(f"{counted(count, 'node')} of run {run} {begin} again")
         if not count:
             entry.says(f"nothing to retry: no node of run {run} has failed")
     if count or as_json:
-        _report(as_json, {"nodes": count}, entry.outcome)
+        report(entry.outcome, {"nodes": count}, as_json=as_json)
     else:
         say(entry.outcome)
 
@@ -168,12 +158,12 @@ def skip(
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count a node as succeeded, and go on."""
+    """Count a node as succeeded, and continue."""
     loaded = load_app(app)
     with audit_log(loaded).record(Action.FLOW_SKIP, str(run), node=node) as entry:
-        loaded.flows.skip(run, node)
+        loaded.flows.ref(run).skip(node)
         message = entry.says(f"{node} of run {run} counts as succeeded")
-    _report(as_json, {"node": node}, message)
+    report(message, {"node": node}, as_json=as_json)
 
 
 @cli.command()
@@ -186,10 +176,10 @@ def cancel(
     """End a run; exit code 1 if it had ended."""
     loaded = load_app(app)
     with audit_log(loaded).record(Action.FLOW_CANCEL, str(run), reason=reason) as entry:
-        if not loaded.flows.cancel(run, reason):
+        if not loaded.flows.ref(run).cancel(reason):
             raise NotPossible(f"run {run} has ended; there is nothing to cancel")
         message = entry.says(f"run {run} is cancelled")
-    _report(as_json, {"cancelled": True}, message)
+    report(message, {"cancelled": True}, as_json=as_json)
 
 
 @cli.command("import")
@@ -210,7 +200,7 @@ def import_template(
         loaded.flow_template(name, text)
         version = loaded.flow_template.row(name).version
         message = entry.says(f"{name} is saved as version {version}")
-    _report(as_json, {"name": name, "version": version}, message)
+    report(message, {"name": name, "version": version}, as_json=as_json)
 
 
 @cli.command()
@@ -234,9 +224,9 @@ def export(
         handle: Any = loaded.flow.get(what)
         graph = handle.graph(*args, **kwargs)
     elif what.isdecimal():
-        graph = loaded.flows.graph(int(what))
+        graph = loaded.flows.ref(int(what)).graph()
     elif form == "json":
-        print_json(parse_json(loaded.flow_template.known(what).spec, what))
+        print_json(loaded.flow_template.known(what).spec)
         return
     else:
         graph = loaded.flow_template.graph(loaded.flow_template.known(what))
@@ -244,25 +234,6 @@ def export(
         print_json(graph.json())
     else:
         sys.stdout.write(graph.mermaid() if form == "mermaid" else graph.dot())
-
-
-def callback(
-    app: AppArgument,
-    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="On which port.")] = 8765,
-) -> None:
-    """Hear from external systems over HTTP how their tasks ended, until Ctrl-C."""
-    from windlass.external.route.server import make_server
-
-    loaded = load_app(app)
-    loaded.prepare()
-    server = make_server(loaded, host, port)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    say(f"listening on http://{host}:{server.server_address[1]}/callback/...")
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        server.server_close()
 
 
 def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
@@ -276,7 +247,7 @@ def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _watch(loaded: App, run: FlowRun) -> None:
-    """Draw until the run ends or Ctrl-C, on a screen of its own; the last picture stays."""
+    """Draw on a screen of its own until the run ends or Ctrl-C; the last picture stays."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     drawn: RenderableType = _picture(loaded, run)
     try:
@@ -296,19 +267,18 @@ def _watch(loaded: App, run: FlowRun) -> None:
 
 
 def _picture(loaded: App, run: FlowRun) -> RenderableType:
-    row, progress = loaded.flows.run(run.id), run.progress()
+    view, progress = loaded.flows.run(run.id), run.progress()
     now = loaded.clock.now()
     head = table("run", str(run.id), wrap=(str(run.id),))
-    head.add_row("flow", Text(row.kind, style="bold"))
-    head.add_row("status", status_text(row.status))
+    head.add_row("flow", Text(view.flow, style="bold"))
+    head.add_row("status", status_text(view.status))
     head.add_row("progress", _bar(progress))
     head.add_row("nodes", _counts(progress))
-    head.add_row("started", f"{timestamp(row.created_at)} ({when(row.created_at, now=now)})")
-    head.add_row("took", _took(row.created_at, row.finished_at, now))
-    if row.remark:
-        head.add_row("why", Text(visible(row.remark), style="red"))
-    nodes = loaded.flows.nodes(run.id, results=False)
-    graph = loaded.flows.graph(run.id, arguments=False)
+    head.add_row("started", f"{timestamp(view.created_at)} ({when(view.created_at, now=now)})")
+    head.add_row("took", _took(view.created_at, view.finished_at, now))
+    if view.error:
+        head.add_row("why", Text(visible(view.error), style="red"))
+    nodes, graph = run.nodes(results=False), run.graph(arguments=False)
     return Group(head, Text(), *draw(graph, nodes, now))
 
 
@@ -330,55 +300,23 @@ def _took(begin: int | None, end: int | None, now: int) -> str:
     return "-" if begin is None else format_duration(max(0, (end or now) - begin))
 
 
-def _status(name: str | None) -> Status | None:
-    if name is None:
-        return None
-    try:
-        return Status.named(name)
-    except KeyError:
-        known = ", ".join(str(status) for status in Status)
-        complain(f"--status {name} is not one of {known}")
-        raise typer.Exit(2) from None
-
-
-def _run_for_programs(run: RunRow) -> dict[str, object]:
-    head = head_of(run.payload)
+def _run_json(run: FlowRunView) -> dict[str, object]:
     return {
-        "id": run.id,
-        "flow": run.kind,
-        "key": run.key,
-        "status": str(run.status),
-        "left": run.left,
-        "arguments": arguments_of(run.payload),
-        "version": None if head is None else head.version,
+        **plain(run, without=("nodes", "template", "created_at")),
+        "arguments": run.arguments,
         "started_at": iso(run.created_at),
-        "finished_at": iso(run.finished_at),
-        "error": run.remark,
     }
 
 
-def _for_programs(loaded: App, run: FlowRun) -> dict[str, object]:
+def _detail_json(loaded: App, run: FlowRun) -> dict[str, object]:
     progress = run.progress()
+    times = ("due_at", "started_at", "finished_at")
     return {
-        **_run_for_programs(loaded.flows.run(run.id)),
+        **_run_json(loaded.flows.run(run.id)),
         "progress": {"total": progress.total, "percent": progress.percent}
         | {str(status): count for status, count in progress.counts.items()},
         "nodes": [
-            {
-                **{each.name: getattr(node, each.name) for each in fields(node)},
-                "status": str(node.status),
-                "due_at": iso(node.due_at),
-                "started_at": iso(node.started_at),
-                "finished_at": iso(node.finished_at),
-            }
-            for node in run.nodes()
+            plain(node) | {name: iso(getattr(node, name)) for name in times} for node in run.nodes()
         ],
         "edges": run.graph().json()["edges"],
     }
-
-
-def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)

@@ -1,7 +1,7 @@
-"""The picture of a run in a terminal: its nodes in an order in which they may run.
+"""Draws a flow run in the terminal: its nodes in an order in which they may run.
 
-A node is drawn as a branch below the one node that it waits for, or below the nested flow that it
-is inside. Whatever else it waits for is written beside it. Large fans of equals are one line.
+A node is a branch below the only node that it waits for, or below the nested flow that it is in.
+If it waits for several nodes, they are listed beside it. A large fan of similar nodes is one line.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from windlass.value.duration import format_duration
 from windlass.value.status import Status
 
 MOST_LINES = 200
-# So many equals are one line, below which a few that failed are shown.
+# At least this many similar nodes become one line; a few that failed are shown below it.
 FOLD = 8
 MOST_FAILED = 3
 MOST_PARENTS = 3
-# So far to the right a branch may go; what is further begins again on the left.
+# A branch further to the right begins again on the left.
 WIDEST_GUIDE = 24
 
 DIM = "bright_black"
 SKIPPED = "skipped"
-# What a fan looks like from afar: the first of these that one of its nodes is.
-TELLING = (
+# The colour of a fan is that of the first status here that one of its nodes has.
+BY_URGENCY = (
     Status.FAILED,
     Status.RUNNING,
     Status.EXTERNAL,
@@ -40,16 +40,16 @@ TELLING = (
 )
 
 
-class Line(NamedTuple):
-    """A node, or a fan of them, after what leads to it."""
+class PictureLine(NamedTuple):
+    """A node or a fan, after the branches that lead to it."""
 
     guide: str
     nodes: Sequence[str]
-    # Whether what it waits for cannot be seen from the guide.
-    tells_parents: bool
+    # Whether the branches do not show what it waits for.
+    needs_parents: bool
 
 
-class Layout:
+class PictureLayout:
     """Where the nodes of a graph are drawn."""
 
     def __init__(self, graph: FlowGraph) -> None:
@@ -72,7 +72,7 @@ class Layout:
                 for name, parents in self.after.items()
             }
         )
-        # A picture of what was changed while it was read may have nodes without a place.
+        # If the run changed while it was read, some nodes may have no place.
         order += self.after.keys() - set(order)
         kinds = {node.name: node.kind for node in graph.nodes}
         self.fans = self._fold(order, kinds, children)
@@ -81,13 +81,13 @@ class Layout:
             if self.fans.get(name, (name,))[0] == name:
                 self._below.setdefault(self._above(name), []).append(name)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[PictureLine]:
         """The lines of the picture, from top to bottom."""
         left = [(name, "", "") for name in reversed(self._below.get(None, []))]
         while left:
             name, before, branch = left.pop()
-            tells = bool(self.after[name]) and not branch
-            yield Line(before + branch, self.fans.get(name, (name,)), tells)
+            needs_parents = bool(self.after[name]) and not branch
+            yield PictureLine(before + branch, self.fans.get(name, (name,)), needs_parents)
             guide = before + {"├─ ": "│  ", "└─ ": "   "}.get(branch, "")
             below = self._below.get(name, [])
             if len(guide) > WIDEST_GUIDE:
@@ -101,36 +101,32 @@ class Layout:
                 left += [(each, guide, branch) for each, branch in reversed(pairs)]
 
     def _above(self, name: str) -> str | None:
-        """The node that it is drawn below; None if it begins on the left."""
+        """The node above it; None if it begins on the left."""
         parents = self.after[name]
         if not parents:
             return self._group[name]
-        # What waits for a nested flow comes after everything inside it.
+        # A node that waits for a nested flow comes after everything inside it.
         return parents[0] if len(parents) == 1 and parents[0] not in self._is_nested else None
 
     def _fold(
         self, order: Sequence[str], kinds: dict[str, str], children: dict[str, list[str]]
     ) -> dict[str, Sequence[str]]:
-        """The nodes of each large fan, by each of them."""
+        """Maps each node of a large fan to all nodes of that fan."""
         alike: dict[object, list[str]] = {}
         for name in order:
             if name not in self._is_nested:
-                same = (
-                    kinds[name],
-                    self._group[name],
-                    *map(tuple, (self.after[name], children[name])),
-                )
-                alike.setdefault(same, []).append(name)
+                edges = tuple(self.after[name]), tuple(children[name])
+                alike.setdefault((kinds[name], self._group[name], *edges), []).append(name)
         return {name: fan for fan in alike.values() if len(fan) >= FOLD for name in fan}
 
 
 def draw(graph: FlowGraph, nodes: Sequence[NodeView], now: int) -> Iterator[Table | Text]:
-    """The nodes of a run, with their states and durations."""
+    """The nodes of a flow run, with status and duration."""
     views = {node.name: node for node in nodes}
     kinds = {node.name: node.kind for node in graph.nodes}
     known = [node for node in graph.nodes if node.name in views]
     edges = [edge for edge in graph.edges if views.keys() >= set(edge)]
-    layout = Layout(FlowGraph(known, edges))
+    layout = PictureLayout(FlowGraph(known, edges))
     drawn = Table.grid(padding=(0, 2, 0, 0), expand=True)
     drawn.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, console.width // 2))
     drawn.add_column(no_wrap=True)
@@ -141,18 +137,20 @@ def draw(graph: FlowGraph, nodes: Sequence[NodeView], now: int) -> Iterator[Tabl
         if count >= MOST_LINES:
             break
         shown += len(line.nodes)
-        parents = _parents(layout, line.nodes[0]) if line.tells_parents else ""
+        parents = _parents(layout, line.nodes[0]) if line.needs_parents else ""
         if len(line.nodes) > 1:
-            _add_fan(drawn, line, [views[name] for name in line.nodes], parents, now)
+            fan = [views[name] for name in line.nodes]
+            _add_fan(drawn, fan, guide=line.guide, parents=parents, now=now)
         else:
             node = views[line.nodes[0]]
-            drawn.add_row(*_row(line.guide, node, kinds[node.name], parents, now))
+            cells = _row(node, kinds[node.name], guide=line.guide, parents=parents, now=now)
+            drawn.add_row(*cells)
     yield drawn
     if shown < len(views):
         yield Text(f"and {counted(len(views) - shown, 'node')} more; --json shows all", style=DIM)
 
 
-def _row(guide: str, node: NodeView, kind: str, parents: str, now: int) -> tuple[Text, ...]:
+def _row(node: NodeView, kind: str, *, guide: str, parents: str, now: int) -> tuple[Text, ...]:
     word, colour = _state(node)
     name = Text(guide, style=DIM) + Text("● ", style=colour) + Text(visible(node.name), "bold")
     began = node.started_at if word not in (SKIPPED, str(Status.BLOCKED)) else None
@@ -169,11 +167,11 @@ def _row(guide: str, node: NodeView, kind: str, parents: str, now: int) -> tuple
     return name, Text(word, style=colour), Text(took, style=DIM), note
 
 
-def _add_fan(drawn: Table, line: Line, fan: Sequence[NodeView], parents: str, now: int) -> None:
+def _add_fan(drawn: Table, fan: Sequence[NodeView], *, guide: str, parents: str, now: int) -> None:
     states = [_state(node) for node in fan]
     found = {node.status for node in fan}
-    telling = next((status for status in TELLING if status in found), Status.CANCELLED)
-    name = Text(line.guide, style=DIM) + Text("● ", style=COLOURS[telling])
+    urgent = next((status for status in BY_URGENCY if status in found), Status.CANCELLED)
+    name = Text(guide, style=DIM) + Text("● ", style=COLOURS[urgent])
     note = Text()
     for (word, colour), count in Counter(states).most_common():
         note += Text(f"{count:,} {word}  ", style=colour)
@@ -181,34 +179,34 @@ def _add_fan(drawn: Table, line: Line, fan: Sequence[NodeView], parents: str, no
     label = Text(f"{visible(fan[0].name)} … {visible(fan[-1].name)}", style="bold")
     drawn.add_row(name + label, Text(f"{len(fan):,} nodes"), Text(), note)
     failed = [node for node in fan if node.status is Status.FAILED][:MOST_FAILED]
-    guide = line.guide.replace("├─ ", "│  ").replace("└─ ", "   ")
+    below = guide.replace("├─ ", "│  ").replace("└─ ", "   ")
     for node in failed:
         branch = "└─ " if node is failed[-1] else "├─ "
-        drawn.add_row(*_row(guide + branch, node, node.kind, "", now))
+        drawn.add_row(*_row(node, node.kind, guide=below + branch, parents="", now=now))
 
 
 def _state(node: NodeView) -> tuple[str, str]:
-    """What a node is, in a word and a colour."""
+    """The status of a node: a word and its colour."""
     if node.is_skipped:
         return SKIPPED, COLOURS[Status.CANCELLED]
     return str(node.status), COLOURS[node.status]
 
 
-def _parents(layout: Layout, name: str) -> str:
-    """What a node waits for; of a fan, the first and the last."""
-    told: list[str] = []
+def _parents(layout: PictureLayout, name: str) -> str:
+    """What a node waits for; the first and the last node stand for a fan."""
+    names: list[str] = []
     for parent in layout.after[name]:
         fan = layout.fans.get(parent)
         if fan is None:
-            told.append(parent)
+            names.append(parent)
         elif parent == fan[0]:
-            told.append(f"{fan[0]} … {fan[-1]}")
-    more = f" and {len(told) - MOST_PARENTS:,} more" if len(told) > MOST_PARENTS else ""
-    return f"← {visible(', '.join(told[:MOST_PARENTS]))}{more}"
+            names.append(f"{fan[0]} … {fan[-1]}")
+    more = f" and {len(names) - MOST_PARENTS:,} more" if len(names) > MOST_PARENTS else ""
+    return f"← {visible(', '.join(names[:MOST_PARENTS]))}{more}"
 
 
 def _group_of(name: str, names: dict[str, list[str]]) -> str | None:
-    """The nested flow that a node is inside."""
+    """The nested flow that a node is in."""
     while "/" in name:
         name = name.rpartition("/")[0]
         if name in names:

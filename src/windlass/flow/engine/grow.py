@@ -124,7 +124,7 @@ def add_nodes(
         if is_nested:
             store.expand(connection, group.id, left=len(rows))
         else:
-            store.widen(connection, group.id, more=len(rows))
+            store.grow(connection, group.id, more=len(rows))
 
 
 def _ended_before(

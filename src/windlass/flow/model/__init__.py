@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The pure rules of flows: graphs, slots, conditions, payloads, templates and views."""

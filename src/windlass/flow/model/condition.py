@@ -1,15 +1,16 @@
-"""Conditions: `when="load.result.rows > 0"`, a small expression over results. Never eval.
+"""The condition of a node: `when="load.result.rows > 0"`, a small safe expression. Never eval.
 
-Names are nodes, and what follows `.result` are keys, attributes or positions in what they returned.
-A node whose name is no name in Python is `node("load-2")`. Something that is not there is None, so
-that a condition decides and never fails.
+A name is a node, and what follows `.result` are keys or positions in what the node returned. A node
+whose name is not a Python name is written `node("load-2")`. A missing value is None, so a condition
+always gives an answer and never fails.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from windlass.errors import BadFlow
@@ -30,29 +31,32 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotIn: lambda one, many: one not in many,
 }
 
+Value = Callable[[Mapping[str, object]], Any]
 
-class Condition:
-    """An expression that was read and found harmless."""
+
+class NodeCondition:
+    """An expression that was checked; `needs` are the nodes whose results it reads."""
 
     def __init__(self, text: object, *, node: str) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
             raise BadFlow(
-                f'node {node!r}: when={text!r} is no condition; write when="load.result.rows > 0"'
+                f"node {node!r}: when={text!r} is not a condition; "
+                'write when="load.result.rows > 0"'
             )
         self.text = text.strip()
-        self._node = node
         self.needs: set[str] = set()
+        self._node = node
         try:
-            self._tree = ast.parse(self.text, mode="eval").body
+            tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
             raise BadFlow(f"node {node!r}: when={text!r} cannot be read: {problem}") from problem
-        self._check(self._tree, depth=1)
+        self._value = self._read(tree, depth=1)
 
     def holds(self, results: Mapping[str, object]) -> bool:
-        """Whether it is so, given the results of the nodes that it needs."""
-        return bool(_value(self._tree, results))
+        """Whether the condition is true, given the results of the nodes that it needs."""
+        return bool(self._value(results))
 
-    def _check(self, tree: ast.expr, *, depth: int) -> None:
+    def _read(self, tree: ast.expr, *, depth: int) -> Value:
         if depth > DEEPEST:
             raise BadFlow(
                 f"node {self._node!r}: when={self.text[:40]!r}... is nested too deeply; "
@@ -61,36 +65,43 @@ class Condition:
         name = _node_of(tree)
         if name is not None:
             self.needs.add(name)
-            return
+            return lambda results: results.get(name)
+
+        function, parts = self._operation(tree)
+        values = [self._read(part, depth=depth + 1) for part in parts]
+        return lambda results: function(*(value(results) for value in values))
+
+    def _operation(self, tree: ast.expr) -> tuple[Callable[..., Any], Sequence[ast.expr]]:
         match tree:
             case ast.BoolOp():
-                parts: list[ast.expr] = tree.values
-            case ast.UnaryOp(op=ast.Not() | ast.USub()):
-                parts = [tree.operand]
+                decide = all if isinstance(tree.op, ast.And) else any
+                return lambda *values: decide(values), tree.values
+            case ast.UnaryOp(op=ast.Not()):
+                return operator.not_, [tree.operand]
+            case ast.UnaryOp(op=ast.USub()):
+                return _minus, [tree.operand]
             case ast.Compare():
-                parts = [tree.left, *tree.comparators]
+                signs = [COMPARE[type(sign)] for sign in tree.ops]
+                return partial(_compare, signs), [tree.left, *tree.comparators]
             case ast.List() | ast.Tuple():
-                parts = tree.elts
+                return lambda *values: list(values), tree.elts
             case ast.Call(func=ast.Name(id="len"), args=[only], keywords=[]):
-                parts = [only]
-            case ast.Constant(value=None | bool() | int() | float() | str()):
-                parts = []
-            case ast.Attribute():
-                parts = [tree.value]
-            case ast.Subscript() if _place_of(tree) is not None:
-                parts = [tree.value]
-            case _:
-                raise BadFlow(
-                    f"node {self._node!r}: when={self.text!r} has "
-                    f"{ast.get_source_segment(self.text, tree)!r} in it; only results of nodes, "
-                    "constants, comparisons, len, and, or, not are allowed"
-                )
-        for part in parts:
-            self._check(part, depth=depth + 1)
+                return _length, [only]
+            case ast.Constant(value=None | bool() | int() | float() | str() as constant):
+                return lambda: constant, []
+            case ast.Attribute(attr=name):
+                return partial(_part, name), [tree.value]
+            case ast.Subscript() if (place := _place_of(tree)) is not None:
+                return partial(_part, place), [tree.value]
+        raise BadFlow(
+            f"node {self._node!r}: when={self.text!r} has "
+            f"{ast.get_source_segment(self.text, tree)!r} in it; only results of nodes, "
+            "constants, comparisons, len, and, or, not are allowed"
+        )
 
 
 def _node_of(tree: ast.expr) -> str | None:
-    """The node whose result that is: `load.result`, or `node("load-2").result`."""
+    """The node whose result this is: `load.result`, or `node("load-2").result`."""
     match tree:
         case ast.Attribute(
             value=ast.Call(
@@ -114,51 +125,26 @@ def _place_of(tree: ast.Subscript) -> str | int | None:
     return None
 
 
-def _value(tree: ast.expr, results: Mapping[str, object]) -> Any:
-    name = _node_of(tree)
-    if name is not None:
-        return results.get(name)
-    match tree:
-        case ast.BoolOp(op=ast.And()):
-            return all(_value(part, results) for part in tree.values)
-        case ast.BoolOp():
-            return any(_value(part, results) for part in tree.values)
-        case ast.UnaryOp(op=ast.Not()):
-            return not _value(tree.operand, results)
-        case ast.UnaryOp():
-            number = _value(tree.operand, results)
-            return -number if isinstance(number, int | float) else None
-        case ast.Compare():
-            return _compare(tree, results)
-        case ast.List() | ast.Tuple():
-            return [_value(part, results) for part in tree.elts]
-        case ast.Call():
-            found = _value(tree.args[0], results)
-            return len(found) if isinstance(found, str | list | dict) else 0
-        case ast.Constant():
-            return tree.value
-        case ast.Attribute():
-            return _part(_value(tree.value, results), tree.attr)
-        case ast.Subscript():
-            return _part(_value(tree.value, results), _place_of(tree))
-    raise AssertionError(f"an unchecked condition: {ast.dump(tree)}")
+def _minus(number: object) -> int | float | None:
+    return -number if isinstance(number, int | float) else None
 
 
-def _compare(tree: ast.Compare, results: Mapping[str, object]) -> bool:
-    left = _value(tree.left, results)
-    for sign, part in zip(tree.ops, tree.comparators, strict=True):
-        right = _value(part, results)
-        try:
-            if not COMPARE[type(sign)](left, right):
-                return False
-        except TypeError:
-            # Such as None > 0: there is nothing of which that could be so.
-            return False
-        left = right
-    return True
+def _length(found: object) -> int:
+    return len(found) if isinstance(found, str | list | dict) else 0
 
 
-def _part(found: object, place: str | int | None) -> object:
+def _compare(signs: Sequence[Callable[[Any, Any], Any]], *values: Any) -> bool:
+    try:
+        return all(
+            sign(left, right)
+            for sign, left, right in zip(signs, values[:-1], values[1:], strict=True)
+        )
+    except TypeError:
+        # None > 0: a missing value compares with nothing.
+        return False
+
+
+def _part(place: str | int, found: object) -> object:
     if isinstance(found, dict):
         return found.get(place)
     if isinstance(found, list) and isinstance(place, int) and -len(found) <= place < len(found):

@@ -1,16 +1,16 @@
-"""Flows: the graph of a run, what makes one valid, and what the end of a node does to others.
+"""The graph of a flow run: when it is valid, and what the end of a node does to other nodes.
 
-A node waits for its parents by slots: `open_slots` counts those that are not filled. Everything
-here is pure; the store reads the edges below what has ended, and writes what `fill` decides.
+A node has a slot for each parent; `open_slots` counts the slots that are not filled. The store
+reads the edges below nodes that have ended and writes what `fill` decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from windlass.errors import BadFlow
 from windlass.value.status import Status
@@ -19,12 +19,14 @@ from windlass.value.task import is_storable
 LONGEST_NODE = 255
 SKIPPED = "skipped: "
 BLOCKED_BY = "blocked by "
+SKIPPED_BY_HAND = "skipped by hand"
 
 Trigger = Literal["all_success", "all_done", "any_success"]
+T = TypeVar("T", bound=Hashable)
 
 
 class Rule(IntEnum):
-    """What the slots of a node wait for; END is the slot of a nested flow for a node inside it."""
+    """What fills the slots of a node. A nested flow has an END slot for each node inside it."""
 
     ALL_SUCCESS = 0
     ALL_DONE = 1
@@ -36,7 +38,7 @@ class Rule(IntEnum):
 
 
 class How(Enum):
-    """How a node ended, as far as those that wait for it care."""
+    """How a node ended, for the nodes that wait for it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -44,10 +46,10 @@ class How(Enum):
 
 
 def how_ended(status: Status, last: Status | None) -> How | None:
-    """How a node of that status ended; None if it has not.
+    """How a node of this status ended; None if it has not ended.
 
-    `last` is the state in which it ended without having run: blocked if that follows from how its
-    parents ended, waiting if its condition did not hold.
+    `last` is set when the node ended without running: blocked if its parents decided that, waiting
+    if its condition was false.
     """
     match status:
         case Status.SUCCEEDED:
@@ -60,7 +62,6 @@ def how_ended(status: Status, last: Status | None) -> How | None:
 
 
 def read_trigger(given: object, *, node: str) -> Rule:
-    """The rule that a trigger names."""
     if isinstance(given, str) and given.upper() in ("ALL_SUCCESS", "ALL_DONE", "ANY_SUCCESS"):
         return Rule[given.upper()]
     raise BadFlow(
@@ -69,7 +70,7 @@ def read_trigger(given: object, *, node: str) -> Rule:
 
 
 class Edge(NamedTuple):
-    """A slot: `task` waits for `dep`. With it, `task` as it is."""
+    """A slot: `task` waits for `dep`. The other fields are the present state of `task`."""
 
     dep: int
     task: int
@@ -81,7 +82,7 @@ class Edge(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A node that has ended; `cause` is the node that those below are blocked by."""
+    """A node that has ended; `cause` is the node that blocks the nodes below."""
 
     id: int
     how: How
@@ -90,23 +91,23 @@ class Ended(NamedTuple):
 
 @dataclass
 class Filled:
-    """What becomes of those who waited."""
+    """What filling slots makes of the nodes that waited."""
 
-    # Id to how many slots were filled, for those that go on waiting.
+    # Nodes that still wait, with the number of slots that were filled.
     still: dict[int, int] = field(default_factory=dict)
-    # Those of them that are nested flows.
+    # The nested flows among them.
     nested: set[int] = field(default_factory=set)
     due: list[int] = field(default_factory=list)
-    # Those that never can run, and why.
+    # Nodes that can never run, and why.
     ended: list[Ended] = field(default_factory=list)
-    # Nested flows of which nothing is left.
+    # Nested flows in which every node has ended.
     empty: list[int] = field(default_factory=list)
 
 
 def fill(edges: Iterable[Edge], ended: Iterable[Ended]) -> Filled:
-    """Fill the slots below nodes that have ended, and below those that thereby never can run.
+    """Fill the slots below nodes that have ended, and below nodes that can then never run.
 
-    A node that is not blocked any more takes no notice.
+    Nodes that are no longer blocked do not change.
     """
     below: dict[int, list[Edge]] = {}
     open_slots: dict[int, int] = {}
@@ -143,7 +144,7 @@ def fill(edges: Iterable[Edge], ended: Iterable[Ended]) -> Filled:
 
 
 def _decide(rule: Rule, how: How, left: int) -> How | None:
-    """What a slot that is filled so decides: SUCCEEDED lets the node run, None nothing yet."""
+    """What filling one slot decides: SUCCEEDED lets the node run, None decides nothing yet."""
     is_success = how is How.SUCCEEDED
     match rule:
         case Rule.ALL_SUCCESS if not is_success:
@@ -156,9 +157,9 @@ def _decide(rule: Rule, how: How, left: int) -> How | None:
 
 
 class Opening(NamedTuple):
-    """What a node whose parents are so waits for, and what follows: SUCCEEDED lets it run.
+    """How many slots a node has open, and the verdict: SUCCEEDED lets it run.
 
-    `by` is the place of the parent that decides that it never can.
+    `by` is the index of the parent that keeps it from ever running.
     """
 
     left: int
@@ -167,7 +168,7 @@ class Opening(NamedTuple):
 
 
 def open_after(rule: Rule, parents: Sequence[How | None]) -> Opening:
-    """What becomes of a node whose parents ended so; None is one that has not."""
+    """What becomes of a node whose parents ended like this; None is a parent that has not."""
     if not parents:
         return Opening(0, How.SUCCEEDED)
     left = len(parents)
@@ -182,12 +183,9 @@ def open_after(rule: Rule, parents: Sequence[How | None]) -> Opening:
     return decided or Opening(left, None)
 
 
-# The graph of a run
-
-
 @dataclass(frozen=True)
 class NodeShape:
-    """A node with what it waits for; `needs` are nodes whose results it is given."""
+    """A node and what it waits for; `needs` are the nodes whose results it gets."""
 
     name: str
     kind: str
@@ -198,7 +196,7 @@ class NodeShape:
 
 
 def check_name(name: object) -> str:
-    """`name`, if a node can have it."""
+    """`name`, if a node may have it."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise BadFlow(f"a node cannot be named {name!r}; give it a plain name")
     if len(name) > LONGEST_NODE or not is_storable(name):
@@ -207,16 +205,16 @@ def check_name(name: object) -> str:
 
 
 def check_given(name: object) -> str:
-    """`name`, if somebody may give it to a node."""
+    """`name`, if a user may give it to a node."""
     if "/" in check_name(name):
         raise BadFlow(f"a node cannot be named {name!r}: / is for the nodes of nested flows")
     return str(name)
 
 
 def check_graph(shapes: Sequence[NodeShape], *, known: Mapping[str, Collection[str]]) -> None:
-    """Refuse a graph that has a cycle, an unknown node, a name twice, or a result from nowhere.
+    """Refuse a cycle, an unknown node, a name that is used twice, or a result that may be missing.
 
-    `known` are nodes that are there already, each with what it waits for.
+    `known` are the existing nodes, each with what it waits for.
     """
     after: dict[str, Collection[str]] = dict(known)
     for shape in shapes:
@@ -227,33 +225,33 @@ def check_graph(shapes: Sequence[NodeShape], *, known: Mapping[str, Collection[s
         for name in (*shape.after, *shape.needs):
             if name not in after:
                 raise BadFlow(
-                    f"node {shape.name!r} refers to {name!r}, which is no node of this flow"
+                    f"node {shape.name!r} refers to {name!r}, which is not a node of this flow"
                 )
     check_acyclic(after)
     check_needs(after, {shape.name: shape.needs for shape in shapes})
 
 
 def check_acyclic(after: Mapping[str, Collection[str]]) -> None:
-    """Refuse nodes that wait for themselves, and name them."""
+    """Refuse a cycle, and name the nodes in it."""
     left = after.keys() - set(placed(after))
     if left:
         raise BadFlow(f"the nodes wait for each other in a circle: {_circle(after, left)}")
 
 
-def placed(after: Mapping[str, Collection[str]]) -> list[str]:
-    """The nodes, parents before children, by what each waits for; those in a circle are left out.
+def placed(after: Mapping[T, Collection[T]]) -> list[T]:
+    """The nodes, parents before children, in the given order where that is free.
 
-    Nodes that could come next come in the order in which they were given.
+    Nodes in a cycle, and the nodes below them, are left out.
     """
-    left: dict[str, int] = {}
-    children: dict[str, list[str]] = {}
+    left: dict[T, int] = {}
+    children: dict[T, list[T]] = {}
     for name, parents in after.items():
         known = [parent for parent in dict.fromkeys(parents) if parent in after]
         left[name] = len(known)
         for parent in known:
             children.setdefault(parent, []).append(name)
     ready = deque(name for name, count in left.items() if not count)
-    found: list[str] = []
+    found: list[T] = []
     while ready:
         found.append(ready.popleft())
         for child in children.get(found[-1], ()):
@@ -271,13 +269,13 @@ def _circle(after: Mapping[str, Collection[str]], left: Collection[str]) -> str:
 
 
 def check_needs(after: Mapping[str, Collection[str]], needs: Mapping[str, Collection[str]]) -> None:
-    """Refuse results, by the node that needs them, of nodes that it does not wait for at all."""
+    """Refuse a result of a node that need not have ended before. `needs` maps nodes to nodes."""
     far = {name: set(needed) - set(after[name]) for name, needed in needs.items()}
     needed = {need for each in far.values() for need in each}
     if not needed:
         return
     bits = {name: 1 << index for index, name in enumerate(needed)}
-    # Of the nodes above each, those that somebody needs; forgotten when the last child has them.
+    # The needed nodes above each node, as bits; dropped once the last child has them.
     above: dict[str, int] = {}
     left = Counter(parent for parents in after.values() for parent in set(parents))
     for name in placed(after):
@@ -292,53 +290,40 @@ def check_needs(after: Mapping[str, Collection[str]], needs: Mapping[str, Collec
             if not mask & bits[need]:
                 raise BadFlow(
                     f"node {name!r} is given the result of {need!r}, which need not have ended "
-                    f"before; write after=[{need}]"
+                    f"before; add after=[{need}]"
                 )
 
 
 def downwards(children: Mapping[int, Sequence[int]], begin: Iterable[int]) -> list[int]:
     """These nodes and all below them, parents before children."""
-    seen = set(begin)
-    queue = list(seen)
-    left: Counter[int] = Counter()
+    after: dict[int, list[int]] = {number: [] for number in sorted(begin)}
+    queue = list(after)
     while queue:
-        for child in children.get(queue.pop(), ()):
-            left[child] += 1
-            if child not in seen:
-                seen.add(child)
+        parent = queue.pop()
+        for child in children.get(parent, ()):
+            if child not in after:
+                after[child] = []
                 queue.append(child)
-    ready = deque(sorted(number for number in seen if not left[number]))
-    ordered: list[int] = []
-    while ready:
-        ordered.append(ready.popleft())
-        for child in children.get(ordered[-1], ()):
-            left[child] -= 1
-            if not left[child]:
-                ready.append(child)
-    return ordered
-
-
-def in_order(shapes: Sequence[NodeShape]) -> list[NodeShape]:
-    """The nodes of a graph without a cycle, parents before children."""
-    by_name = {shape.name: shape for shape in shapes}
-    return [by_name[name] for name in placed({shape.name: shape.after for shape in shapes})]
+            after[child].append(parent)
+    return placed(after)
 
 
 def buckets(
     shapes: Sequence[NodeShape], *, own: Mapping[str, int], known: Mapping[str, int]
 ) -> dict[str, int]:
-    """The bucket of each node: that of a parent whose first child it is, or else its own.
+    """The bucket of each node: a first child takes the bucket of its parent, others their own.
 
-    The line that goes through first children stays with one worker, which hands it on without a
-    read; of a fan all others are spread. `known` are buckets of nodes that are there already.
+    So a chain stays with one worker, which hands it on without a read, and the other nodes of a
+    fan are spread. `known` are the buckets of existing nodes.
     """
-    found: dict[str, int] = {}
+    found = dict(known)
+    after = {shape.name: shape.after for shape in shapes}
     taken: set[str] = set()
-    for shape in in_order(shapes):
-        found[shape.name] = own[shape.name]
-        for parent in shape.after:
-            if parent not in taken:
-                taken.add(parent)
-                found[shape.name] = found[parent] if parent in found else known[parent]
-                break
+    for name in placed(after):
+        first = next((parent for parent in after[name] if parent not in taken), None)
+        if first is None:
+            found[name] = own[name]
+        else:
+            found[name] = found[first]
+            taken.add(first)
     return found

@@ -1,7 +1,7 @@
-"""The payload of a node: its arguments, with the places that results of other nodes are put into.
+"""The payload of a node: its arguments, with gaps for the results of other nodes.
 
-A node without such places has a payload like any task. One with them begins with a mark, and is
-filled when the node is about to run.
+A node without gaps has a payload like any task. A payload with gaps begins with a mark, and is
+filled just before the node runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from windlass.errors import BadFlow
-from windlass.flow.model.condition import Condition
+from windlass.flow.model.condition import NodeCondition
 from windlass.flow.model.graph import SKIPPED
 from windlass.value.outcome import Skip
 
@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True)
 class Result:
-    """What a node will have returned, or the part of it at `path`; an argument of a later node."""
+    """The future result of a node, or the part at `path`; an argument of a later node."""
 
     node: str
     path: tuple[str | int, ...] = ()
@@ -39,8 +39,8 @@ class Result:
 
     def __iter__(self) -> Iterator[Result]:
         raise BadFlow(
-            f"the result of node {self.node!r} is not known while the flow is drawn, so there is "
-            "nothing to go over; have a node add others by context().flow.each(...) when it runs"
+            f"the result of node {self.node!r} is not known while the flow is drawn, so it cannot "
+            "be iterated; let a node add others with context().flow.each(...) when it runs"
         )
 
     def __str__(self) -> str:
@@ -54,20 +54,20 @@ class Result:
 
 
 def results_in(value: object) -> set[str]:
-    """The nodes whose results are somewhere in `value`."""
+    """The nodes whose results are used anywhere in `value`."""
     found: set[str] = set()
     replaced(value, lambda result: found.add(result.node))
     return found
 
 
 def replaced(value: object, by: Callable[[Result], object]) -> object:
-    """`value` with each result in it replaced; what has none stays the very same object."""
+    """`value` with each result in it replaced; the same object if it has none."""
     match value:
         case Result():
             return by(value)
         case dict():
             if RESULT in value or FILL in value:
-                raise BadFlow(f"an argument has the key {RESULT!r} in it, which is reserved")
+                raise BadFlow(f"an argument has the key {RESULT!r}, which is reserved")
             made = {key: replaced(part, by) for key, part in value.items()}
             is_same = all(made[key] is part for key, part in value.items())
             return value if is_same else made
@@ -85,9 +85,9 @@ def to_fill(
     needs: Mapping[str, int],
     names: Mapping[str, int],
 ) -> str:
-    """A payload that is filled when its node runs.
+    """A payload with gaps.
 
-    `needs` are the ids of the nodes in it; `names` those of the nodes that the condition names.
+    `needs` are the ids of the nodes whose results it uses; `names` those in the condition.
     """
     head = {"when": when, "needs": sorted(set(needs.values())), "names": dict(names)}
     places = {
@@ -98,12 +98,12 @@ def to_fill(
 
 
 def is_to_fill(payload: str) -> bool:
-    """Whether results are to be put into a payload before its node can run."""
+    """Whether a payload has gaps."""
     return payload.startswith(f'{{"{FILL}"')
 
 
 class Blank(NamedTuple):
-    """A payload that was read and is still to be filled."""
+    """A payload with gaps, decoded."""
 
     when: str | None
     needs: list[int]
@@ -112,72 +112,67 @@ class Blank(NamedTuple):
 
 
 def read_blank(payload: str) -> Blank:
-    """What is to be filled, and with the results of which nodes."""
+    """Decode a payload with gaps."""
     arguments = _decode(payload)
     return Blank(**arguments.pop(FILL), arguments=arguments)
 
 
 class Results:
-    """Results by the id of their node; each is decoded once, however many nodes it goes to."""
+    """Results by the id of their node; each is decoded only once."""
 
     def __init__(self, encoded: Mapping[int, str | None]) -> None:
         self._encoded = encoded
         self._decoded: dict[int, Any] = {}
 
     def get(self, number: int) -> Any:
-        """What that node returned; None if it did not succeed."""
+        """What the node returned; None if it did not succeed."""
         if number not in self._decoded:
             self._decoded[number] = _decode(self._encoded.get(number) or "null")
         return self._decoded[number]
 
+    def part(self, number: int, path: list[str | int]) -> Any:
+        """The part at `path` of what the node returned; None if there is none."""
+        found = self.get(number)
+        for place in path:
+            try:
+                found = found[place]
+            except (KeyError, IndexError, TypeError):
+                found = None
+        return found
+
 
 def filled(blank: Blank, results: Results) -> str:
-    """The payload with the results in it; raises Skip if the condition does not hold."""
+    """The payload with the results filled in; raises Skip if the condition does not hold."""
     if blank.when is not None:
         named = {name: results.get(number) for name, number in blank.names.items()}
-        if not Condition(blank.when, node="").holds(named):
+        if not NodeCondition(blank.when, node="").holds(named):
             raise Skip(f"{SKIPPED}when {blank.when}")
-    return _encode({name: _put(value, results) for name, value in blank.arguments.items()}).decode()
+    return _encode(_filled(blank.arguments, results.part)).decode()
 
 
 def as_drawn(payload: str, names: Mapping[int, str]) -> tuple[str | None, dict[str, object]]:
-    """The condition and the arguments of a node as they were drawn; `names` are nodes by id."""
+    """The condition and the arguments of a node as they were drawn; `names` maps id to node."""
     if not is_to_fill(payload):
         return None, arguments_of(payload)
     blank = read_blank(payload)
-
-    def drawn(value: Any) -> object:
-        if isinstance(value, list):
-            return [drawn(part) for part in value]
-        if not isinstance(value, dict):
-            return value
-        if RESULT not in value:
-            return {key: drawn(part) for key, part in value.items()}
-        number, *path = value[RESULT]
-        return Result(names.get(number, str(number)), tuple(path))
-
-    return blank.when, {name: drawn(value) for name, value in blank.arguments.items()}
+    return blank.when, _filled(
+        blank.arguments, lambda number, path: Result(names.get(number, str(number)), tuple(path))
+    )
 
 
-def _put(value: Any, results: Results) -> object:
+def _filled(value: Any, by: Callable[[int, list[str | int]], object]) -> Any:
     if isinstance(value, list):
-        return [_put(part, results) for part in value]
+        return [_filled(part, by) for part in value]
     if not isinstance(value, dict):
         return value
     if RESULT not in value:
-        return {key: _put(part, results) for key, part in value.items()}
+        return {key: _filled(part, by) for key, part in value.items()}
     number, *path = value[RESULT]
-    found: Any = results.get(number)
-    for place in path:
-        try:
-            found = found[place]
-        except (KeyError, IndexError, TypeError):
-            found = None
-    return found
+    return by(number, path)
 
 
 class RunHead(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the row of a run carries beside its arguments."""
+    """What the row of a flow run holds besides its arguments."""
 
     keep: int
     template: str | None = None
@@ -185,19 +180,19 @@ class RunHead(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def with_head(payload: str, head: RunHead) -> str:
-    """The payload of a run: what it is to know of itself, then its arguments."""
+    """The payload of a flow run: its head, then its arguments."""
     rest = payload[1:].lstrip()
     comma = "" if rest.startswith("}") else ","
     return f'{{"{RUN}":{_encode(head).decode()}{comma}{rest}'
 
 
 def head_of(payload: str) -> RunHead | None:
-    """What the row of a run knows of itself; None if it is no run."""
+    """The head in the payload of a flow run; None in the payload of a task."""
     found = _decode(payload)
     head = found.get(RUN) if isinstance(found, dict) else None
     return None if head is None else msgspec.convert(head, RunHead)
 
 
 def arguments_of(payload: str) -> dict[str, object]:
-    """The arguments of a run or node, as they were given."""
+    """The arguments of a flow run or node, as they were given."""
     return {name: value for name, value in _decode(payload).items() if name not in (RUN, FILL)}

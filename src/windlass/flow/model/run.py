@@ -1,4 +1,4 @@
-"""A run of a flow as people see it: its nodes, how far they are, and pictures of the graph."""
+"""What users see of a flow run: its nodes, its progress, and its graph as a picture."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Drawn = tuple[NodeShape, Sequence[object], Mapping[str, object]]
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node of a run. Times are microseconds since the epoch."""
+    """A node of a flow run. Times are microseconds since the epoch."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class NodeView:
     due_at: int | None
     started_at: int | None
     finished_at: int | None
-    # By its condition, by that of a node that it waits for, or by hand.
+    # By its condition, by the condition of a parent, or by an operator.
     is_skipped: bool = False
 
     @property
@@ -55,7 +55,7 @@ class NodeView:
 
 @dataclass(frozen=True)
 class FlowProgress:
-    """How many nodes of a run are in which state."""
+    """How many nodes of a flow run have which status."""
 
     total: int
     counts: dict[Status, int]
@@ -69,7 +69,7 @@ class FlowProgress:
 
     @property
     def ended(self) -> int:
-        """How many have ended, however that was."""
+        """How many have ended: succeeded, failed or cancelled."""
         return sum(self.counts.get(status, 0) for status in FINAL)
 
     @property
@@ -79,7 +79,7 @@ class FlowProgress:
 
     @property
     def percent(self) -> float:
-        """How much of it has ended."""
+        """The share of nodes that have ended."""
         return 100.0 * self.ended / self.total if self.total else 100.0
 
 
@@ -96,7 +96,7 @@ class GraphNode:
     kwargs: Mapping[str, object] = field(default_factory=dict)
 
     def json(self) -> dict[str, object]:
-        """The node as plain data, as a template has it; without what goes without saying."""
+        """The node as plain data, as in a template; defaults are left out."""
         whole = {
             "name": self.name,
             "kind": self.kind,
@@ -127,7 +127,7 @@ class FlowGraph:
 
     @classmethod
     def drawn(cls, drafts: Iterable[Drawn], name: str = "") -> FlowGraph:
-        """The picture of what is about to be started: shapes, with their arguments."""
+        """The graph of nodes that are not started yet, with their arguments."""
         listed = list(drafts)
         return cls(
             [
@@ -139,7 +139,7 @@ class FlowGraph:
         )
 
     def json(self) -> dict[str, object]:
-        """Nodes and edges as plain data, which can be imported as a template."""
+        """Nodes and edges as plain data; it can be imported as a template."""
         return {
             "nodes": [node.json() for node in self.nodes],
             "edges": [list(edge) for edge in self.edges],

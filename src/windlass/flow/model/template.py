@@ -1,9 +1,9 @@
-"""Templates: flows as JSON, drawn on a page or loaded from a file.
+"""Templates: flows as JSON, drawn in the console or loaded from a file.
 
 `{"nodes": [{"name", "kind", "args", "kwargs", "trigger", "when"}], "edges": [[from, to]]}`. In
-arguments, `{"$result": "load"}` stands for what node load returned, with `"path": ["rows"]` for a
+arguments, `{"$result": "load"}` stands for the result of node load, with `"path": ["rows"]` for a
 part of it, and `{"$argument": "order"}` for an argument of the start. The `status` of a node, which
-the graph of a run has, is not kept.
+an exported run has, is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from windlass.flow.model.node import Result
 
 
 class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A node on paper."""
+    """A node of a template."""
 
     name: str
     kind: str
@@ -30,11 +30,26 @@ class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     kwargs: dict[str, Any] = {}
     trigger: str = "all_success"
     when: str | None = None
-    status: str | None = None
+    # Read, because an exported run has it; not kept and not shown.
+    _status: str | None = msgspec.field(default=None, name="status")
+
+
+class AddedNode(TemplateNode, frozen=True, forbid_unknown_fields=True):
+    """A node that an edit adds to a flow run."""
+
+    after: list[str] = []
+
+
+class RunEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An edit of a flow run: nodes to add, edges to add, and edges to remove."""
+
+    add: list[AddedNode] = []
+    link: list[tuple[str, str]] = []
+    unlink: list[tuple[str, str]] = []
 
 
 class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nodes and edges."""
+    """Nodes and edges as they are saved."""
 
     nodes: list[TemplateNode]
     edges: list[tuple[str, str]] = []
@@ -45,22 +60,24 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for parent, child in self.edges:
             for name in (parent, child):
                 if name not in after:
-                    raise BadFlow(f"an edge refers to {name!r}, which is no node of this template")
+                    raise BadFlow(
+                        f"an edge refers to {name!r}, which is not a node of this template"
+                    )
             after[child].append(parent)
         by_name = {node.name: node for node in self.nodes}
         names = placed(after)
-        # What is in a circle has no place; it comes last, and is then refused.
+        # Nodes in a cycle come last, and are then refused.
         names += after.keys() - set(names)
         return [(by_name[name], after[name]) for name in names]
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that a start is to be given."""
+        """The arguments that a start needs."""
         return sorted(arguments_in([[node.args, node.kwargs] for node in self.nodes]))
 
 
 def read_template(name: str, spec: object) -> Template:
-    """The template that plain data describes, or an error that says what is wrong with it."""
+    """The template in this JSON or plain data, or an error that says what is wrong."""
     try:
         if isinstance(spec, str | bytes):
             template = msgspec.json.decode(spec, type=Template)
@@ -73,18 +90,18 @@ def read_template(name: str, spec: object) -> Template:
             raise BadFlow(f"template {name!r}: two nodes are named {each!r}")
         if "/" in each:
             raise BadFlow(
-                f"template {name!r}: node {each!r} is inside a nested flow, which draws it by "
+                f"template {name!r}: node {each!r} is inside a nested flow, which adds it by "
                 "itself; leave it out"
             )
     for each in template.arguments:
         if not each.isidentifier() or iskeyword(each):
             raise BadFlow(f"template {name!r}: no argument of a start can be named {each!r}")
-    nodes = [msgspec.structs.replace(node, status=None) for node in template.nodes]
+    nodes = [msgspec.structs.replace(node, _status=None) for node in template.nodes]
     return Template(nodes, template.edges)
 
 
 def filled_in(value: Any, arguments: Mapping[str, object]) -> Any:
-    """A value of a template with its results and arguments in it."""
+    """A value of a template with results and arguments in place of their references."""
     match value:
         case {"$result": str(node), "path": list(path)}:
             return Result(node, tuple(path))
@@ -103,13 +120,13 @@ def filled_in(value: Any, arguments: Mapping[str, object]) -> Any:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a start that is not known yet."""
+    """An argument of a start, before its value is known."""
 
     name: str
 
 
 def is_open(value: object) -> bool:
-    """Whether a result or an argument that is not known yet is somewhere in `value`."""
+    """Whether `value` contains a result or an argument that is not known yet."""
     match value:
         case dict():
             return any(map(is_open, value.values()))
@@ -119,7 +136,7 @@ def is_open(value: object) -> bool:
 
 
 def arguments_in(value: Any) -> set[str]:
-    """The arguments of a start that are somewhere in `value`."""
+    """The arguments of a start that are used anywhere in `value`."""
     match value:
         case {"$argument": str(name)}:
             return {name}

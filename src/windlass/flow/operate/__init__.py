@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What users and operators do with flows: declare, start, show, change, and templates."""

@@ -1,38 +1,57 @@
-"""Templates: flows as JSON that are saved, versioned and started like declared ones.
+"""Templates: flows as JSON that are saved, versioned and started like declared flows.
 
-A node of a flow may be a template, too. It is then a task of the kind TEMPLATE, which has the name
-and the version: any worker reads it from the database and draws it.
+A node of a flow can be a template. It is a task of the kind TEMPLATE, whose arguments have the name
+and the version: any worker reads the template from the database and draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy.exc import IntegrityError
 
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
-from windlass.flow.declare import Draft, Drawing, Flow
+from windlass.flow.declare import Draft, Drawing, Edit
 from windlass.flow.engine.grow import expand
 from windlass.flow.model.run import FlowGraph
-from windlass.flow.model.template import Argument, Template, filled_in, is_open, read_template
-from windlass.flow.operate.declare import FlowDeclarer, make_flow
+from windlass.flow.model.template import (
+    Argument,
+    RunEdit,
+    Template,
+    TemplateNode,
+    filled_in,
+    is_open,
+    read_template,
+)
+from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
+from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
+from windlass.value.view import Moment
 
-# How often a save is tried that others come before.
-SAVES = 20
+
+@dataclass(frozen=True)
+class TemplateView:
+    """A version of a template, and the arguments that a start of it needs."""
+
+    name: str
+    version: int
+    saved_at: Moment
+    nodes: int
+    edges: int
+    arguments: tuple[str, ...]
+    spec: Template
 
 
 class Templates:
-    """`app.flow_template`: saves templates, and gives handles of them."""
+    """`app.flow_template`: saves templates, and gives handles that start them."""
 
     def __init__(self, fleet: Fleet, registry: Registry, flows: FlowDeclarer) -> None:
         self._fleet = fleet
@@ -41,15 +60,20 @@ class Templates:
         registry.own[TEMPLATE] = make_kind(self._run, Options(name=TEMPLATE, retries=3))
 
     def __call__(self, name: str, spec: object) -> Flow[...]:
-        """Check a template, save it as a new version if it has changed, and give its handle."""
+        """Check a template, save it as a new version if it has changed; the handle of it."""
         text = msgspec.json.encode(self.check(name, spec)).decode()
-        saved = self._fleet.everywhere(
-            lambda shard: _save(shard, name, text), what=f"template {name!r} is saved"
-        )
-        return self._handle(saved[0])
+
+        def save(shard: Shard) -> TemplateRow:
+            dialect, now = shard.database.dialect, shard.clock.now()
+            return shard.database.write(
+                lambda connection: store.save(connection, dialect, name, spec=text, now=now)
+            )
+
+        saved = self._fleet.everywhere(save, what=f"template {name!r} is saved")
+        return self._handle(_view(saved[0]))
 
     def check(self, name: str, spec: object) -> Template:
-        """The template, if it can be saved under that name and run; nothing is written."""
+        """The template, if it can be saved under this name; nothing is written."""
         check_kind_name(name)
         if name.isdecimal():
             raise BadFlow(f"a template cannot be named {name!r}, which is the id of a run")
@@ -57,21 +81,39 @@ class Templates:
             raise BadFlow(f"{name!r} is declared in code; give the template another name")
         template = read_template(name, spec)
         self._fleet.prepare()
-        self._check(name, template)
+        for draft in self._drawn(template):
+            try:
+                draft.kind.arguments.check_open(draft.args, draft.kwargs, is_open=is_open)
+            except BadArgument as problem:
+                raise BadFlow(f"template {name!r}, node {draft.shape.name!r}: {problem}") from None
         return template
 
+    def edit(self, run: FlowRun, changes: RunEdit) -> None:
+        """Make all of the changes to a flow run, or none."""
+        self.read_nested(node.kind for node in changes.add)
+
+        def change(edit: Edit) -> None:
+            for node in changes.add:
+                draw_node(edit, node, after=node.after, arguments={})
+            for parent, child in changes.unlink:
+                edit.unlink(parent, child)
+            for parent, child in changes.link:
+                edit.link(parent, child)
+
+        run.edit(change)
+
     def get(self, name: str, version: int | None = None) -> Flow[...]:
-        """The handle of a template that was saved before."""
+        """The handle of a saved template."""
         return self._handle(self.row(name, version))
 
     def flow(self, name: str, version: int | None = None) -> Flow[...]:
-        """The handle of a declared flow, or else of a template."""
+        """The handle of a declared flow, or of a template."""
         if version is None and name in self._flows.names:
             return self._flows.get(name)
         return self._handle(self.known(name, version))
 
-    def known(self, name: str, version: int | None = None) -> TemplateRow:
-        """`row`, for those who may mean a declared flow."""
+    def known(self, name: str, version: int | None = None) -> TemplateView:
+        """`row`, with an error that also names the declared flows."""
         try:
             return self.row(name, version)
         except UnknownFlow:
@@ -81,26 +123,23 @@ class Templates:
                 f"{name!r} is neither a declared flow nor{which} a template; declared: {declared}"
             ) from None
 
-    def row(self, name: str, version: int | None = None) -> TemplateRow:
-        """A version of a template, or the last one."""
+    def row(self, name: str, version: int | None = None) -> TemplateView:
+        """A version of a template; the last one by default."""
         self._fleet.prepare()
         for shard in self._fleet.shards:
             found = shard.database.read(lambda connection: store.latest(connection, name, version))
             if found is not None:
-                return found
+                return _view(found)
         which = "" if version is None else f" version {version}"
         raise UnknownFlow(f"there is no template {name!r}{which}; import it first")
 
-    def listing(self) -> list[TemplateRow]:
+    def listing(self) -> list[TemplateView]:
         """The last version of every template."""
         self._fleet.prepare()
-        return self._fleet.fan_out(lambda shard: shard.database.read(store.listing)).values[0]
+        found = self._fleet.fan_out(lambda shard: shard.database.read(store.listing))
+        return [_view(row) for row in found.values[0]]
 
-    def read(self) -> list[tuple[TemplateRow, Template]]:
-        """`listing`, each with what it says."""
-        return [(row, read_template(row.name, row.spec)) for row in self.listing()]
-
-    def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateRow]:
+    def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateView]:
         """The versions of a template, newest first."""
         self._fleet.prepare()
         found = self._fleet.fan_out(
@@ -108,90 +147,81 @@ class Templates:
                 lambda connection: store.versions(connection, name, before=before, limit=limit)
             )
         )
-        return max(found.values, key=len, default=[])
+        return [_view(row) for row in max(found.values, key=len, default=[])]
 
     def read_nested(self, kinds: Iterable[str]) -> None:
-        """Know the last versions of the templates among these kinds."""
+        """Load the last versions of the templates among these kinds."""
         known = self._registry.templates
         for name in set(kinds) - self._registry.kinds.keys():
             try:
-                row = self.row(name)
+                template = self.row(name)
             except UnknownFlow:
                 continue
-            if name not in known or known[name].version != row.version:
-                known[name] = self._kind(row)
+            if name not in known or known[name].version != template.version:
+                known[name] = self._kind(template)
 
-    def graph(self, row: TemplateRow) -> FlowGraph:
-        """The nodes of a template with their edges, for pictures."""
-        drafts = self._drawn(read_template(row.name, row.spec))
-        return FlowGraph.drawn([(draft.shape, (), {}) for draft in drafts], row.name)
+    def graph(self, template: TemplateView) -> FlowGraph:
+        """The nodes and edges of a template, for pictures."""
+        drafts = self._drawn(template.spec)
+        return FlowGraph.drawn([(draft.shape, (), {}) for draft in drafts], template.name)
 
-    def _handle(self, row: TemplateRow) -> Flow[...]:
-        self._registry.templates[row.name] = self._kind(row)
-        return self._flows.get(row.name)
+    def _handle(self, template: TemplateView) -> Flow[...]:
+        self._registry.templates[template.name] = self._kind(template)
+        return self._flows.get(template.name)
 
-    def _kind(self, row: TemplateRow) -> Kind:
-        template = read_template(row.name, row.spec)
+    def _kind(self, template: TemplateView) -> Kind:
+        spec = template.spec
 
         def draw(flow: Drawing, /, **arguments: Any) -> None:
-            self.read_nested(node.kind for node in template.nodes)
-            draw_template(flow, template, arguments)
+            self.read_nested(node.kind for node in spec.nodes)
+            for node, after in spec.ordered():
+                draw_node(flow, node, after=after, arguments=arguments)
 
-        draw.__name__ = row.name
+        named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in spec.arguments]
+        drawing = Parameter("_drawing", Parameter.POSITIONAL_ONLY)
+        draw.__name__ = template.name
         draw.__annotations__ = {}
-        cast(Any, draw).__signature__ = _signature(template)
-        return make_flow(draw, Options(name=row.name, version=row.version))
+        cast(Any, draw).__signature__ = Signature([drawing, *named])
+        return make_flow(draw, Options(name=template.name, version=template.version))
 
     def _run(self, template: str, version: int, arguments: dict[str, Any]) -> object:
-        """Be the node that is a template."""
         draw = self._kind(self.row(template, version)).draw
         assert draw is not None
         return expand(current.get(), draw, **arguments)
 
-    def _check(self, name: str, template: Template) -> None:
-        """Refuse what cannot run."""
-        for draft in self._drawn(template):
-            try:
-                draft.kind.arguments.check_open(draft.args, draft.kwargs, is_open=is_open)
-            except BadArgument as problem:
-                raise BadFlow(f"template {name!r}, node {draft.shape.name!r}: {problem}") from None
-
     def _drawn(self, template: Template) -> list[Draft]:
-        """The nodes of a template. What the arguments of a start will be is not known yet."""
+        """The nodes of a template, with the arguments of a start left open."""
         self.read_nested(node.kind for node in template.nodes)
         drawing = Drawing(self._registry)
-        draw_template(drawing, template, {each: Argument(each) for each in template.arguments})
+        arguments = {each: Argument(each) for each in template.arguments}
+        for node, after in template.ordered():
+            draw_node(drawing, node, after=after, arguments=arguments)
         return drawing.checked()
 
 
-def draw_template(flow: Drawing, template: Template, arguments: dict[str, Any]) -> None:
-    """Draw the nodes of a template."""
-    for node, after in template.ordered():
-        flow.draw(
-            node.kind,
-            tuple(filled_in(node.args, arguments)),
-            filled_in(node.kwargs, arguments),
-            after=after,
-            name=node.name,
-            trigger=cast(Any, node.trigger),
-            when=node.when,
-        )
+def draw_node(
+    flow: Drawing, node: TemplateNode, *, after: Sequence[str], arguments: Mapping[str, object]
+) -> None:
+    """Draw a node of a template or of an edit."""
+    flow.draw(
+        node.kind,
+        tuple(filled_in(node.args, arguments)),
+        filled_in(node.kwargs, arguments),
+        after=after,
+        name=node.name,
+        trigger=cast(Any, node.trigger),
+        when=node.when,
+    )
 
 
-def _signature(template: Template) -> Signature:
-    """How a template is drawn: on a drawing, with the arguments that are in it."""
-    named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in template.arguments]
-    return Signature([Parameter("_drawing", Parameter.POSITIONAL_ONLY), *named])
-
-
-def _save(shard: Shard, name: str, text: str) -> TemplateRow:
-    def save() -> TemplateRow:
-        return shard.database.write(
-            lambda connection: store.save(connection, name, text, now=shard.clock.now())
-        )
-
-    for _ in range(SAVES - 1):
-        # Somebody else may save that version at the same moment: this is then the next one.
-        with suppress(IntegrityError):
-            return save()
-    return save()
+def _view(row: TemplateRow) -> TemplateView:
+    spec = read_template(row.name, row.spec)
+    return TemplateView(
+        name=row.name,
+        version=row.version,
+        saved_at=row.created_at,
+        nodes=len(spec.nodes),
+        edges=len(spec.edges),
+        arguments=tuple(spec.arguments),
+        spec=spec,
+    )

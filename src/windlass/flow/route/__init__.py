@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The API routes for flows and templates."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The SQL of flows: their runs, nodes, slots and templates."""

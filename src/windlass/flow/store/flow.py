@@ -1,17 +1,23 @@
-"""Runs and their nodes: write them, read them, and change those that have not begun."""
+"""The rows of flow runs and their nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, text, update
 
 from windlass.database.dialect.base import Dialect, Executor, encode
 from windlass.database.schema import slot, task
-from windlass.flow.model.graph import BLOCKED_BY, SKIPPED, How, Rule, how_ended
+from windlass.flow.model.graph import (
+    BLOCKED_BY,
+    SKIPPED,
+    SKIPPED_BY_HAND,
+    How,
+    Rule,
+    how_ended,
+)
 from windlass.flow.store.dialect import STATEMENTS
 from windlass.value.shard import COMING
 from windlass.value.status import FINAL, Status
@@ -36,7 +42,7 @@ class NewSlot(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node as the database has it, without its arguments."""
+    """A node, without its arguments."""
 
     id: int
     node: str
@@ -50,22 +56,32 @@ class NodeRow:
     due_at: int | None
     started_at: int | None
     finished_at: int | None
-    # None also if it was not asked for.
+    # None if it was not read.
     result: str | None = None
 
     @property
     def how(self) -> How | None:
-        """How it ended; None if it has not."""
+        """How it ended; None if it has not ended."""
         return how_ended(self.status, self.last_status)
 
     @property
     def is_blocked_end(self) -> bool:
-        """Whether it ended only because of how those ended that it waits for."""
+        """Whether it ended only because of how its parents ended."""
         return self.how is not None and self.last_status is Status.BLOCKED
 
     @property
+    def is_skipped(self) -> bool:
+        """Whether its condition, the condition of a parent or an operator skipped it."""
+        return self.how is How.SKIPPED or self.remark == SKIPPED_BY_HAND
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed or was cancelled."""
+        return self.remark if self.status in (Status.FAILED, Status.CANCELLED) else None
+
+    @property
     def cause(self) -> str:
-        """The node that those below are blocked by, if it did not succeed."""
+        """The node that blocks the nodes below, if it did not succeed."""
         if not self.is_blocked_end:
             return self.node
         return (self.remark or "").removeprefix(BLOCKED_BY).removeprefix(SKIPPED)
@@ -73,7 +89,7 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as lists show it."""
+    """A flow run; `left` nodes have not ended."""
 
     id: int
     kind: str
@@ -88,46 +104,21 @@ class RunRow:
 
     @property
     def is_coming(self) -> bool:
-        """Whether it is a copy that is on its way from another shard."""
+        """Whether it is a copy that is still being moved from another shard."""
         return self.batch == COMING
 
 
-ROW = (
-    task.c.id,
-    task.c.node,
-    task.c.kind,
-    task.c.status,
-    task.c.last_status,
-    task.c.remark,
-    task.c.bucket,
-    task.c.open_slots,
-    task.c.attempt,
-    task.c.due_at,
-    task.c.started_at,
-    task.c.finished_at,
-)
-RUN = (
-    task.c.id,
-    task.c.kind,
-    task.c.task_key,
-    task.c.status,
-    task.c.open_slots,
-    task.c.payload,
-    task.c.created_at,
-    task.c.finished_at,
-    task.c.remark,
-    task.c.batch,
-)
+ROW = [task.c[each.name] for each in fields(NodeRow) if each.name != "result"]
+RENAMED = {"key": "task_key", "left": "open_slots"}
+RUN = [task.c[RENAMED.get(each.name, each.name)] for each in fields(RunRow)]
 IS_RUN = task.c.id == task.c.flow_id
-
-
 LARGEST = 1 << 62
 
 
 def insert(
     executor: Executor, dialect: Dialect, rows: Sequence[NewNode], slots: Sequence[NewSlot]
 ) -> None:
-    """Write nodes and their slots in as few statements as their size allows; safe to repeat."""
+    """Write nodes and slots in as few statements as their size allows; safe to repeat."""
     statements = STATEMENTS.of(dialect)
     for chunk in _chunks(rows):
         executor.execute(statements.insert_nodes, {"rows": encode(chunk).decode()})
@@ -145,33 +136,14 @@ def insert(
 
 
 def run(connection: Connection, number: int) -> RunRow | None:
-    """One run."""
+    """One flow run."""
     row = connection.execute(select(*RUN).where(task.c.id == number, IS_RUN)).first()
     return None if row is None else _run(row)
 
 
-def runs(
-    connection: Connection,
-    *,
-    kind: str | None = None,
-    status: Status | None = None,
-    limit: int,
-) -> list[RunRow]:
-    """Runs, newest first."""
-    if kind is None and status is None:
-        return list(islice(newest(connection), limit))
-    query = select(*RUN).where(task.c.flow_id.is_not(None), IS_RUN)
-    if kind is not None:
-        query = query.where(task.c.kind == kind)
-    if status is not None:
-        query = query.where(task.c.status == status)
-    rows = connection.execute(query.order_by(task.c.id.desc()).limit(limit))
-    return [_run(row) for row in rows]
-
-
-def newest(connection: Connection, *, below: int | None = None) -> Iterator[RunRow]:
-    """All runs, each by one look, however many rows lie between them; maybe below one of them."""
-    last = LARGEST if below is None else below
+def newest(connection: Connection, *, below: int) -> Iterator[RunRow]:
+    """All flow runs below an id, newest first; one statement each, whatever lies between them."""
+    last = below
     while True:
         before = select(func.max(task.c.flow_id)).where(task.c.flow_id < last).scalar_subquery()
         row = connection.execute(select(*RUN).where(task.c.id == before)).first()
@@ -182,32 +154,32 @@ def newest(connection: Connection, *, below: int | None = None) -> Iterator[RunR
 
 
 def runs_of(connection: Connection, ids: Collection[int]) -> list[RunRow]:
-    """These runs, newest first."""
+    """These flow runs, newest first."""
     query = select(*RUN).where(task.c.id.in_(ids), IS_RUN).order_by(task.c.id.desc())
     return [_run(row) for row in connection.execute(query)]
 
 
 def status_of(connection: Connection, number: int) -> Status | None:
-    """The state of a run; None if there is none of that id."""
+    """The status of a flow run; None if it does not exist."""
     found = connection.scalar(select(task.c.status).where(task.c.id == number, IS_RUN))
     return None if found is None else Status(found)
 
 
 def lock(connection: Connection, number: int) -> RunRow | None:
-    """One run, which nobody else changes until the transaction ends."""
+    """Lock a flow run until the transaction ends."""
     query = select(*RUN).where(task.c.id == number, IS_RUN).with_for_update()
     row = connection.execute(query).first()
     return None if row is None else _run(row)
 
 
 def is_going(connection: Connection, number: int, *, now: int) -> bool:
-    """Whether a run ended so long ago that its nodes are being deleted."""
+    """Whether the nodes of a flow run are being pruned."""
     prune_at = connection.scalar(select(task.c.prune_at).where(task.c.id == number))
     return prune_at is not None and prune_at <= now
 
 
 def nodes(connection: Connection, number: int, *, results: bool = False) -> list[NodeRow]:
-    """The nodes of a run, in the order in which they were drawn; maybe with their results."""
+    """The nodes of a flow run, in the order in which they were drawn."""
     columns = (*ROW, task.c.result) if results else ROW
     rows = connection.execute(
         select(*columns).where(task.c.flow_id == number, task.c.id != number).order_by(task.c.id)
@@ -230,7 +202,7 @@ def node(connection: Connection, number: int) -> NodeRow:
 
 
 def named(connection: Connection, number: int, names: Collection[str]) -> dict[str, NodeRow]:
-    """Those of the nodes that a run has."""
+    """The nodes of a flow run with these names."""
     if not names:
         return {}
     inside = task.c.flow_id == number, task.c.id != number
@@ -252,7 +224,7 @@ def group_of(connection: Connection, number: int) -> NodeRow | None:
 
 
 def ancestors(connection: Connection, number: int) -> set[int]:
-    """The nodes that surely ended before a node began: what it, and what it is in, waited for."""
+    """The nodes that ended before a node began: its ancestors, and those of its nested flow."""
     begin = [number]
     while (group := group_of(connection, begin[-1])) is not None:
         begin.append(group.id)
@@ -261,13 +233,13 @@ def ancestors(connection: Connection, number: int) -> set[int]:
         .where(slot.c.task_id.in_(begin), slot.c.rule != Rule.END)
         .cte("above", recursive=True)
     )
-    # A nested flow has ended when all inside it have.
+    # A nested flow has ended when all nodes inside it have.
     above = above.union(select(slot.c.dep_id).join(above, slot.c.task_id == above.c.dep_id))
     return set(connection.scalars(select(above.c.dep_id)))
 
 
 def counts(connection: Connection, number: int) -> dict[Status, int]:
-    """How many nodes of a run are in which state."""
+    """How many nodes of a flow run have which status."""
     rows = connection.execute(
         select(task.c.status, func.count())
         .where(task.c.flow_id == number, task.c.id != number)
@@ -277,7 +249,7 @@ def counts(connection: Connection, number: int) -> dict[Status, int]:
 
 
 def slots(connection: Connection, number: int) -> list[NewSlot]:
-    """The edges of a run."""
+    """The edges of a flow run."""
     inside = select(task.c.id).where(task.c.flow_id == number, task.c.id != number)
     rows = connection.execute(
         select(slot.c.dep_id, slot.c.task_id, slot.c.rule).where(slot.c.dep_id.in_(inside))
@@ -286,7 +258,7 @@ def slots(connection: Connection, number: int) -> list[NewSlot]:
 
 
 def set_states(connection: Connection, rows: Iterable[NodeRow], again: Collection[int]) -> None:
-    """Have nodes be as these rows say; those that begin `again` as if they had never run."""
+    """Write the states of nodes; nodes that begin `again` are as if they had never run."""
     alike: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
         values = (
@@ -313,7 +285,7 @@ def set_states(connection: Connection, rows: Iterable[NodeRow], again: Collectio
 
 
 def grow(connection: Connection, number: int, *, more: int) -> bool:
-    """Have a run that goes on have so many more nodes; False if it has ended."""
+    """Count more nodes that a flow run, or a nested flow, waits for; False if it has ended."""
     grown = connection.execute(
         update(task)
         .where(task.c.id == number, task.c.status == Status.RUNNING)
@@ -323,7 +295,7 @@ def grow(connection: Connection, number: int, *, more: int) -> bool:
 
 
 def go_on(connection: Connection, number: int, *, left: int) -> None:
-    """Have a run go on, also one that has ended, with so many nodes that have not."""
+    """Let a flow run continue, even if it had ended; `left` nodes have not ended."""
     connection.execute(
         update(task)
         .where(task.c.id == number)
@@ -341,21 +313,12 @@ def go_on(connection: Connection, number: int, *, left: int) -> None:
 
 
 def end_empty(executor: Executor, number: int, *, now: int, keep: int) -> None:
-    """Have a run without nodes have ended as it began."""
+    """End a flow run without nodes at once."""
     executor.execute(END_EMPTY, {"id": number, "now": now, "prune_at": now + keep})
 
 
-def widen(connection: Connection, number: int, *, more: int) -> None:
-    """Have a nested flow wait for so many more nodes inside it."""
-    connection.execute(
-        update(task)
-        .where(task.c.id == number, task.c.status == Status.RUNNING)
-        .values(open_slots=task.c.open_slots + more)
-    )
-
-
 def expand(connection: Connection, number: int, *, left: int) -> None:
-    """Have the node of a nested flow wait for so many nodes inside it; no worker has it."""
+    """Let the node of a nested flow wait for the `left` nodes inside it, without a worker."""
     connection.execute(
         update(task)
         .where(task.c.id == number)
@@ -364,20 +327,16 @@ def expand(connection: Connection, number: int, *, left: int) -> None:
 
 
 def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> list[int]:
-    """End a run and all of its nodes that have not ended; which of those were external."""
-    inside = task.c.flow_id == number, task.c.status.in_(OPEN)
+    """End a flow run and its open nodes; which of those were external."""
+    inside = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
     away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
-    ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    # What a claim or a sign of life has locked for a moment is not waited for here.
-    free = select(task.c.id).where(*inside, task.c.id != number).order_by(task.c.id)
-    for part in _parts(list(connection.scalars(free.with_for_update(skip_locked=True)))):
-        connection.execute(update(task).where(task.c.id.in_(part)).values(**ended, remark=reason))
-    connection.execute(
-        update(task)
-        .where(task.c.id == number)
-        .values(**ended, remark=reason, open_slots=0, prune_at=now + keep)
-    )
+    # A row that a claim or a heartbeat has locked for a moment is not waited for here.
+    free = select(task.c.id).where(*inside).order_by(task.c.id).with_for_update(skip_locked=True)
+    for part in _parts(list(connection.scalars(free))):
+        _cancel(connection, task.c.id.in_(part), reason=reason, now=now)
+    more = {"open_slots": 0, "prune_at": now + keep}
+    _cancel(connection, task.c.id == number, reason=reason, now=now, **more)
     return external_ids
 
 
@@ -388,19 +347,24 @@ def cancelled_nodes(connection: Connection, run: int) -> list[int]:
 
 
 def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
-    """End what somebody had locked while its run was cancelled, unless that goes on by now."""
+    """End the nodes that were locked while `cancel` ended the others, unless the run continues."""
     found = lock(connection, number)
-    if found is None or found.status is not Status.CANCELLED:
-        return
-    rest = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
+    if found is not None and found.status is Status.CANCELLED:
+        rest = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
+        _cancel(connection, and_(*rest), reason=reason, now=now)
+
+
+def _cancel(
+    connection: Connection, where: ColumnElement[bool], *, reason: str, now: int, **more: Any
+) -> None:
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    connection.execute(update(task).where(*rest).values(**ended, remark=reason))
+    connection.execute(update(task).where(where).values(**ended, remark=reason, **more))
 
 
 def unlink(connection: Connection, edges: Collection[tuple[int, int]]) -> None:
-    """Remove edges, each from the node that is waited for to the one that waits."""
+    """Remove edges, each from a parent to its child."""
     parents, children = {dep for dep, _ in edges}, {number for _, number in edges}
-    # By whichever there is less of: the edges of a fan are one statement.
+    # Grouped by the side with fewer nodes: the edges of a fan are one statement.
     one, other, place = slot.c.dep_id, slot.c.task_id, 0
     if len(children) < len(parents):
         one, other, place = other, one, 1
@@ -445,7 +409,7 @@ def prune(
 
 
 def row_of(row: Sequence[Any]) -> NodeRow:
-    """A row of the columns of ROW."""
+    """A node, from the columns in ROW."""
     number, name, kind, status, last, remark, bucket, left, *rest = row
     before = None if last is None else Status(last)
     return NodeRow(

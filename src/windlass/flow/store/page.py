@@ -1,4 +1,4 @@
-"""Looking at runs and nodes among many: a page at a time, and so many rows at most."""
+"""Reads flow runs and nodes a page at a time; each call reads a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from windlass.database.scan import scan
 from windlass.database.schema import external, slot, task
 from windlass.flow.model.graph import Rule
 from windlass.flow.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
-from windlass.rolling.store.item import LAST
 from windlass.value.status import Status
 
-# Nested flows have the kinds of runs: of each kind so many rows are looked at.
+# How many rows of each kind are read: nested flows have the same kinds as flow runs.
 LOOKED_AT = 2_000
+# Sorts after every name with the same beginning.
+LAST = chr(0x10FFFF)
 RUN_STATUSES = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
-# What people look for first.
+COUNTED_AT_ONCE = 200
+# What operators look for first.
 URGENT = (
     Status.FAILED,
     Status.RUNNING,
@@ -34,14 +36,14 @@ URGENT = (
 
 @dataclass(frozen=True)
 class RunPage:
-    """Runs, newest first, and the id below which to go on; None at the end."""
+    """Flow runs, newest first, and the id below which more may follow; None at the end."""
 
     runs: list[RunRow]
     below: int | None
 
 
 class Slots(NamedTuple):
-    """How many slots a node has, and what they wait for."""
+    """How many slots a node has, and what fills them."""
 
     total: int
     rule: Rule
@@ -56,7 +58,7 @@ def runs(
     below: int | None,
     limit: int,
 ) -> RunPage:
-    """Runs that match and whose id is less than `below`; `other` are kinds that have none."""
+    """Flow runs that match, with ids less than `below`; `other` are kinds that are not flows."""
     if kind is None and status is None:
         found = _newest(connection, below, limit)
         return RunPage(found, found[-1].id if len(found) == limit else None)
@@ -68,7 +70,7 @@ def runs(
             some, floor = _runs_of(connection, each, name, below=below, limit=limit)
             ids += some
             floors += [] if floor is None else [floor]
-    # Below the highest place where somebody stopped, more may follow.
+    # Below the highest id where a scan stopped, more may follow.
     floor = max(floors, default=None)
     chosen = sorted((each for each in ids if floor is None or each >= floor), reverse=True)[:limit]
     found = runs_of(connection, chosen)
@@ -76,7 +78,7 @@ def runs(
 
 
 def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRow]:
-    """The newest runs: those of the last few thousand nodes by one look, others one by one."""
+    """The newest flow runs: one statement for those of the last nodes, then one statement each."""
     nodes_of = select(task.c.flow_id).where(task.c.flow_id < (LARGEST if below is None else below))
     window = nodes_of.order_by(task.c.flow_id.desc(), task.c.node.desc()).limit(LOOKED_AT)
     several = select(window.subquery().c.flow_id).distinct()
@@ -90,7 +92,7 @@ def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRo
 def _runs_of(
     connection: Connection, status: Status, kind: str, *, below: int | None, limit: int
 ) -> tuple[list[int], int | None]:
-    """The ids of runs of a kind, and the lowest id that was looked at; None if that were all."""
+    """The ids of flow runs of a kind, and the lowest id that was read; None if that was all."""
     rows = undue_of(status, kind, task.c.flow_id)
     if below is not None:
         rows = rows.where(task.c.id < below)
@@ -108,19 +110,20 @@ def _runs_of(
 
 
 def sizes(connection: Connection, runs: Sequence[int], *, most: int) -> dict[int, int]:
-    """How many nodes each run has, counted up to `most` + 1."""
-    if not runs:
-        return {}
-
-    given = {f"run_{index}": run for index, run in enumerate(runs)}
-    row = connection.execute(_counts(len(runs), most), given).one()
-    # The row of the run is one of them.
-    return {run: int(found) - 1 for run, found in zip(runs, row, strict=True)}
+    """How many nodes each flow run has, counted up to `most` + 1."""
+    found: dict[int, int] = {}
+    for begin in range(0, len(runs), COUNTED_AT_ONCE):
+        part = runs[begin : begin + COUNTED_AT_ONCE]
+        given = {f"run_{index}": run for index, run in enumerate(part)}
+        row = connection.execute(_counts(len(part), most), given).one()
+        # The row of the flow run itself is counted, too.
+        found |= {run: int(count) - 1 for run, count in zip(part, row, strict=True)}
+    return found
 
 
 @lru_cache(64)
 def _counts(runs: int, most: int) -> Select[Any]:
-    """Counts the nodes of so many runs. It takes longer to make this than to run it."""
+    # Cached: it takes longer to build this statement than to run it.
 
     def count(name: str) -> Any:
         of_run = select(task.c.node).where(task.c.flow_id == bindparam(name, type_=BigInteger))
@@ -139,7 +142,7 @@ def nodes(
     after: str,
     limit: int,
 ) -> list[NodeRow]:
-    """The nodes of a run whose names begin with `prefix`, in the order of their names."""
+    """The nodes of a flow run whose names begin with `prefix`, in the order of their names."""
     query = select(*ROW).where(task.c.flow_id == run, task.c.id != run, task.c.node > after)
     if prefix:
         query = query.where(task.c.node.between(prefix, prefix + LAST))
@@ -150,7 +153,7 @@ def nodes(
 
 
 def urgent(connection: Connection, run: int, *, limit: int) -> list[NodeRow]:
-    """Some nodes of a run: those first that went wrong, then those that are under way."""
+    """Some nodes of a flow run: failed nodes first, then running ones."""
     places = [(task.c.status == status, index) for index, status in enumerate(URGENT)]
     place = case(*places, else_=len(URGENT))
     ids = connection.scalars(
@@ -163,7 +166,7 @@ def urgent(connection: Connection, run: int, *, limit: int) -> list[NodeRow]:
 
 
 def around(connection: Connection, number: int, *, limit: int) -> list[NodeRow]:
-    """A node, what it waits for and what waits for it: of both up to `limit`."""
+    """A node, up to `limit` of its parents and up to `limit` of its children."""
     above = select(slot.c.dep_id).where(slot.c.task_id == number).order_by(slot.c.dep_id)
     below = select(slot.c.task_id).where(slot.c.dep_id == number).order_by(slot.c.task_id)
     ids = {number, *connection.scalars(above.limit(limit)), *connection.scalars(below.limit(limit))}
@@ -187,7 +190,7 @@ def edges(connection: Connection, ids: Collection[int]) -> list[NewSlot]:
 
 
 def slots(connection: Connection, ids: Collection[int]) -> dict[int, Slots]:
-    """How many slots these nodes have; those of nested flows for what is in them do not count."""
+    """How many slots these nodes have; the END slots of nested flows do not count."""
     rows = connection.execute(
         select(slot.c.task_id, func.count(), func.min(slot.c.rule))
         .where(slot.c.task_id.in_(ids), slot.c.rule != Rule.END)
@@ -210,13 +213,13 @@ def texts(connection: Connection, number: int) -> tuple[str, str | None]:
 
 
 def handle(connection: Connection, number: int) -> str | None:
-    """By what name an external system knows a node, if it was submitted."""
+    """The handle of a node at its external system, if it was submitted."""
     query = select(external.c.handle).where(external.c.task_id == number)
     return connection.scalar(query.order_by(external.c.submission.desc()).limit(1))
 
 
 def marks(connection: Connection, *, limit: int) -> list[tuple[Any, ...]]:
-    """What changes when a run starts, goes on or ends: how much is left of those that run."""
+    """What changes when a flow run starts, continues or ends: the open nodes of running ones."""
     going = (
         select(task.c.id, task.c.open_slots)
         .where(task.c.status == Status.RUNNING, task.c.due_at.is_(None))

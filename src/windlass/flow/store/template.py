@@ -1,11 +1,12 @@
-"""Templates of flows, each version as it was saved."""
+"""The saved versions of flow templates."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, select
 
+from windlass.database.dialect.base import Dialect
 from windlass.database.schema import flow_template
 
 
@@ -18,12 +19,7 @@ class TemplateRow(NamedTuple):
     created_at: int
 
 
-COLUMNS = (
-    flow_template.c.name,
-    flow_template.c.version,
-    flow_template.c.spec,
-    flow_template.c.created_at,
-)
+COLUMNS = [flow_template.c[name] for name in TemplateRow._fields]
 
 
 def latest(connection: Connection, name: str, version: int | None = None) -> TemplateRow | None:
@@ -35,14 +31,16 @@ def latest(connection: Connection, name: str, version: int | None = None) -> Tem
     return None if row is None else TemplateRow(*row)
 
 
-def save(connection: Connection, name: str, spec: str, *, now: int) -> TemplateRow:
-    """Save a template as its next version, unless it is what the last version is."""
-    found = latest(connection, name)
-    if found is not None and found.spec == spec:
-        return found
-    row = TemplateRow(name, 1 if found is None else found.version + 1, spec, now)
-    connection.execute(insert(flow_template).values(**row._asdict()))
-    return row
+def save(
+    connection: Connection, dialect: Dialect, name: str, *, spec: str, now: int
+) -> TemplateRow:
+    """Save a template as its next version, unless the last version is the same."""
+    while (found := latest(connection, name)) is None or found.spec != spec:
+        version = 1 if found is None else found.version + 1
+        # Another process may save this version at the same moment: then this is the next one.
+        row = TemplateRow(name, version, spec, now)
+        dialect.ensure(connection, flow_template, **row._asdict())
+    return found
 
 
 def versions(

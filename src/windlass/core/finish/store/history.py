@@ -8,23 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select
 
 from windlass.database.schema import failure, stat
+from windlass.value.task import FailureView
 
 MINUTE = 60 * 1_000_000
 FAILURES_PER_KIND = 1_000
 KEEP_STATISTICS = 7 * 24 * 60
-
-
-@dataclass(frozen=True)
-class FailureView:
-    """One remembered error."""
-
-    id: int
-    task_id: int
-    kind: str
-    attempt: int
-    failed_at: int
-    error: str
-    trace: str
 
 
 @dataclass(frozen=True)

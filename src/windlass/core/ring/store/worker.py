@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, selec
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import shard, task, worker
 from windlass.value.status import Status
+from windlass.value.view import Moment
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
 MOST_IDLE = 32_000
@@ -43,10 +44,10 @@ class WorkerView:
     id: int
     host: str
     pid: int
-    joined_at: int
-    lease_until: int
+    joined_at: Moment
+    lease_until: Moment
     idle: int
-    left_at: int | None
+    left_at: Moment | None
     left_why: str | None
     kinds: list[str]
     declared: list[str]

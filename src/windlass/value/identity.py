@@ -1,4 +1,4 @@
-"""Who this is, for those who look."""
+"""Who acts: the user, the host and the process."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The terminal command for external systems, and the server that it runs."""
