@@ -57,7 +57,7 @@ def rolling(console: ReadyConsole) -> list[RollingView]:
 @router.get("/rolling/{kind}", responses=problems(404), response_model=answer(RollingDetail))
 def one(kind: KindName, console: ReadyConsole) -> RollingDetail:
     """One rolling kind, with the ages of its items."""
-    app, declared = console.app, console.rolling(kind)
+    app, declared = console.app, console.app.registry.rolling(kind)
     return RollingDetail(view(app.fleet, app.clock, declared), histogram(app.fleet, declared))
 
 
@@ -74,7 +74,7 @@ def items(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Listing[Item]:
     """Items in the order of their codes, those that begin with `prefix`."""
-    declared = console.rolling(kind)
+    declared = console.app.registry.rolling(kind)
     return page_of(console.app.fleet, declared, prefix=prefix, after=after, limit=limit)
 
 
@@ -94,7 +94,7 @@ def item(
 @router.post("/rolling/{kind}/visit", responses=problems(404, 409), response_model=ItemAnswer)
 def visit(kind: KindName, body: VisitBody, console: ReadyConsole, log: RequestLog) -> Item:
     """Visit one item now and wait for it; 409 if it takes longer than `timeout`."""
-    declared = console.rolling(kind)
+    declared = console.app.registry.rolling(kind)
     fresh = None if body.fresh is None else int(body.fresh * SECOND)
     timeout = max(1, int(body.timeout * SECOND))
     with log.record(Action.ROLLING_VISIT, kind, code=body.code) as entry:
@@ -124,4 +124,4 @@ def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) 
 
 
 def _handle(console: Console, kind: str) -> Rolling[..., object]:
-    return Rolling(console.app.rolling_kinds, console.rolling(kind))
+    return Rolling(console.app.rolling_kinds, console.app.registry.rolling(kind))

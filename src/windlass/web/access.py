@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from windlass.value.identity import whoami
 from windlass.web.problem import problem
-from windlass.web.session import COOKIE, LONGEST_NAME, Guesses, Role, Session, Sessions
+from windlass.web.session.model import COOKIE, LONGEST_NAME, Guesses, Role, Session, Sessions
 
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]

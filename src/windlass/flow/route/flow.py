@@ -15,7 +15,7 @@ from windlass.flow.model.run import FlowGraph
 from windlass.flow.model.template import RunEdit
 from windlass.flow.operate import view
 from windlass.flow.operate.view import FlowDetail, FlowNodeDetail, FlowNodePage, FlowRunView
-from windlass.value.argument import ArgumentView, argument_views
+from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.listing import Listing
 from windlass.value.status import Status
 from windlass.watch.audit.model import Action

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
+from msgspec import UNSET
 from pydantic import Field
 
 from windlass.operate.switch import view
 from windlass.operate.switch.view import SwitchView
-from windlass.value.unset import UNSET
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog

@@ -26,11 +26,10 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.core.task.declare import Call, How
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
-from windlass.value.task import TaskFilter, TaskView, check_key, check_priority
+from windlass.value.task import TaskFilter, TaskView
 from windlass.watch.audit.model import Action
 
 cli = typer.Typer()
@@ -148,13 +147,14 @@ def enqueue(
     if not isinstance(values, dict):
         complain(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
         raise typer.Exit(2)
-    how = How(
-        key=None if key is None else check_key(kind, key),
+    how = operate.how_to_enqueue(
+        kind,
+        key=key,
         delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
-        priority=None if priority is None else check_priority(kind, priority),
+        priority=priority,
     )
     with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:
-        ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
+        ref = loaded.submit(declared, [operate.call(values, how)], how)[0]
         message = entry.says(f"enqueued task {ref.id}")
     report(message, {"id": ref.id}, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""Log in, log out, and who one is."""
+"""The routes of sessions: log in, log out, and who is logged in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.value.identity import whoami
 from windlass.web.access import Actor, cleaned, too_many
 from windlass.web.problem import problem, problems
 from windlass.web.request import AnyConsole, Console
-from windlass.web.session import COOKIE, LONGEST_NAME, SESSION_SECONDS, Role
+from windlass.web.session.model import COOKIE, LONGEST_NAME, SESSION_SECONDS, Role
 from windlass.web.view import Body, Moment, View
 
 router = APIRouter(tags=["session"])
