@@ -39,7 +39,7 @@ def demo(
     Two workers, a service that fails and a console, on SQLite in a temporary folder. Ctrl-C ends
     it, and no process and no file is left.
     """
-    from windlass.demo.play import Wish, play
+    from windlass.demo.play import DemoOptions, play
     from windlass.demo.setting import pace
 
-    play(Wish(database, port, seconds, pace()), console)
+    play(DemoOptions(database, port, seconds, pace()), console)

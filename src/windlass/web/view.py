@@ -51,7 +51,7 @@ class View(BaseModel):
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """What a request may have in it, and nothing else."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -121,7 +121,7 @@ class Page(View, Generic[T]):
     missing: Names = ()
 
 
-class Done(View):
+class ActionResult(View):
     """What an action did, in words, and how many rows it changed."""
 
     message: str

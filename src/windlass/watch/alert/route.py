@@ -13,7 +13,7 @@ from windlass.watch.alert import operate
 from windlass.watch.alert.model import AlertView
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import Body, Done, View, answer
+from windlass.web.view import ActionResult, RequestBody, View, answer
 
 router = APIRouter(tags=["alerts"])
 
@@ -26,7 +26,7 @@ class OpenAlerts(View):
     count: int
 
 
-class Acknowledge(Body):
+class Acknowledge(RequestBody):
     """For how long it and all of its sort and kind are quiet; null: until there is a new one."""
 
     quiet: Annotated[str, Field(max_length=20)] | None = Field(default=None, examples=["1h"])
@@ -47,13 +47,15 @@ def open_alerts(console: ReadyConsole) -> OpenAlerts:
 
 
 @router.post("/alerts/{number}/acknowledge", responses=problems(404))
-def acknowledge(number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog) -> Done:
+def acknowledge(
+    number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog
+) -> ActionResult:
     """Say that one has seen an alert, and all of its sort and kind until now."""
     quiet = None if body.quiet is None else parse_duration(body.quiet, what="quiet")
-    return Done(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
+    return ActionResult(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
 
 
 @router.post("/alerts/{number}/recall", responses=problems(404))
-def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> Done:
+def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Have an alert be as if nobody had seen it."""
-    return Done(message=operate.recall(console.app.fleet, log, number))
+    return ActionResult(message=operate.recall(console.app.fleet, log, number))

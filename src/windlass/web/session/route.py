@@ -14,12 +14,12 @@ from windlass.web.access import Actor, cleaned, too_many
 from windlass.web.problem import problem, problems
 from windlass.web.request import AnyConsole, Console
 from windlass.web.session.model import COOKIE, LONGEST_NAME, SESSION_SECONDS, Role
-from windlass.web.view import Body, Moment, View
+from windlass.web.view import RequestBody, Moment, View
 
 router = APIRouter(tags=["session"])
 
 
-class LogIn(Body):
+class LogIn(RequestBody):
     """The secret, and a name for the audit log."""
 
     secret: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
