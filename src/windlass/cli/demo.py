@@ -31,7 +31,7 @@ def demo(
         ),
     ] = 8484,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="End by itself after so long.")
+        float | None, typer.Option("--seconds", min=1, help="End after this many seconds.")
     ] = None,
 ) -> None:
     """Watch a small shop live: stock, orders, a catalogue, and much that goes wrong and heals.

@@ -1,4 +1,4 @@
-"""The demo from the first delivery to the last: it is put up, it lives, and it is taken down."""
+"""The demo from begin to end: it is set up, it runs, and it is removed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _live(
 
 
 def _wait_for_workers(app: Any, stop: threading.Event) -> None:
-    """Customers and trouble come when both workers are there; not for ever, though."""
+    """Customers and trouble come when both workers are there, or after some time."""
     deadline = time.monotonic() + JOIN_SECONDS
     while time.monotonic() < deadline and not stop.wait(0.2):
         if sum(len(ring.members) for ring in ring_operate.rings(app.fleet)) >= 2:
@@ -111,7 +111,7 @@ def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
     except WindlassError as problem:
         return nullcontext(), str(problem)
     bound = _bind(port)
-    # Whoever is quicker than the console waits for it instead of being refused.
+    # A browser that is quicker than the console waits instead of being refused.
     bound.listen()
     where = url_of(bound)
     if not is_built():

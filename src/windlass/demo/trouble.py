@@ -56,7 +56,7 @@ class Trouble:
         self.death = _in(22)
 
     def _fail(self) -> None:
-        """For 12 seconds of each minute the inventory answers nobody."""
+        """For 12 seconds of each minute the inventory does not answer."""
         self.outage.at = None
         self._service.is_down = True
         self._diary.write("the inventory is down: every call to it fails", "bad")
@@ -76,7 +76,7 @@ class Trouble:
         self.closing = _in(45)
 
     def _watch(self) -> None:
-        """Tell of breakers, and start again whoever died without our doing."""
+        """Report breakers, and restart workers that died by themselves."""
         for alert in reversed(shop.app.alerts(limit=20)):
             if alert.id > self._alerts_seen:
                 self._alerts_seen = alert.id

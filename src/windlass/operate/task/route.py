@@ -1,4 +1,4 @@
-"""Tasks: find them, look at one, and retry or cancel them, one by one or by a filter."""
+"""The routes of tasks: find them, show one, retry and cancel them, one or many."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KindText = Annotated[str, Field(min_length=1, max_length=100, pattern=STORABLE)]
 
 
 class CancelTask(RequestBody):
-    """Why, for those who look later."""
+    """Why, for the people who read it later."""
 
     reason: Reason = ""
 

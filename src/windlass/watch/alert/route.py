@@ -1,4 +1,4 @@
-"""Alerts: what a person should know."""
+"""The routes of alerts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AlertId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 class OpenAlerts(View):
-    """How many of the newest alerts nobody has seen; it is exact up to 500."""
+    """How many of the newest alerts are open; exact up to 500."""
 
     count: int
 
 
 class Acknowledge(RequestBody):
-    """For how long it and all of its sort and kind are quiet; null: until there is a new one."""
+    """How long it and all of its sort and kind stay quiet; null: until there is a new one."""
 
     quiet: Annotated[str, Field(max_length=20)] | None = Field(default=None, examples=["1h"])
 
@@ -42,7 +42,7 @@ def alerts(
 
 @router.get("/alerts/open")
 def open_alerts(console: ReadyConsole) -> OpenAlerts:
-    """How many alerts nobody has seen yet."""
+    """How many alerts are open."""
     return OpenAlerts(count=operate.open_count(console.app.fleet))
 
 
@@ -50,12 +50,12 @@ def open_alerts(console: ReadyConsole) -> OpenAlerts:
 def acknowledge(
     number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog
 ) -> ActionResult:
-    """Say that one has seen an alert, and all of its sort and kind until now."""
+    """Acknowledge an alert, and all of its sort and kind until now."""
     quiet = None if body.quiet is None else parse_duration(body.quiet, what="quiet")
     return ActionResult(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
 
 
 @router.post("/alerts/{number}/recall", responses=problems(404))
 def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> ActionResult:
-    """Have an alert be as if nobody had seen it."""
+    """Take an acknowledgement back: the alert is open again."""
     return ActionResult(message=operate.recall(console.app.fleet, log, number))
