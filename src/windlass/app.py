@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from msgspec import UNSET, UnsetType
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
@@ -48,7 +49,6 @@ from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import twin
-from windlass.value.unset import UNSET, Unset
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
 from windlass.worker.settings import WorkerSettings
@@ -57,6 +57,9 @@ from windlass.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# Runs the rows of one shard, or of several.
+AnyWorker = Worker | Team
 
 DEFAULT_DATABASE = "sqlite:///windlass.db"
 DEFAULT_CONCURRENCY = 100
@@ -446,9 +449,9 @@ class App:
         self,
         kind: str,
         *,
-        rate: str | Unset | None = UNSET,
-        window: str | Unset | None = UNSET,
-        concurrency: int | Unset | None = UNSET,
+        rate: str | UnsetType | None = UNSET,
+        window: str | UnsetType | None = UNSET,
+        concurrency: int | UnsetType | None = UNSET,
     ) -> None:
         """Change what holds for `kind` while it runs, in all workers and until it is set again.
 
@@ -477,9 +480,9 @@ class App:
         self,
         kind: str,
         *,
-        rate: str | Unset | None = UNSET,
-        window: str | Unset | None = UNSET,
-        concurrency: int | Unset | None = UNSET,
+        rate: str | UnsetType | None = UNSET,
+        window: str | UnsetType | None = UNSET,
+        concurrency: int | UnsetType | None = UNSET,
     ) -> None:
         """`set`, awaited."""
         await twin(self.set, kind, rate=rate, window=window, concurrency=concurrency)
@@ -504,7 +507,7 @@ class App:
         concurrency: int | None = None,
         until_idle: bool = False,
         shards: Sequence[str] | None = None,
-    ) -> Worker | Team:
+    ) -> AnyWorker:
         """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`.
 
         It serves all shards, or those named by their number or database.

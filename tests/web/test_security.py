@@ -13,7 +13,7 @@ from windlass import App, web
 from windlass.errors import BadInput
 from windlass.web.access import AccessGate
 from windlass.web.serve import check_host
-from windlass.web.session import (
+from windlass.web.session.model import (
     WRONG_A_MINUTE,
     WRONG_A_MINUTE_BY_ALL,
     Guesses,

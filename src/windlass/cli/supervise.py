@@ -18,8 +18,7 @@ from windlass.cli.log import Shown
 from windlass.value.pulse import Pulse
 
 if TYPE_CHECKING:
-    from windlass.worker.team import Team
-    from windlass.worker.worker import Worker
+    from windlass.app import AnyWorker
 
 CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2
@@ -115,7 +114,7 @@ class Pulses:
         )
 
     @staticmethod
-    def send_from(worker: Worker | Team) -> None:
+    def send_from(worker: AnyWorker) -> None:
         """Tell the supervisor how this process is doing; leave when the supervisor is gone."""
         supervisor = int(os.environ[CHILD])
 

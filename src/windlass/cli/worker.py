@@ -21,9 +21,7 @@ from windlass.cli.output import complain, count_text
 from windlass.cli.supervise import CHILD, Pulses, Supervisor
 
 if TYPE_CHECKING:
-    from windlass.app import App
-    from windlass.worker.team import Team
-    from windlass.worker.worker import Worker
+    from windlass.app import AnyWorker, App
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", min=1, max=256, help="How many worker processes.")
@@ -80,7 +78,7 @@ def worker(
     leave(run_worker(made, loaded, as_json=as_json))
 
 
-def run_worker(made: Worker | Team, app: App, *, as_json: bool) -> int:
+def run_worker(made: AnyWorker, app: App, *, as_json: bool) -> int:
     """Run one worker in this process until a signal stops it; its exit code."""
     is_child = CHILD in os.environ
     console = None if is_child else terminal(as_json=as_json)
@@ -136,7 +134,7 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _leave_anyway(made: Worker | Team) -> None:
+def _leave_anyway(made: AnyWorker) -> None:
     time.sleep(2.0)
     try:
         made.leave("stopped at once")
@@ -166,7 +164,7 @@ def terminal(*, as_json: bool) -> Console | None:
     return console if console.is_terminal and not as_json else None
 
 
-def _shown(made: Worker | Team) -> Shown:
+def _shown(made: AnyWorker) -> Shown:
     pulse = made.pulse()
     return Shown(1, pulse.running, pulse.done, pulse.failed)
 

@@ -18,7 +18,7 @@ from windlass.value.listing import Listing
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, Body, Code, Done, answer
+from windlass.web.view import STORABLE, ActionResult, Code, RequestBody, answer
 
 router = APIRouter(tags=["rolling"])
 
@@ -28,7 +28,7 @@ MOST_CODES = 1_000
 ItemAnswer = answer(Item, without=("code",))
 
 
-class VisitBody(Body):
+class VisitBody(RequestBody):
     """Which item to visit now, unless its last visit is at most `fresh` seconds ago."""
 
     code: Code
@@ -36,7 +36,7 @@ class VisitBody(Body):
     timeout: Annotated[float, Field(gt=0, le=LONGEST_VISIT_SECONDS)] = 10.0
 
 
-class Codes(Body):
+class Codes(RequestBody):
     """Which items."""
 
     codes: Annotated[list[Code], Field(min_length=1, max_length=MOST_CODES)]
@@ -57,7 +57,7 @@ def rolling(console: ReadyConsole) -> list[RollingView]:
 @router.get("/rolling/{kind}", responses=problems(404), response_model=answer(RollingDetail))
 def one(kind: KindName, console: ReadyConsole) -> RollingDetail:
     """One rolling kind, with the ages of its items."""
-    app, declared = console.app, console.rolling(kind)
+    app, declared = console.app, console.app.registry.rolling(kind)
     return RollingDetail(view(app.fleet, app.clock, declared), histogram(app.fleet, declared))
 
 
@@ -74,7 +74,7 @@ def items(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Listing[Item]:
     """Items in the order of their codes, those that begin with `prefix`."""
-    declared = console.rolling(kind)
+    declared = console.app.registry.rolling(kind)
     return page_of(console.app.fleet, declared, prefix=prefix, after=after, limit=limit)
 
 
@@ -94,7 +94,7 @@ def item(
 @router.post("/rolling/{kind}/visit", responses=problems(404, 409), response_model=ItemAnswer)
 def visit(kind: KindName, body: VisitBody, console: ReadyConsole, log: RequestLog) -> Item:
     """Visit one item now and wait for it; 409 if it takes longer than `timeout`."""
-    declared = console.rolling(kind)
+    declared = console.app.registry.rolling(kind)
     fresh = None if body.fresh is None else int(body.fresh * SECOND)
     timeout = max(1, int(body.timeout * SECOND))
     with log.record(Action.ROLLING_VISIT, kind, code=body.code) as entry:
@@ -104,24 +104,24 @@ def visit(kind: KindName, body: VisitBody, console: ReadyConsole, log: RequestLo
 
 
 @router.post("/rolling/{kind}/add", responses=problems(404))
-def add(kind: KindName, body: NewCodes, console: ReadyConsole, log: RequestLog) -> Done:
+def add(kind: KindName, body: NewCodes, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Add items; those that are there stay as they are."""
     handle = _handle(console, kind)
     with log.record(Action.ROLLING_ADD, kind, codes=body.codes, now=body.now) as entry:
         count = handle.add(body.codes, now=body.now)
         message = entry.says(f"{count:,} of {len(body.codes):,} items are new")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)
 
 
 @router.post("/rolling/{kind}/remove", responses=problems(404))
-def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) -> Done:
+def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Stop visiting these items."""
     handle = _handle(console, kind)
     with log.record(Action.ROLLING_REMOVE, kind, codes=body.codes) as entry:
         count = handle.remove(body.codes)
         message = entry.says(f"{count:,} items are removed")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)
 
 
 def _handle(console: Console, kind: str) -> Rolling[..., object]:
-    return Rolling(console.app.rolling_kinds, console.rolling(kind))
+    return Rolling(console.app.rolling_kinds, console.app.registry.rolling(kind))

@@ -12,7 +12,7 @@ from windlass.value.audit import Audit
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
-from windlass.web.view import Body, Done, answer
+from windlass.web.view import ActionResult, RequestBody, answer
 
 router = APIRouter(tags=["sweeps"])
 
@@ -21,13 +21,13 @@ Limit = Annotated[int, Query(ge=1, le=MOST_FAILURES)]
 Summary = answer(list[Progress], name="ProgressSummary", without=("ranges", "history"))
 
 
-class Split(Body):
+class Split(RequestBody):
     """How many ranges there should be."""
 
     ranges: Annotated[int, Field(ge=1, le=MOST_RANGES)]
 
 
-class RetryItems(Body):
+class RetryItems(RequestBody):
     """Which failed items to retry; all of them without keys."""
 
     keys: (
@@ -48,7 +48,7 @@ def sweeps(console: ReadyConsole) -> list[Progress]:
 @router.get("/sweeps/{kind}", response_model=answer(Progress), responses=problems(404))
 def sweep(kind: KindName, console: ReadyConsole) -> Progress:
     """One sweep, with its ranges in the order of their keys and its last rounds."""
-    return console.app.sweeps.progress(console.sweep(kind))
+    return console.app.sweeps.progress(console.app.registry.sweep(kind))
 
 
 @router.get(
@@ -56,7 +56,7 @@ def sweep(kind: KindName, console: ReadyConsole) -> Progress:
 )
 def rounds(kind: KindName, console: ReadyConsole, limit: Limit = 20) -> list[RoundView]:
     """The rounds that ended, newest first."""
-    return console.app.sweeps.rounds(console.sweep(kind), limit=limit)
+    return console.app.sweeps.rounds(console.app.registry.sweep(kind), limit=limit)
 
 
 @router.get(
@@ -64,40 +64,40 @@ def rounds(kind: KindName, console: ReadyConsole, limit: Limit = 20) -> list[Rou
 )
 def failures(kind: KindName, console: ReadyConsole, limit: Limit = 100) -> list[SetAside]:
     """Failed items, newest first. `key` is what `retry` takes; `shown` is for people."""
-    return console.app.sweeps.failures(console.sweep(kind), limit=limit)
+    return console.app.sweeps.failures(console.app.registry.sweep(kind), limit=limit)
 
 
 @router.get("/sweeps/{kind}/audit", response_model=answer(Audit), responses=problems(404))
 def audit(kind: KindName, console: ReadyConsole) -> Audit:
     """Whether the ranges cover all keys: no gap and no overlap, across all splits."""
-    return console.app.sweeps.audit(console.sweep(kind))
+    return console.app.sweeps.audit(console.app.registry.sweep(kind))
 
 
 @router.post("/sweeps/{kind}/split", responses=problems(404))
-def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> Done:
+def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Change the number of ranges, also while a round runs; `changed` is the new number."""
-    declared = console.sweep(kind)
+    declared = console.app.registry.sweep(kind)
     with log.record(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as entry:
         made = console.app.sweeps.split(declared, body.ranges)
         message = entry.says(f"{kind} has {made:,} ranges")
-    return Done(message=message, changed=made)
+    return ActionResult(message=message, changed=made)
 
 
 @router.post("/sweeps/{kind}/start", responses=problems(404))
-def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> Done:
+def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Begin a round now, unless one runs."""
-    declared = console.sweep(kind)
+    declared = console.app.registry.sweep(kind)
     with log.record(Action.SWEEP_START, kind) as entry:
         number = console.app.sweeps.start(declared)
         message = entry.says(f"round {number:,} of {kind} runs")
-    return Done(message=message)
+    return ActionResult(message=message)
 
 
 @router.post("/sweeps/{kind}/retry", responses=problems(404))
-def retry(kind: KindName, body: RetryItems, console: ReadyConsole, log: RequestLog) -> Done:
+def retry(kind: KindName, body: RetryItems, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Have the workers of the sweep retry failed items."""
-    declared = console.sweep(kind)
+    declared = console.app.registry.sweep(kind)
     with log.record(Action.SWEEP_RETRY, kind, keys=body.keys) as entry:
         count = console.app.sweeps.ask_retry(declared, keys=body.keys)
         message = entry.says(f"{count:,} items of {kind} run again")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)

@@ -1,5 +1,5 @@
-"""For users' own tests: an app on a database of its own, a clock that stands still, and a look at
-what was enqueued.
+"""For the tests of users: an app on its own database, a clock that stands still, and what was
+enqueued.
 
 pytest finds these fixtures by itself once Windlass is installed. `windlass_app` is an empty app
 until `windlass_app_source` names yours:
@@ -13,11 +13,12 @@ until `windlass_app_source` names yours:
         drain()
         assert_enqueued("send_mail", to="ada@example.com")
 
-Nothing is imported from here by the rest of Windlass, so that it needs no pytest.
+The rest of Windlass imports nothing from here, so that it needs no pytest.
 """
 
 from windlass.testing.borrow import borrowed
 from windlass.testing.clock import Clock
+from windlass.testing.enqueued import Enqueued, enqueued
 from windlass.testing.fixture import (
     assert_enqueued,
     drain,
@@ -28,7 +29,6 @@ from windlass.testing.fixture import (
     windlass_databases,
     windlass_lender,
 )
-from windlass.testing.look import Enqueued, enqueued
 
 __all__ = [
     "Clock",

@@ -8,7 +8,7 @@ import httpx
 
 from tests.wait import eventually
 from windlass import web
-from windlass.watch.change.listen import Watch
+from windlass.watch.change.listen import ChangeWatcher
 from windlass.web.serve import Beside, bind, url_of
 
 TOPICS = {
@@ -71,7 +71,7 @@ def test_whoever_listens_hears_what_changed(sqlite_web_shop):
 
 async def test_what_changes_while_one_begins_to_listen_is_told(sqlite_web_shop):
     sqlite_web_shop.app.prepare()
-    watch = Watch(sqlite_web_shop.app, seconds=0.01)
+    watch = ChangeWatcher(sqlite_web_shop.app.fleet, seconds=0.01)
 
     since = await watch.begin()
     sqlite_web_shop.send_mail.enqueue("a@b.c")
@@ -86,7 +86,7 @@ async def test_what_changes_while_one_begins_to_listen_is_told(sqlite_web_shop):
 
 
 async def test_one_who_is_slow_hears_everything_at_once(sqlite_web_shop):
-    watch = Watch(sqlite_web_shop.app, seconds=0.01)
+    watch = ChangeWatcher(sqlite_web_shop.app.fleet, seconds=0.01)
 
     async with watch.listening(await watch.begin()) as heard:
         watch._tell({"tasks"}, [heard])
@@ -98,9 +98,9 @@ async def test_one_who_is_slow_hears_everything_at_once(sqlite_web_shop):
 
 async def test_nobody_looks_at_the_database_when_nobody_listens(sqlite_web_shop):
     sqlite_web_shop.app.prepare()
-    watch = Watch(sqlite_web_shop.app, seconds=0.01)
+    watch = ChangeWatcher(sqlite_web_shop.app.fleet, seconds=0.01)
     async with watch.listening({}):
-        looking = watch._looking
+        looking = watch._reading
         assert not looking.done()
 
     await asyncio.wait_for(looking, 10)
@@ -110,7 +110,7 @@ async def test_nobody_looks_at_the_database_when_nobody_listens(sqlite_web_shop)
 
 async def test_only_a_limited_number_may_listen(sqlite_web_shop, monkeypatch):
     monkeypatch.setattr("windlass.watch.change.listen.MOST_LISTENERS", 1)
-    watch = Watch(sqlite_web_shop.app, seconds=0.01)
+    watch = ChangeWatcher(sqlite_web_shop.app.fleet, seconds=0.01)
 
     async with watch.listening({}):
         assert watch.is_full

@@ -8,7 +8,7 @@ from pydantic import Field, StrictInt
 
 from windlass.ledger.model.ledger import LONGEST_REASON, MOST_BYTES, MOST_LINES, MOST_OF_A_SKU
 from windlass.value.task import LONGEST_KEY, RESERVED
-from windlass.web.view import Body
+from windlass.web.view import RequestBody
 
 ANY_TEXT = (
     f"Any text of at most {LONGEST_KEY} characters and {MOST_BYTES} bytes in UTF-8 "
@@ -20,21 +20,21 @@ Id = Annotated[
 ]
 
 
-class LineBody(Body):
+class LineBody(RequestBody):
     """One SKU and how many of it."""
 
     sku: Id
     quantity: Annotated[StrictInt, Field(ge=1, le=MOST_OF_A_SKU)]
 
 
-class AdjustLineBody(Body):
+class AdjustLineBody(RequestBody):
     """One SKU and how many more, or less, there are of it."""
 
     sku: Id
     quantity: Annotated[StrictInt, Field(ge=-MOST_OF_A_SKU, le=MOST_OF_A_SKU)]
 
 
-class MovementBody(Body):
+class MovementBody(RequestBody):
     """Lines under an id that the caller chooses."""
 
     id: Id
@@ -47,7 +47,7 @@ class DeductionBody(MovementBody):
     hold: Annotated[str, Field(examples=["15m"])] | None = None
 
 
-class AdjustmentBody(Body):
+class AdjustmentBody(RequestBody):
     """What a count found."""
 
     id: Id

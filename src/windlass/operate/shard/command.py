@@ -21,7 +21,6 @@ from windlass.cli.output import (
     table,
     warn_missing,
 )
-from windlass.core.shard.move import Pass
 from windlass.operate.shard import operate
 from windlass.operate.shard.operate import ShardView
 from windlass.watch.audit.model import Action
@@ -116,7 +115,7 @@ def move(
             dead_after=loaded.settings.dead_after,
             due=now,
             wait=not no_wait,
-            tell=_silent if as_json else _Progress(),
+            tell=_silent if as_json else say,
         )
         left = counted(result.busy + len(result.stuck), "row")
         entry.says(f"moved {counted(result.moved, 'row')}; {left} left")
@@ -140,34 +139,6 @@ def move(
         raise typer.Exit(1)
 
 
-class _Progress:
-    """Says how a move goes on, when there is something new to say."""
-
-    def __init__(self) -> None:
-        self._said = ""
-
-    def __call__(self, walk: Pass, moved: int) -> None:
-        waits = ""
-        if walk.busy > walk.runs:
-            waits = (
-                f"; waiting for {counted(walk.busy - walk.runs, 'row')} that run or are due; "
-                "those that are due go when its workers are stopped"
-            )
-        if walk.runs:
-            waits += (
-                f"; waiting for {counted(walk.runs, 'run')} of flows; a run ends where it is, and "
-                "is then moved with all its nodes"
-            )
-        line = f"moved {counted(moved, 'row')}{waits}"
-        if line != self._said and not walk.is_clean:
-            say(line)
-        self._said = line
-
-
-def _silent(_walk: Pass, _moved: int) -> None:
-    """For programs."""
-
-
 def _load(app: str | None) -> App:
     loaded = load_app(app)
     loaded.prepare()
@@ -186,3 +157,7 @@ def _state(shard: ShardView) -> Text:
     elif shard.unmoved:
         words.append("has rows that belong to others; run: windlass shard move")
     return Text(", ".join(words) or "up", style="yellow" if words else "green")
+
+
+def _silent(_line: str) -> None:
+    """For programs."""

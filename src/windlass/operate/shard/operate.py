@@ -1,4 +1,4 @@
-"""Shards: look at them, have one take no more rows, and move rows to where they belong."""
+"""Shards: show them, drain one, and move rows to where they belong."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Connection
-
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.move import Mover, Pass
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import Load
+from windlass.database.connection import Connection
 from windlass.errors import BadInput
 from windlass.sweep.store import sweep
 from windlass.value.shard import Roster
 from windlass.value.task import COUNTED_EXACTLY
 
-# Everyone who enqueues hears within a second that a shard takes no more rows.
+# Every process that enqueues learns within a second that a shard drains.
 HEARD_SECONDS = 2.5
 LOOK_SECONDS = 0.5
 
@@ -74,7 +73,7 @@ def listing(fleet: Fleet) -> list[ShardView]:
 
 
 def drain(fleet: Fleet, name: str, *, undo: bool = False, lost: bool = False) -> Roster:
-    """Have a shard take no new rows, or again; or give up one that is lost, with all it has."""
+    """Drain a shard, or undo that; or give up a shard that is lost, with all its rows."""
     _must_be_several(fleet)
     ring = _ring(fleet, name)
     if lost:
@@ -92,21 +91,24 @@ def move(
     dead_after: int,
     due: bool = False,
     wait: bool = True,
-    tell: Callable[[Pass, int], None] = lambda _pass, _moved: None,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> Moved:
     """Move the rows of a shard that belong elsewhere; of one that is drained, all.
 
-    Waits for rows that run, unless told not to. Whatever ends it, it can be done again. `tell`
-    hears after each walk what it did, and how many rows have moved in all.
+    Waits for rows that run, unless told not to. It can be repeated after any end. `tell` gets a
+    line whenever there is something new to tell.
     """
     _must_be_several(fleet)
     source = fleet.opened(fleet.named(name))
     mover = Mover(fleet, source, dead_after=dead_after, due=due)
-    moved, quiet_since = 0, None
+    moved, quiet_since, told = 0, None, ""
     while True:
         done = mover.walk()
         moved += done.moved
-        tell(done, moved)
+        line = _progress(done, moved)
+        if line != told and not done.is_clean:
+            tell(line)
+        told = line
         if done.is_clean:
             quiet_since = quiet_since or time.monotonic()
             if time.monotonic() - quiet_since >= HEARD_SECONDS or not _may_come(fleet, source):
@@ -123,15 +125,35 @@ def move(
             time.sleep(LOOK_SECONDS)
 
 
+def _progress(done: Pass, moved: int) -> str:
+    rows = done.busy - done.runs
+    line = f"moved {_counted(moved, 'row')}"
+    if rows > 0:
+        line += (
+            f"; waiting for {_counted(rows, 'row')} that run or are due; "
+            "those that are due go when its workers are stopped"
+        )
+    if done.runs:
+        line += (
+            f"; waiting for {_counted(done.runs, 'run')} of flows; a run ends where it is, and "
+            "is then moved with all its nodes"
+        )
+    return line
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _sweeps(fleet: Fleet, source: Shard) -> list[str]:
-    """The sweeps that a shard which is about to be taken out still has."""
+    """The sweeps that a drained shard still has."""
     if not fleet.roster.is_draining(source.ring):
         return []
     return [row.name for row in source.database.read(sweep.listing)]
 
 
 def _may_come(fleet: Fleet, source: Shard) -> bool:
-    """Whether rows without a key may still come from those who have not heard that it drains."""
+    """Whether processes that do not know yet that it drains may still write rows to it."""
     roster = fleet.roster
     return roster.is_draining(source.ring) and source.ring in roster.needed
 
@@ -160,7 +182,7 @@ def _view(fleet: Fleet, shard: Shard, load: Load | None) -> ShardView:
 
 
 def _ring(fleet: Fleet, name: str) -> str:
-    """The shard that a person means, also if it does not answer."""
+    """The shard of that name, also if it does not answer."""
     shard = fleet.named(name)
     if shard.row is not None:
         return shard.ring

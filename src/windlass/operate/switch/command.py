@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import UNSET, UnsetType
 
 from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, plain, print_json
-from windlass.value.unset import UNSET, Unset
 from windlass.watch.audit.model import Action
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ def set_(
     _report(loaded, kind, f"{kind} is set: {_switch(loaded, kind).holds}", as_json=as_json)
 
 
-def _given(option: str | None) -> str | Unset | None:
+def _given(option: str | None) -> str | UnsetType | None:
     if option is None:
         return UNSET
     return None if option == DEFAULT else option
 
 
-def _number(option: str | Unset | None) -> int | Unset | None:
+def _number(option: str | UnsetType | None) -> int | UnsetType | None:
     if not isinstance(option, str):
         return option
     if option.isdecimal() and int(option) > 0:

@@ -26,11 +26,10 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.core.task.declare import Call, How
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
-from windlass.value.task import TaskFilter, TaskView, check_key, check_priority
+from windlass.value.task import TaskFilter, TaskView
 from windlass.watch.audit.model import Action
 
 cli = typer.Typer()
@@ -46,7 +45,7 @@ def list_tasks(
         str | None, typer.Option("--status", help="Only this status, for example failed.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = 20,
     before: Annotated[
         int | None, typer.Option("--before", help="Older than this id: the next page.")
     ] = None,
@@ -113,7 +112,9 @@ def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = Fals
 def cancel(
     task_id: IdArgument,
     app: AppOption = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for those who look later.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why, for the people who read it later.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """End a task that has not ended."""
@@ -138,7 +139,7 @@ def enqueue(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Enqueue a task by hand."""
+    """Enqueue a task."""
     loaded = _load(app)
     declared = loaded.registry.get(kind)
     if declared.period is not None:
@@ -148,13 +149,14 @@ def enqueue(
     if not isinstance(values, dict):
         complain(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
         raise typer.Exit(2)
-    how = How(
-        key=None if key is None else check_key(kind, key),
+    how = operate.how_to_enqueue(
+        kind,
+        key=key,
         delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
-        priority=None if priority is None else check_priority(kind, priority),
+        priority=priority,
     )
     with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:
-        ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
+        ref = loaded.submit(declared, [operate.call(values, how)], how)[0]
         message = entry.says(f"enqueued task {ref.id}")
     report(message, {"id": ref.id}, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""What is enqueued, in the words of the handler's parameters."""
+"""Which tasks wait, with their arguments by the names of the handler's parameters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from windlass.app import App
 from windlass.clock import to_datetime
-from windlass.core.task.kind import Kind
+from windlass.core.shard.fleet import Fleet
+from windlass.core.task.kind import Kind, Registry
 from windlass.errors import BadArgument
 from windlass.operate.task import operate
 from windlass.value.payload import encode_value
@@ -40,31 +40,33 @@ class Enqueued:
         return f"{self.kind}({given})" + ("" if self.key is None else f" with key {self.key!r}")
 
 
-def enqueued(app: App, kind: object, /, **arguments: object) -> list[Enqueued]:
-    """The waiting tasks of a kind that have at least these arguments, oldest first.
-
-    `kind` is a declared task or its name. Those that are due later are among them; those that
-    have run are not.
-    """
-    found = _waiting(app, _kind(app, kind))
-    wanted = _as_stored(_kind(app, kind), arguments)
-    return [each for each in found if wanted.items() <= each.arguments.items()]
+def enqueued(fleet: Fleet, kind: Kind, arguments: Mapping[str, object]) -> list[Enqueued]:
+    """The waiting tasks of a kind that have at least these arguments, oldest first."""
+    wanted = _as_stored(kind, arguments)
+    return [each for each in _waiting(fleet, kind) if wanted.items() <= each.arguments.items()]
 
 
-def require_enqueued(app: App, kind: object, arguments: Mapping[str, object]) -> Enqueued:
+def require_enqueued(fleet: Fleet, kind: Kind, arguments: Mapping[str, object]) -> Enqueued:
     """The first of them, or an AssertionError that shows what waits instead."""
     __tracebackhide__ = True
-    found = enqueued(app, kind, **arguments)
+    found = enqueued(fleet, kind, arguments)
     if found:
         return found[0]
-    name = _kind(app, kind).name
     wanted = ", ".join(f"{each}={value!r}" for each, value in arguments.items())
-    others = _waiting(app, _kind(app, kind))
-    told = [f"no task {name}({wanted}) waits; {_what_else(name, others)}"]
+    others = _waiting(fleet, kind)
+    told = [f"no task {kind.name}({wanted}) waits; {_what_else(kind.name, others)}"]
     told += [f"  {each}" for each in others[:MOST_SHOWN]]
     if len(others) > MOST_SHOWN:
         told.append(f"  and {len(others) - MOST_SHOWN} more")
     raise AssertionError("\n".join(told))
+
+
+def kind_of(registry: Registry, given: object) -> Kind:
+    """The kind of a declared task, or of its name."""
+    name = given if isinstance(given, str) else getattr(given, "kind", None)
+    if not isinstance(name, str):
+        raise BadArgument(f"{given!r} is neither a declared task nor the name of one", kind="")
+    return registry.get(name)
 
 
 def _what_else(name: str, others: list[Enqueued]) -> str:
@@ -73,18 +75,11 @@ def _what_else(name: str, others: list[Enqueued]) -> str:
     return "this does:" if len(others) == 1 else f"these {len(others)} do:"
 
 
-def _kind(app: App, given: object) -> Kind:
-    name = given if isinstance(given, str) else getattr(given, "kind", None)
-    if not isinstance(name, str):
-        raise BadArgument(f"{given!r} is neither a declared task nor the name of one", kind="")
-    return app.registry.get(name)
-
-
-def _waiting(app: App, kind: Kind) -> list[Enqueued]:
-    app.prepare()
+def _waiting(fleet: Fleet, kind: Kind) -> list[Enqueued]:
+    fleet.prepare()
     wanted = TaskFilter(kind=kind.name, status=Status.WAITING)
     rows: list[TaskView] = []
-    while page := operate.listing(app.fleet, wanted, limit=PAGE):
+    while page := operate.listing(fleet, wanted, limit=PAGE):
         rows += page
         wanted = replace(wanted, before=page[-1].id)
     return [_seen(kind, row) for row in reversed(rows)]
@@ -110,7 +105,7 @@ def _arguments(kind: Kind, row: TaskView) -> dict[str, Any]:
     stored: dict[str, Any] = msgspec.json.decode(row.payload)
     for name, parameter in parameters.items():
         if name not in stored and parameter.default is not inspect.Parameter.empty:
-            # A default may be anything; one that is no JSON cannot be asked for.
+            # A default that is not JSON cannot be asked for.
             with suppress(TypeError, ValueError):
                 stored[name] = msgspec.json.decode(encode_value(parameter.default))
     return stored

@@ -1,4 +1,4 @@
-"""Clean databases for one test after the other: files of SQLite, or databases on a server."""
+"""Databases for tests: SQLite files, or databases on a server that are emptied and used again."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Lender(ABC):
     @contextmanager
     @abstractmethod
     def lend(self) -> Iterator[str]:
-        """The URL of one that nobody else uses while the block lasts."""
+        """The URL of a database that only this block uses."""
 
     @abstractmethod
     def close(self) -> None:
         """Remove everything that was made."""
 
 
-class Files(Lender):
+class ScratchFiles(Lender):
     """SQLite: a file for each test, copied from one that was migrated once."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ class Files(Lender):
         path = self._folder / f"test_{next(self._numbers)}.db"
         shutil.copyfile(self._template(), path)
         try:
-            # After a power failure a test is simply run again: nobody needs to wait for disks.
+            # No test must survive a power failure, so none waits for disks.
             yield f"sqlite:///{path}?synchronous=OFF"
         finally:
             for part in self._folder.glob(f"{path.name}*"):
@@ -64,23 +64,23 @@ class Files(Lender):
             database = Database(f"sqlite:///{template}")
             migrate(database)
             with database.engine.connect() as connection:
-                # Everything belongs into the one file that is copied.
+                # Only this one file is copied.
                 connection.exec_driver_sql("pragma wal_checkpoint(truncate)")
             database.close()
         return template
 
 
-class Server(Lender):
-    """A server on which databases may be created; those that were made are emptied and used again.
+class ScratchServer(Lender):
+    """Databases on a server. Those that were made are emptied and used again.
 
-    No database that was there before is touched.
+    Databases that existed before are never touched.
     """
 
     def __init__(self, url: str | URL) -> None:
         self._url = normalise(url)
         self._engine = create_engine(self._url, isolation_level="AUTOCOMMIT")
-        self._free: list[Loan] = []
-        self._made: list[Loan] = []
+        self._free: list[ScratchDatabase] = []
+        self._made: list[ScratchDatabase] = []
 
     @contextmanager
     def lend(self) -> Iterator[str]:
@@ -99,7 +99,7 @@ class Server(Lender):
                 connection.execute(text(f"drop database if exists {loan.name}{forced}"))
         self._engine.dispose()
 
-    def _make(self) -> Loan:
+    def _make(self) -> ScratchDatabase:
         name = f"windlass_test_{os.getpid()}_{secrets.token_hex(4)}"
         try:
             with self._engine.connect() as connection:
@@ -110,12 +110,12 @@ class Server(Lender):
                 f"{first_line(problem)}; give --windlass-database a user that may create "
                 "databases, or let your own fixture windlass_databases return the URL of one"
             ) from problem
-        loan = Loan(name, self._url.set(database=name))
+        loan = ScratchDatabase(name, self._url.set(database=name))
         self._made.append(loan)
         return loan
 
 
-class Loan:
+class ScratchDatabase:
     """One database on a server, and what was in it when it was new."""
 
     def __init__(self, name: str, url: URL) -> None:
@@ -145,7 +145,7 @@ class Loan:
                     connection.execute(table.insert(), rows)
 
     def close(self) -> None:
-        """Give its connections back."""
+        """Close its connections."""
         self._database.close()
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
@@ -154,10 +154,3 @@ class Loan:
                 table.name: [dict(row) for row in connection.execute(table.select()).mappings()]
                 for table in metadata.sorted_tables
             }
-
-
-def make_lender(url: str | None, folder: Path) -> Lender:
-    """What lends databases: on the server at `url`, or else files in `folder`."""
-    if url is None or normalise(url).get_backend_name() == "sqlite":
-        return Files(folder)
-    return Server(url)
