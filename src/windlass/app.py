@@ -32,7 +32,6 @@ from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
-from windlass.operate.switch.operate import UNSET, Unset
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
 from windlass.rolling.operate.handle import Rolling, RollingTools
@@ -47,6 +46,7 @@ from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import twin
+from windlass.value.unset import UNSET, Unset
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
 from windlass.worker import Only, Worker, WorkerSettings

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.late import make_rows
+from tests.core.ring.late import make_rows
 from tests.simulation.actor import Actor
 from tests.simulation.oracle import Oracle, Row, Violation
 from tests.simulation.stage import Stage

@@ -18,7 +18,16 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.value.view import JSON_TEXT, MOMENT, below, is_marked, view_fields
+from windlass.value.task import COUNTED_EXACTLY
+from windlass.value.view import (
+    JSON_TEXT,
+    KEY,
+    MOMENT,
+    STORED_KEY,
+    below,
+    is_marked,
+    view_fields,
+)
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -106,6 +115,14 @@ def done(message: str) -> None:
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
+def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    """What a command has done: facts for programs, or a line for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)
+
+
 def table(
     *columns: str,
     right: tuple[str, ...] = (),
@@ -142,6 +159,11 @@ def visible(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the right form."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def count_text(number: int) -> str:
+    """A count of rows: exact up to a bound, then with a plus."""
+    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
 
 
 def status_text(status: Status) -> Text:
@@ -216,6 +238,9 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
 def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
     if value is None:
         return None
+    if is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
+        key = msgspec.to_builtins(value, builtin_types=(bytes,))
+        return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
         return iso(value)
     if is_marked(hint, JSON_TEXT):
@@ -261,11 +286,3 @@ def parse_status(name: str | None) -> Status | None:
     except KeyError:
         complain(f"--status {name} is not one of {', '.join(map(str, Status))}")
         raise typer.Exit(2) from None
-
-
-def report(facts: dict[str, object], message: str, *, as_json: bool) -> None:
-    """What a command did: for people a line, for programs the facts."""
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)

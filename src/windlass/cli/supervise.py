@@ -9,14 +9,17 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
-from windlass.core.shard.team import Team
-from windlass.worker import Pulse, Worker
+from windlass.value.pulse import Pulse
+
+if TYPE_CHECKING:
+    from windlass.core.shard.team import Team
+    from windlass.worker import Worker
 
 CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2

@@ -9,20 +9,21 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
-from windlass.app import App
 from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import LiveLine, Shown, set_up_logs
-from windlass.cli.output import complain
+from windlass.cli.output import complain, count_text
 from windlass.cli.supervise import CHILD, Pulses, Supervisor
-from windlass.core.shard.team import Team
-from windlass.watch.status import operate as status
-from windlass.worker import Worker
+
+if TYPE_CHECKING:
+    from windlass.app import App
+    from windlass.core.shard.team import Team
+    from windlass.worker import Worker
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", min=1, max=256, help="How many worker processes.")
@@ -182,11 +183,11 @@ class _DueCounter:
         return self._text
 
     def _count(self) -> None:
+        from windlass.watch.status.operate import due_count
+
         while True:
             try:
-                shards = [shard for shard in self._app.fleet.shards if shard.is_up]
-                databases = [(shard.database, shard.clock) for shard in shards]
-                self._text = status.due_text(databases, self._app.registry)
+                self._text = count_text(due_count(self._app.fleet, self._app.registry))
             except Exception:
                 self._text = "?"
             time.sleep(2.0)

@@ -9,9 +9,9 @@ from windlass.control import store
 from windlass.control.engine.register import Register
 from windlass.control.model.argument import ControlKey
 from windlass.control.model.control import DONE, Reply, RunStatus, RunView, view
-from windlass.core.identity import whoami
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.value.identity import whoami
 from windlass.value.listing import Listing
 
 MOST_TRIES = 20

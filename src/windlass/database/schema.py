@@ -353,7 +353,7 @@ round_ = _table(
     Column("ranges", Integer, nullable=False),
 )
 
-# Items that failed and were set aside, each once; a batch has those that are tried again.
+# Failed items of sweeps, each once; while an item is retried it has a batch.
 sweep_failure = _table(
     "sweep_failure",
     Column("id", Number, primary_key=True, autoincrement=False),

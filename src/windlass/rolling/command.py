@@ -41,7 +41,7 @@ from windlass.watch.audit.model import Action
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
 WHOLE_NAMES = {"never": "never visited", "needed": "needed rate", "actual": "actual rate"}
 
-cli = typer.Typer(help="Show rolling kinds and their items, and change them.")
+cli = typer.Typer()
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The rolling kind.")]
 CodesArgument = Annotated[
@@ -134,7 +134,7 @@ def add(
     ) as entry:
         added = rolling.add(_codes(codes, file), now=now)
         message = entry.says(f"added {counted(added, 'item')} to {kind}")
-    report({"added": added}, message, as_json=as_json)
+    report(message, {"added": added}, as_json=as_json)
 
 
 @cli.command()
@@ -150,7 +150,7 @@ def remove(
     with audit_log(loaded).record(Action.ROLLING_REMOVE, kind, **_detail(codes, file)) as entry:
         removed = rolling.remove(_codes(codes, file))
         message = entry.says(f"removed {counted(removed, 'item')} from {kind}")
-    report({"removed": removed}, message, as_json=as_json)
+    report(message, {"removed": removed}, as_json=as_json)
 
 
 @cli.command()
@@ -195,7 +195,7 @@ def mirror(
         with audit_log(loaded).record(Action.ROLLING_MIRROR, kind, table=table, key=key) as entry:
             result = rolling.mirror(keys)
             text = entry.says(f"{kind}: added {result.added:,}, removed {result.removed:,}")
-    report(plain(result), text, as_json=as_json)
+    report(text, plain(result), as_json=as_json)
 
 
 @cli.command()
@@ -212,7 +212,7 @@ def follow(
     with audit_log(loaded).record(Action.ROLLING_FOLLOW, kind, table=table, key=key) as entry:
         rolling.follow(table_of(loaded.database, source, table, key=key))
         message = entry.says(f"{kind} follows {table}; now mirror it once")
-    report({"following": table}, message, as_json=as_json)
+    report(message, {"following": table}, as_json=as_json)
 
 
 @cli.command()
@@ -230,7 +230,7 @@ def unfollow(
         if not rolling.unfollow(table_of(loaded.database, source, table, key=key)):
             raise NotPossible(f"{kind} does not follow {table}")
         message = entry.says(f"{kind} no longer follows {table}")
-    report({"following": None}, message, as_json=as_json)
+    report(message, {"following": None}, as_json=as_json)
 
 
 def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:

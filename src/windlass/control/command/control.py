@@ -31,6 +31,7 @@ from windlass.cli.output import (
 )
 from windlass.clock import SECOND, from_datetime
 from windlass.control import operate
+from windlass.control.command.option import NameArgument, PartitionOption
 from windlass.control.model.argument import ControlKey, check_key
 from windlass.control.model.control import DONE, RunStatus, RunView
 from windlass.control.model.step import StepName, StepState
@@ -54,12 +55,8 @@ NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
 WIDE_STEP, NARROW_STEP = {"step": 40}, {"step": 24}
 LONGEST_JSON = 1_000
 
-cli = typer.Typer(help="Show control runs, release those that are stuck, reset those that failed.")
+cli = typer.Typer()
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the run.")]
-PartitionOption = Annotated[
-    str, typer.Option("--partition", metavar="P", help="Its partition; default: none.")
-]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 

@@ -9,19 +9,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
 from windlass.cli.load import AppOption, load_app
 from windlass.cli.output import complain
-from windlass.control.command.control import NameArgument, PartitionOption
-from windlass.control.engine.run import ControlRun
+from windlass.control.command.option import NameArgument, PartitionOption
 from windlass.control.engine.terminate import Terminated
 from windlass.control.model.control import RUNNING
 from windlass.errors import AlreadyRunning, RunLost
 from windlass.value.outcome import storable
+
+if TYPE_CHECKING:
+    from windlass.control.engine.run import ControlRun
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127

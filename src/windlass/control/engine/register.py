@@ -37,10 +37,10 @@ from windlass.control.model.control import (
     view,
 )
 from windlass.control.model.step import StepName
-from windlass.core.identity import this_process
 from windlass.core.shard.fleet import Fleet, Route
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.database.connection import Connection
+from windlass.value.identity import this_process
 from windlass.value.shard import CONTROL
 
 # What becomes of the row that was found, at the time of the clock.

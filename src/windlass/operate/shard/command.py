@@ -13,6 +13,7 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
     console,
+    count_text,
     counted,
     done,
     print_json,
@@ -21,14 +22,13 @@ from windlass.cli.output import (
     warn_missing,
 )
 from windlass.core.shard.move import Pass
-from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.operate.shard import operate
 from windlass.operate.shard.operate import ShardView
 from windlass.watch.audit.model import Action
 
 NUMBERS = ("place", "waiting", "running", "ended", "workers")
 
-cli = typer.Typer(help="Look at the shards, and change their number.")
+cli = typer.Typer()
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard: its number in the list, or its database.")
@@ -49,7 +49,7 @@ def list_shards(app: AppOption = None, as_json: JsonOption = False) -> None:
         shown.add_row(
             str(shard.number),
             Text(shard.database, style="bold"),
-            *("-" if count is None else _count(count) for count in cells),
+            *("-" if count is None else count_text(count) for count in cells),
             _state(shard),
         )
     console.print(shown)
@@ -186,7 +186,3 @@ def _state(shard: ShardView) -> Text:
     elif shard.unmoved:
         words.append("has rows that belong to others; run: windlass shard move")
     return Text(", ".join(words) or "up", style="yellow" if words else "green")
-
-
-def _count(number: int) -> str:
-    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"

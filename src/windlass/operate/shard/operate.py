@@ -14,10 +14,10 @@ from windlass.core.shard.move import Mover, Pass
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import Load
-from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.errors import BadInput
 from windlass.sweep.store import sweep
 from windlass.value.shard import Roster
+from windlass.value.task import COUNTED_EXACTLY
 
 # Everyone who enqueues hears within a second that a shard takes no more rows.
 HEARD_SECONDS = 2.5

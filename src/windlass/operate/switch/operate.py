@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection
 
 from windlass.core.alert.store import write_alert
-from windlass.core.identity import whoami
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import NONE
@@ -17,21 +16,13 @@ from windlass.core.shard.shard import Shard
 from windlass.database.database import Database
 from windlass.errors import BadInput
 from windlass.value.breaker import CLOSED
+from windlass.value.identity import whoami
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate
+from windlass.value.unset import UNSET, Unset
 from windlass.value.window import parse_window
 
 MOST_AT_ONCE = 100_000
-
-
-class Unset:
-    """The value of an option that was not given."""
-
-    def __repr__(self) -> str:
-        return "unchanged"
-
-
-UNSET: Final = Unset()
 
 
 def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> Switch:

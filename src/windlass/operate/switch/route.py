@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from windlass.operate.switch import view
-from windlass.operate.switch.operate import UNSET
 from windlass.operate.switch.view import SwitchView
+from windlass.value.unset import UNSET
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog

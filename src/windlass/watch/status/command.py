@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.text import Text
 
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     console,
+    count_text,
     plain,
     print_fitting,
     print_json,
@@ -16,9 +19,9 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.watch.status import operate
-from windlass.watch.status.model import AppStatus, KindStatus
-from windlass.watch.status.operate import count_text
+
+if TYPE_CHECKING:
+    from windlass.watch.status.model import AppStatus, KindStatus
 
 WHY_STYLE = {
     "running": "blue",
@@ -36,6 +39,8 @@ def register(cli: typer.Typer) -> None:
 
 def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     """What runs, what waits and why, and who works."""
+    from windlass.watch.status import operate
+
     loaded = load_app(app)
     loaded.prepare()
     found = operate.look(loaded.fleet, loaded.registry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import URL
 
-from windlass.source.store.table import file_of
+from windlass.source.store.dialect import file_of
 
 PORTS = {"mysql": 3306, "postgresql": 5432}
 LOCAL = {"", "localhost", "127.0.0.1", "::1"}
