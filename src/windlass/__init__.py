@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
     from windlass.flow.operate.declare import Flow
     from windlass.flow.operate.run import FlowRun
-    from windlass.rolling.declare import Rolling
     from windlass.rolling.model import Freshness, Item, Mirror
+    from windlass.rolling.operate.handle import Rolling
     from windlass.source.contract import MirrorSource, Source, SweepSource
     from windlass.source.file import Csv, Lines
     from windlass.source.keys import Keys
@@ -199,7 +199,7 @@ __getattr__ = attributes_of(
         ),
         "windlass.flow.operate.declare": ("Flow",),
         "windlass.flow.operate.run": ("FlowRun",),
-        "windlass.rolling.declare": ("Rolling",),
+        "windlass.rolling.operate.handle": ("Rolling",),
         "windlass.rolling.model": (
             "Freshness",
             "Item",

@@ -36,8 +36,7 @@ from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
-from windlass.rolling.declare import Rolling
-from windlass.rolling.operate.rolling import RollingKinds
+from windlass.rolling.operate.handle import Rolling, RollingTools
 from windlass.source.contract import SweepSource
 from windlass.sweep.declare import Sweep
 from windlass.sweep.operate.sweep import Sweeps
@@ -119,11 +118,8 @@ class App:
         self.database = self.fleet.shards[0].database
         self.clock = self.fleet.shards[0].clock
         self._router = Router(self.fleet)
-        self.rolling_kinds = RollingKinds(
-            self.fleet,
-            self.clock,
-            worker_for=self._worker_for,
-            dead_after=self.settings.dead_after,
+        self.rolling_tools = RollingTools(
+            self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
@@ -272,7 +268,7 @@ class App:
         def declare(function: Callable[P, R]) -> Rolling[P, R]:
             kind = make_kind(function, options)
             self.registry.add(kind)
-            return Rolling(self.rolling_kinds, kind)
+            return Rolling(self.rolling_tools, kind)
 
         return declare
 

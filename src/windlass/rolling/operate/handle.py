@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
+from windlass.clock import Clock
+from windlass.core.face import Runnable
+from windlass.core.fetch.one import Only
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
 from windlass.errors import BadKey
+from windlass.rolling.engine import ItemRouter
 from windlass.rolling.model import Freshness, Item, Mirror
+from windlass.rolling.operate import follow, freshness, item, mirror
+from windlass.rolling.operate.visit import ItemVisit
 from windlass.source.contract import MirrorSource
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.task import check_key
-from windlass.value.twin import awaited
+from windlass.value.twin import awaited, twin
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,25 +28,21 @@ R = TypeVar("R")
 VISIT_TIMEOUT = "30s"
 
 
-class ItemCalls(Protocol):
-    """What the handle of a rolling kind needs of its app."""
+class RollingTools(NamedTuple):
+    """What the handles of all rolling kinds of an app work with."""
 
-    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int: ...
-    def remove(self, kind: Kind, codes: Iterable[str]) -> int: ...
-    def item(self, kind: Kind, code: str) -> Item | None: ...
-    def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item: ...
-    async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item: ...
-    def mirror(self, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror: ...
-    def follow(self, kind: Kind, source: MirrorSource) -> None: ...
-    def unfollow(self, kind: Kind, source: MirrorSource) -> bool: ...
-    def freshness(self, kind: Kind) -> Freshness: ...
+    fleet: Fleet
+    clock: Clock
+    # A worker that runs one row only.
+    worker_for: Callable[[Shard, Kind, Only], Runnable]
+    dead_after: int
 
 
 class Rolling(Generic[P, R]):
     """A declared rolling kind. Calling it just calls the function."""
 
-    def __init__(self, calls: ItemCalls, kind: Kind) -> None:
-        self._calls = calls
+    def __init__(self, tools: RollingTools, kind: Kind) -> None:
+        self._tools = tools
         self._kind = kind
         functools.update_wrapper(cast(Any, self), kind.function)
 
@@ -54,18 +58,21 @@ class Rolling(Generic[P, R]):
         With `now` all of them, also those that are there already, are visited at once instead of
         when they are due or at the next tick.
         """
-        return self._calls.add(self._kind, self._checked(codes), now=now)
+        checked = self._checked(codes)
+        return ItemRouter(self._prepared()).add(self._kind, checked, now=now)
 
     def remove(self, codes: Iterable[str]) -> int:
         """Stop visiting these items; how many of them were there.
 
         A visit that is running goes on to its end.
         """
-        return self._calls.remove(self._kind, self._checked(codes))
+        checked = self._checked(codes)
+        return ItemRouter(self._prepared()).remove(self._kind, checked)
 
     def item(self, code: str) -> Item | None:
         """One item; None if there is none with that code."""
-        return self._calls.item(self._kind, check_key(self._kind.name, code))
+        checked = check_key(self._kind.name, code)
+        return item.item(self._prepared(), self._kind, checked)
 
     def visit(
         self, code: str, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
@@ -78,36 +85,39 @@ class Rolling(Generic[P, R]):
         if the kind is paused or its breaker is open.
         """
         code, fresh_for, patience = self._parsed(code, fresh, timeout)
-        return self._calls.visit(self._kind, code, fresh=fresh_for, timeout=patience)
-
-    def mirror(self, source: MirrorSource, *, dry_run: bool = False) -> Mirror:
-        """Make the items equal to the keys of `source`; what was added and removed.
-
-        It is safe to repeat and to interrupt: the next call does the rest. `dry_run` only counts.
-        """
-        return self._calls.mirror(self._kind, source, dry_run=dry_run)
-
-    def follow(self, source: MirrorSource) -> None:
-        """Create triggers that add and remove items as rows of `source` come and go.
-
-        Follow first, then mirror: so no change is lost between the two.
-        """
-        self._calls.follow(self._kind, source)
-
-    def unfollow(self, source: MirrorSource) -> bool:
-        """Remove those triggers; whether there were any."""
-        return self._calls.unfollow(self._kind, source)
-
-    def freshness(self) -> Freshness:
-        """How fresh the items are, and whether each will be visited in time."""
-        return self._calls.freshness(self._kind)
+        return self._visit(code).visit(fresh=fresh_for, timeout=patience)
 
     async def avisit(
         self, code: str, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
     ) -> Item:
         """`visit`, awaited; if the caller runs an async handler, it runs on this event loop."""
         code, fresh_for, patience = self._parsed(code, fresh, timeout)
-        return await self._calls.avisit(self._kind, code, fresh=fresh_for, timeout=patience)
+        visit = await twin(self._visit, code)
+        return await visit.avisit(fresh=fresh_for, timeout=patience)
+
+    def mirror(self, source: MirrorSource, *, dry_run: bool = False) -> Mirror:
+        """Make the items equal to the keys of `source`; what was added and removed.
+
+        It is safe to repeat and to interrupt: the next call does the rest. `dry_run` only counts.
+        """
+        return mirror.mirror(self._prepared(), self._kind, source, dry_run=dry_run)
+
+    def follow(self, source: MirrorSource) -> None:
+        """Create triggers that add and remove items as rows of `source` come and go.
+
+        Follow first, then mirror: so no change is lost between the two.
+        """
+        database = follow.only_database(self._prepared(), source)
+        follow.install(database, source, kind=self._kind.name, priority=self._kind.priority)
+
+    def unfollow(self, source: MirrorSource) -> bool:
+        """Remove those triggers; whether there were any."""
+        databases = [shard.database for shard in self._prepared().shards]
+        return any(follow.uninstall(each, source, kind=self._kind.name) for each in databases)
+
+    def freshness(self) -> Freshness:
+        """How fresh the items are, and whether each will be visited in time."""
+        return freshness.freshness(self._prepared(), self._tools.clock, self._kind)
 
     aadd = awaited(add)
     aremove = awaited(remove)
@@ -123,6 +133,16 @@ class Rolling(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<rolling {self._kind.name!r}>"
+
+    def _prepared(self) -> Fleet:
+        self._tools.fleet.prepare()
+        return self._tools.fleet
+
+    def _visit(self, code: str) -> ItemVisit:
+        worker_for, dead_after = self._tools.worker_for, self._tools.dead_after
+        return ItemVisit(
+            self._prepared(), self._kind, code, worker_for=worker_for, dead_after=dead_after
+        )
 
     def _checked(self, codes: Iterable[str]) -> Iterable[str]:
         if isinstance(codes, str | bytes) or not isinstance(codes, Iterable):
