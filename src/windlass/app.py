@@ -35,6 +35,7 @@ from windlass.operate import fan_out as gather
 from windlass.operate.switch import operate as switch
 from windlass.operate.switch.operate import UNSET, Unset
 from windlass.operate.task import operate as task
+from windlass.operate.task import wait
 from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Freshness, Item, Mirror
 from windlass.rolling.operate import item as rolling
@@ -382,24 +383,22 @@ class App:
 
     def status_of(self, task_id: int, *, enqueued: bool) -> Status:
         """The state of a task."""
-        return task.status_of(self._look, task_id, enqueued=enqueued)
+        return wait.status_of(self._look, task_id, enqueued=enqueued)
 
     def result_of(
         self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
     ) -> object:
         """The result of a task, waited for."""
-        return task.result_of(
-            self._look, task_id, task.decoder(kind), timeout=timeout, enqueued=enqueued
-        )
+        return wait.result_of(self._look, task_id, kind, timeout=timeout, enqueued=enqueued)
 
     def cancel(self, task_id: int, *, reason: str = "") -> bool:
         """End a task that has not ended."""
         self.prepare()
-        return gather.cancel(self.fleet, self.registry, task_id, reason=reason)
+        return task.cancel(self.fleet, self.registry, task_id, reason=reason)
 
     def _look(self, task_id: int) -> TaskView | None:
         self.prepare()
-        return gather.find(self.fleet, task_id)
+        return task.find(self.fleet, task_id)
 
     def notify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
         """Be told how an external task ended, by its handle, its id or its ref.

@@ -9,7 +9,7 @@ import windlass
 from tests.engine.spark import Spark
 from windlass import Done, External, ExternalFailed, Failed, Status
 from windlass.core.maintenance import Maintenance
-from windlass.operate import fan_out as gather
+from windlass.operate.task import operate
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_task_that_is_retried_by_hand_is_another_submission_with_all_its_tries
     ask(app, clock, times=3)
     assert ref.status() is Status.FAILED
 
-    assert gather.retry(app.fleet, ref.id)
+    assert operate.retry(app.fleet, ref.id)
     ask(app, clock, times=3)
 
     names = [str(ref.id), f"{ref.id}-2", f"{ref.id}-3", f"{ref.id}-4"]

@@ -164,7 +164,7 @@ def test_runs_are_counted_as_the_work_of_their_flow(app, kinds, clock):
     pair.start()
     app.drain()
 
-    found = {kind.kind: kind for kind in status.look(app.database, clock, app.registry).kinds}
+    found = {kind.kind: kind for kind in status.look(app.fleet, app.registry).kinds}
     figures = [found[name] for name in ("pair", "broken", "note")]
     counts = [(kind.done_last_hour, kind.failed_last_hour) for kind in figures]
     assert counts == [(2, 0), (0, 1), (2, 0)]

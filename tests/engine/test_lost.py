@@ -110,7 +110,7 @@ def test_a_task_that_runs_again_by_hand_begins_with_all_its_lives(app, clock):
     lose(app)
     app.drain()
     ref.cancel("enough")
-    operate.retry(app.database, clock, ref.id)
+    operate.retry(app.fleet, ref.id)
 
     row = task(app, ref)
     assert (row["status"], row["lost"], row["lost_in_a_row"]) == (Status.WAITING, 0, 0)

@@ -14,9 +14,10 @@ from tests.engine.shift import listening
 from tests.relay import Relay
 from tests.wait import eventually
 from windlass import App, DatabaseUnavailable, Status
-from windlass.core.task.store.task import TaskFilter
-from windlass.operate import fan_out as gather
 from windlass.operate.shard import operate
+from windlass.operate.task import operate as task
+from windlass.value.task import TaskFilter
+from windlass.watch.status import operate as status
 
 
 @pytest.fixture
@@ -121,11 +122,11 @@ def test_reads_gather_what_there_is_and_say_what_is_missing(app, relay):
 
     level.add(f"c{number}" for number in range(20))
     refs = [mail.enqueue("m") for _ in range(6)]
-    whole = gather.look(app.fleet, app.registry)
+    whole = status.look(app.fleet, app.registry)
 
     relay.refuse()
-    found = gather.look(app.fleet, app.registry)
-    listed = gather.tasks(app.fleet, TaskFilter(kind="mail"), limit=10)
+    found = status.look(app.fleet, app.registry)
+    listed = task.listing(app.fleet, TaskFilter(kind="mail"), limit=10)
     fresh = level.freshness()
 
     assert whole.missing == ()
@@ -148,9 +149,9 @@ def test_a_shard_that_says_nothing_holds_up_nobody_for_long(app, relay, monkeypa
 
     relay.stall()
     began = time.monotonic()
-    found = gather.look(app.fleet, app.registry)
+    found = status.look(app.fleet, app.registry)
     first = time.monotonic() - began
-    again = gather.look(app.fleet, app.registry)
+    again = status.look(app.fleet, app.registry)
     for _ in range(10):
         mail.enqueue("goes on")
     rest = time.monotonic() - began - first
@@ -174,7 +175,7 @@ def test_a_switch_says_where_it_could_not_be_set_and_can_be_repeated(app, relay)
     app.pause("mail")
 
     assert raised.value.missing == (goes.name,)
-    assert [kind.paused for kind in gather.look(app.fleet, app.registry).kinds] == [True]
+    assert [kind.paused for kind in status.look(app.fleet, app.registry).kinds] == [True]
 
 
 def test_a_worker_goes_on_with_the_shards_that_are_up_and_comes_back(app, relay):

@@ -17,7 +17,7 @@ from windlass.core.ring.store import bucket
 from windlass.core.shard import move as moving
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most
-from windlass.operate import fan_out as gather
+from windlass.operate.ring import operate as ring
 from windlass.operate.shard import operate
 from windlass.value.bucket import BUCKETS
 
@@ -182,11 +182,11 @@ def test_each_shard_has_a_ring_of_its_own(sharded):
     with working(sharded):
 
         def all_owned():
-            found = gather.rings(sharded.fleet)
+            found = ring.rings(sharded.fleet)
             return all(ring.owned == BUCKETS and len(ring.members) == 1 for ring in found)
 
         eventually(all_owned, 20.0, what="rings whose buckets are all owned")
-        found = gather.rings(sharded.fleet)
+        found = ring.rings(sharded.fleet)
 
     ids = {member.id for ring in found for member in ring.members}
     assert [ring.database for ring in found] == [shard.name for shard in sharded.fleet.shards]

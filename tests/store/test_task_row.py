@@ -11,11 +11,10 @@ from windlass.clock import SECOND, ManualClock
 from windlass.core.finish.store import history
 from windlass.core.ring.store import worker
 from windlass.core.task.store import task
-from windlass.core.task.store.task import TaskFilter
 from windlass.database.schema import alert, failure, stat
 from windlass.database.schema import task as table
 from windlass.database.schema import worker as worker_table
-from windlass.value.task import NewTask
+from windlass.value.task import NewTask, TaskFilter
 
 DAY = 24 * 3600 * SECOND
 

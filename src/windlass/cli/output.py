@@ -18,7 +18,7 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.value.view import JSON_TEXT, MOMENT, is_marked, view_fields
+from windlass.value.view import JSON_TEXT, MOMENT, below, is_marked, view_fields
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -177,7 +177,10 @@ def iso(moment: int | datetime | None) -> str | None:
 
 
 def plain(view: Any, *, without: Collection[str] = ()) -> Any:
-    """A view, or a list of views, as `--json` prints it; `without` names fields to leave out."""
+    """A view, or a list of views, as `--json` prints it.
+
+    It leaves out the fields `without`; "members.idle" is a field of a nested view.
+    """
     match view:
         case datetime():
             return iso(view)
@@ -187,13 +190,15 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
             return str(view)
         case Enum():
             return view.value
+        case range():
+            return [view[0], view[-1]]
         case dict():
             return {name: plain(each) for name, each in view.items()}
     kind: type = type(view)
     hints = view_fields(kind)
     if hints:
         return {
-            name: _plain_field(getattr(view, name), hint)
+            name: _plain_field(getattr(view, name), hint, below(name, without))
             for name, hint in hints.items()
             if name not in without
         }
@@ -202,12 +207,14 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
     return view
 
 
-def _plain_field(value: Any, hint: Any) -> Any:
+def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
     if value is None:
         return None
     if is_marked(hint, MOMENT):
         return iso(value)
-    return msgspec.json.decode(value) if is_marked(hint, JSON_TEXT) else plain(value)
+    if is_marked(hint, JSON_TEXT):
+        return msgspec.json.decode(value)
+    return plain(value, without=without)
 
 
 def fits(shown: Table) -> bool:

@@ -13,6 +13,7 @@ from windlass.demo.goods import ARTICLES, PRODUCTS
 from windlass.demo.routine import Routine
 from windlass.demo.trouble import Trouble
 from windlass.operate import fan_out as gather
+from windlass.operate.ring import operate as ring_operate
 from windlass.rolling.model import Freshness
 from windlass.sweep.model import Progress
 from windlass.value.status import Status
@@ -57,7 +58,7 @@ class Glance:
             flows.get(Status.RUNNING, 0),
             flows.get(Status.SUCCEEDED, 0),
             _imports(),
-            sum(len(ring.members) for ring in gather.rings(shop.app.fleet)),
+            sum(len(ring.members) for ring in ring_operate.rings(shop.app.fleet)),
         )
 
     def rows(self) -> list[Row]:

@@ -23,7 +23,7 @@ from windlass.demo.diary import Diary
 from windlass.demo.service import Service
 from windlass.demo.setting import Setting
 from windlass.errors import BadDatabase, WindlassError
-from windlass.operate import fan_out as gather
+from windlass.operate.ring import operate as ring_operate
 
 STOP_SECONDS = 3.0
 JOIN_SECONDS = 30.0
@@ -98,7 +98,7 @@ def _wait_for_workers(app: Any, stop: threading.Event) -> None:
     """Customers and trouble come when both workers are there; not for ever, though."""
     deadline = time.monotonic() + JOIN_SECONDS
     while time.monotonic() < deadline and not stop.wait(0.2):
-        if sum(len(ring.members) for ring in gather.rings(app.fleet)) >= 2:
+        if sum(len(ring.members) for ring in ring_operate.rings(app.fleet)) >= 2:
             return
 
 

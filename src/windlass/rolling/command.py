@@ -34,9 +34,9 @@ from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Freshness, Item
 from windlass.source.store.table import Table
 from windlass.value.duration import format_duration
+from windlass.value.rate import rate_text
 from windlass.value.status import Status
 from windlass.watch.audit.model import Action
-from windlass.watch.status.operate import rate_text
 
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
 WHOLE_NAMES = {"never": "never visited", "needed": "needed rate", "actual": "actual rate"}

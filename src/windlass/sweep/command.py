@@ -35,8 +35,8 @@ from windlass.sweep.declare import Sweep
 from windlass.sweep.model import Progress, RangeView, RoundView, SetAside
 from windlass.value.duration import format_duration
 from windlass.value.key import Key, shown
+from windlass.value.rate import rate_text
 from windlass.watch.audit.model import Action
-from windlass.watch.status.operate import rate_text
 
 REDRAW_SECONDS = 1.0
 BAR = 30

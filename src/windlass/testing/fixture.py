@@ -11,7 +11,7 @@ import pytest
 from windlass import telemetry
 from windlass.app import App
 from windlass.errors import BadInput
-from windlass.operate import fan_out as gather
+from windlass.operate.task import operate
 from windlass.testing.borrow import borrowed
 from windlass.testing.clock import Clock
 from windlass.testing.lend import Lender, make_lender
@@ -143,5 +143,5 @@ def _keep_failure(event: telemetry.Event, failed: list[telemetry.Event]) -> None
 def _told(app: App, event: telemetry.Event) -> str:
     facts = ", ".join(f"{name} {value}" for name, value in event.fields.items())
     task = event.fields.get("task")
-    failures = gather.show(app.fleet, task).failures if isinstance(task, int) else []
+    failures = operate.failures_of(app.fleet, task)[0] if isinstance(task, int) else []
     return "\n".join([f"{event.message}: {facts}", *(each.trace for each in failures[:1])])

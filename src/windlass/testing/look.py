@@ -14,12 +14,11 @@ import msgspec
 from windlass.app import App
 from windlass.clock import to_datetime
 from windlass.core.task.kind import Kind
-from windlass.core.task.store.task import TaskFilter
 from windlass.errors import BadArgument
-from windlass.operate import fan_out as gather
+from windlass.operate.task import operate
 from windlass.value.payload import encode_value
 from windlass.value.status import Status
-from windlass.value.task import TaskView
+from windlass.value.task import TaskFilter, TaskView
 
 PAGE = 1_000
 MOST_SHOWN = 20
@@ -85,7 +84,7 @@ def _waiting(app: App, kind: Kind) -> list[Enqueued]:
     app.prepare()
     wanted = TaskFilter(kind=kind.name, status=Status.WAITING)
     rows: list[TaskView] = []
-    while page := gather.tasks(app.fleet, wanted, limit=PAGE):
+    while page := operate.listing(app.fleet, wanted, limit=PAGE):
         rows += page
         wanted = replace(wanted, before=page[-1].id)
     return [_seen(kind, row) for row in reversed(rows)]

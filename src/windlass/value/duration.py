@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from windlass.errors import BadDuration
+from windlass.errors import BadDuration, BadInput
 
 UNITS = {
     "us": 1,
@@ -46,6 +46,15 @@ def parse_duration(given: Duration, *, what: str = "duration", zero: bool = Fals
     if microseconds > LONGEST:
         raise BadDuration(f"{what}: {given!r} is longer than 100 years")
     return microseconds
+
+
+def seconds_of(timeout: Duration | float) -> float:
+    """A time-out that was given as a number of seconds, or as a duration."""
+    if isinstance(timeout, int | float):
+        if timeout < 0:
+            raise BadInput(f"timeout={timeout!r} is negative")
+        return float(timeout)
+    return parse_duration(timeout, what="timeout", zero=True) / UNITS["s"]
 
 
 def format_duration(microseconds: float) -> str:

@@ -125,3 +125,12 @@ class Pace:
     def _next_grant(self) -> None:
         del self._grants[0]
         self._used = 0
+
+
+def rate_text(per_second: float) -> str:
+    """A rate for people."""
+    for unit, seconds in PER.items():
+        number = per_second * seconds
+        if number >= 1 or unit == "d":
+            return f"{number:,.0f}/{unit}" if number >= 100 else f"{number:.3g}/{unit}"
+    raise AssertionError(per_second)

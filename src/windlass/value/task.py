@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from windlass.errors import BadInput, BadKey
 from windlass.value.status import Status
+from windlass.value.view import JsonText, Moment
 
 LONGEST_KEY = 255
 RESERVED = "windlass:"
@@ -81,7 +84,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
-    """A row as the API, the CLI and the console show it. Times are microseconds since the epoch."""
+    """A task. Times are microseconds since the epoch; `payload` and `result` are JSON."""
 
     id: int
     kind: str
@@ -89,18 +92,47 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
     status: Status
     priority: int
     bucket: int
-    due_at: int | None
+    due_at: Moment | None
     attempt: int
     lost: int
     worker: int | None
     batch: int | None
-    created_at: int
-    started_at: int | None
-    finished_at: int | None
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
     last_status: Status | None
     remark: str | None
-    payload: str
-    result: str | None
+    payload: JsonText
+    result: JsonText | None
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """An error of a task."""
+
+    id: int
+    task_id: int
+    kind: str
+    attempt: int
+    failed_at: Moment
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class TaskFilter:
+    """Which tasks; None means any. `before` is an id: only older tasks."""
+
+    kind: str | None = None
+    status: Status | None = None
+    key: str | None = None
+    before: int | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+    @property
+    def has_age(self) -> bool:
+        return self.created_after is not None or self.created_before is not None
 
 
 def check_key(kind: str, key: object) -> str:

@@ -7,7 +7,7 @@ are typed once, in the view. `windlass.web.view.answer` makes the API's model fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -49,6 +49,11 @@ def view_fields(view: type) -> dict[str, Any]:
             if isinstance(member, property) and hasattr(member.fget, "is_exposed"):
                 found[name] = get_type_hints(member.fget, include_extras=True)["return"]
     return found
+
+
+def below(field: str, names: Collection[str]) -> tuple[str, ...]:
+    """Of dotted names, those that are below `field`, without it."""
+    return tuple(each.removeprefix(f"{field}.") for each in names if each.startswith(f"{field}."))
 
 
 def is_marked(hint: Any, mark: str) -> bool:

@@ -12,7 +12,17 @@ from enum import IntEnum
 from functools import cache, partial, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import (
     AwareDatetime,
@@ -29,7 +39,7 @@ from windlass.clock import to_datetime
 from windlass.value.key import shown
 from windlass.value.listing import Listing
 from windlass.value.task import LONGEST_KEY
-from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, TEXT, view_fields
+from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, TEXT, below, view_fields
 from windlass.web.json import json_text
 
 T = TypeVar("T")
@@ -45,6 +55,17 @@ class Body(BaseModel):
     """What a request may have in it, and nothing else."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Arc(View):
+    """Buckets from `begin` up to and without `end`."""
+
+    begin: int
+    end: int
+
+
+def _arc(given: object) -> object:
+    return Arc(begin=given.start, end=given.stop) if isinstance(given, range) else given
 
 
 def _moment(given: object) -> object:
@@ -74,7 +95,7 @@ BY_MARK = {
     JSON_TEXT: str,
     TEXT: Text,
 }
-BY_TYPE = {datetime: Moment, timedelta: Seconds}
+BY_TYPE = {datetime: Moment, timedelta: Seconds, range: Annotated[Arc, BeforeValidator(_arc)]}
 
 StatusName = Annotated[
     Literal["waiting", "running", "succeeded", "failed", "blocked", "external", "cancelled"],
@@ -109,24 +130,47 @@ class Done(View):
 def answer(view: Any, *, name: str | None = None, without: tuple[str, ...] = ()) -> Any:
     """The model by which the API shows `view`: a view type, a list of them, a `Listing`.
 
-    A route names it as its `response_model` and returns the view itself. Give a `name` where one
-    view type has two answers, because one leaves out the fields `without`.
+    A route names it as its `response_model` and returns the view itself. The answer leaves out the
+    fields `without`; "members.idle" is a field of a nested view. Give a `name` where one view type
+    has two answers.
     """
-    if get_origin(view) is Listing:
-        return Page.__class_getitem__(answer(get_args(view)[0], name=name, without=without))
+    origin = get_origin(view)
+    if isinstance(origin, type) and issubclass(origin, Listing):
+        items = answer(get_args(view)[0], name=name, without=without)
+        return _page(origin, items)
     if isinstance(view, type) and view_fields(view):
         return _model(view, name or view.__name__, frozenset(without))
     return _shown(view, partial(answer, name=name, without=without))
 
 
 @cache
-def _model(view: type, name: str, without: frozenset[str]) -> Any:
-    fields: dict[str, Any] = {
-        each: (_shown(hint), ...) for each, hint in view_fields(view).items() if each not in without
+def _page(listing: type[Listing[Any]], items: Any) -> Any:
+    page: Any = Page.__class_getitem__(items)
+    if listing is Listing:
+        return page
+    more: dict[str, Any] = {
+        name: (_shown(hint), ...) for name, hint in get_type_hints(listing).items()
     }
+    return create_model(
+        f"{listing.__name__}_{items.__name__}", __base__=page, __doc__=listing.__doc__, **more
+    )
+
+
+@cache
+def _model(view: type, name: str, without: frozenset[str]) -> Any:
+    fields: dict[str, Any] = {}
+    for each, hint in view_fields(view).items():
+        if each not in without:
+            inner = below(each, without)
+            nested = partial(_nested, outer=name, without=inner) if inner else answer
+            fields[each] = (_shown(hint, nested), ...)
     return create_model(
         name, __base__=View, __module__=view.__module__, __doc__=view.__doc__, **fields
     )
+
+
+def _nested(view: type, *, outer: str, without: tuple[str, ...]) -> Any:
+    return answer(view, name=f"{outer}{view.__name__}", without=without)
 
 
 def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:

@@ -234,6 +234,15 @@ class Fleet:
             return Answers([(self.single, work(self.single))], ())
         return fan_out(self.shards, lambda shard: work(self.opened(shard)))
 
+    def ask(self, work: Callable[[Shard], T]) -> Answers[T]:
+        """Ask all shards at once; at least one must answer."""
+        found = self.fan_out(work)
+        if len(found.missing) == len(self.shards):
+            raise DatabaseUnavailable(
+                f"none of the shards answers: {', '.join(found.missing)}", missing=found.missing
+            )
+        return found
+
     def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
         """Do `work`, which may be repeated, on all shards, or say where it could not be done."""
         done = self.fan_out(work)

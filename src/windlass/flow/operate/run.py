@@ -23,8 +23,7 @@ from windlass.flow.operate.edit import edit_run
 from windlass.flow.operate.find import RunFinder, unknown_run
 from windlass.flow.store import flow as store
 from windlass.flow.store.flow import NodeRow
-from windlass.operate.task.operate import seconds_of
-from windlass.value.duration import Duration
+from windlass.value.duration import Duration, seconds_of
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.status import Status
 from windlass.value.twin import awaited

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from windlass.core.finish.store import history
-from windlass.core.finish.store.history import FailureView
+from windlass.core.shard.page import ask_page
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import TEMPLATE
 from windlass.database.connection import Connection
@@ -23,9 +24,9 @@ from windlass.flow.store import flow as flow_store
 from windlass.flow.store import page as store
 from windlass.flow.store.flow import NodeRow, RunRow
 from windlass.flow.store.page import RunPage, Slots
-from windlass.operate.fan_out import BEGIN, ENDED, places_of
 from windlass.value.listing import Listing
 from windlass.value.status import FINAL, Status
+from windlass.value.task import FailureView
 from windlass.value.view import Json, Moment, exposed
 
 # A larger graph cannot be read by people.
@@ -174,31 +175,23 @@ def page(
     limit: int,
 ) -> Listing[FlowRunView]:
     """A page of flow runs, newest first; each shard gives a part of it."""
-    fleet, query = finder.fleet, _query(finder, kind, status)
-    places = places_of(fleet, after)
-    share = max(1, limit // len(fleet.shards))
+    query = _query(finder, kind, status)
 
-    def ask(shard: Shard) -> tuple[list[FlowRunView], int | None]:
-        place = places[shard.index]
-        if place == ENDED:
-            return [], None
-
-        def read(connection: Connection) -> tuple[list[FlowRunView], int | None]:
-            below = None if place == BEGIN else int(place)
+    def ask(shard: Shard, below: int | None, share: int) -> _Part:
+        def read(connection: Connection) -> _Part:
             found = query(connection, below=below, limit=share)
-            return _runs(connection, found.runs), found.below
+            return _Part(_runs(connection, found.runs), found.below)
 
         return shard.database.read(read)
 
-    found = fleet.fan_out(ask)
-    for shard, (_, below) in found.found:
-        places[shard.index] = ENDED if below is None else str(below)
-    is_over = all(places[shard.index] == ENDED for shard, _ in found.found)
-    return Listing(
-        _newest_first(each for part, _ in found.values for each in part if not each.is_coming),
-        found.missing,
-        cursor=None if is_over else ".".join(places[shard.index] for shard in fleet.shards),
-    )
+    found = ask_page(finder.fleet, ask, after=after, limit=limit)
+    runs = (each for part in found.parts for each in part.runs if not each.is_coming)
+    return Listing(_newest_first(runs), found.missing, cursor=found.next)
+
+
+class _Part(NamedTuple):
+    runs: list[FlowRunView]
+    below: int | None
 
 
 def show(finder: RunFinder, run: int, *, around: str | None = None) -> FlowDetail:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -20,7 +20,7 @@ from windlass.cli.output import (
     console,
     counted,
     fits,
-    iso,
+    plain,
     print_json,
     table,
     timestamp,
@@ -28,11 +28,10 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.clock import SECOND
 from windlass.errors import DatabaseUnavailable
-from windlass.operate import fan_out as gather
+from windlass.operate.ring import operate
 from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
-from windlass.operate.ring.operate import MemberView, Move, RingView
+from windlass.operate.ring.operate import MemberView, RingMove, RingView
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
 from windlass.value.listing import Listing
@@ -61,7 +60,7 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
     if watch:
         _watch(loaded)
         return
-    found = gather.rings(loaded.fleet)
+    found = operate.rings(loaded.fleet)
     warn_missing(found.missing)
     if as_json:
         is_alone = loaded.fleet.single is not None
@@ -73,14 +72,14 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
 def _watch(app: App) -> None:
     """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found, problem = gather.rings(app.fleet), ""
+    found, problem = operate.rings(app.fleet), ""
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(_watched(found, problem), refresh=True)
                 time.sleep(REDRAW_SECONDS)
                 try:
-                    found, problem = gather.rings(app.fleet, tries=1), ""
+                    found, problem = operate.rings(app.fleet, tries=1), ""
                     if found.missing:
                         problem = f"{', '.join(found.missing)} does not answer"
                 except DatabaseUnavailable as away:
@@ -229,7 +228,7 @@ def _life(member: MemberView, kinds: set[str], now: int) -> list[Text]:
     ]
 
 
-def _came_and_went(moves: list[Move], now: int) -> Table:
+def _came_and_went(moves: list[RingMove], now: int) -> Table:
     right = ("ago", "worker", "pid")
     columns = ("when", "ago", "worker", "what", "why")
     whole = table(*columns, "host", "pid", right=right, wrap=("why",), most=MOST)
@@ -259,57 +258,19 @@ def _run(run: range) -> str:
     return str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
 
 
-def _for_programs(found: RingView) -> dict[str, object]:
-    return {
-        **vars(found),
-        "now": iso(found.now),
-        "owned": found.owned,
-        "members": _members_for_programs(found),
-        "free": _ends(found.free),
-        "careful": _ends(found.careful),
-        "careful_to": iso(found.careful_to),
-        "moves": [_move_for_programs(move) for move in found.moves],
-    }
+def _for_programs(found: RingView) -> dict[str, Any]:
+    """A ring for `--json`: the first and the last bucket of each run of buckets."""
+    shown: dict[str, Any] = plain(found, without=("buckets", "members.is_alive"))
+    for member, view in zip(shown["members"], found.members, strict=True):
+        member |= {"shard": found.database, "wanted": plain([view.wanted] if view.wanted else [])}
+    return shown
 
 
-def _all_for_programs(found: Listing[RingView]) -> dict[str, object]:
+def _all_for_programs(found: Listing[RingView]) -> dict[str, Any]:
     """Members and moves of all shards in one list each, and what is left of each shard."""
     shards = [_for_programs(ring) for ring in found]
-    lists = ("members", "moves")
-    return {
-        "shards": [{k: v for k, v in shard.items() if k not in lists} for shard in shards],
-        "members": [member for ring in found for member in _members_for_programs(ring)],
-        "moves": [
-            {"shard": ring.database, **_move_for_programs(move)}
-            for ring in found
-            for move in ring.moves
-        ],
-        "missing": found.missing,
-    }
-
-
-def _move_for_programs(move: Move) -> dict[str, object]:
-    return {**vars(move), "at": iso(move.at)}
-
-
-def _members_for_programs(found: RingView) -> list[dict[str, object]]:
-    return [
-        {"shard": found.database, **_member_for_programs(member, found.now)}
-        for member in found.members
+    members = [member for shard in shards for member in shard.pop("members")]
+    moves = [
+        {"shard": shard["database"], **move} for shard in shards for move in shard.pop("moves")
     ]
-
-
-def _member_for_programs(member: MemberView, now: int) -> dict[str, object]:
-    return {
-        **vars(member),
-        "buckets": _ends(member.buckets),
-        "wanted": _ends([member.wanted]),
-        "joined_at": iso(member.joined_at),
-        "lease_until": iso(member.lease_until),
-        "lease_seconds": (member.lease_until - now) / SECOND,
-    }
-
-
-def _ends(runs: list[range]) -> list[list[int]]:
-    """The first and the last bucket of each run."""
-    return [[run[0], run[-1]] for run in runs if run]
+    return {"shards": shards, "members": members, "moves": moves, "missing": found.missing}

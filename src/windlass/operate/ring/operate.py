@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
-from windlass.clock import Clock
+from windlass.clock import SECOND, Clock
 from windlass.core.cron import store as cron
 from windlass.core.fetch.store import offer
 from windlass.core.ring.store import bucket, worker
 from windlass.core.ring.store.bucket import Bucket
 from windlass.core.ring.store.worker import WorkerView
+from windlass.core.shard.fleet import Fleet
+from windlass.database.connection import Connection
 from windlass.database.database import TRIES, Database
 from windlass.database.dialect.base import Dialect
 from windlass.ring import assign, tokens_of
 from windlass.value.bucket import BUCKETS
+from windlass.value.listing import Listing
+from windlass.value.view import Moment, exposed
 
 MOVES = 20
 
@@ -25,8 +27,8 @@ MOVES = 20
 class MemberView:
     """A worker of the ring. Shares are in percent of all buckets.
 
-    `buckets` it owns in the database, in contiguous runs; `wanted` is the run that is to be its
-    own, by the list of members of now. `idle` is how many rows it could start while it has none.
+    It owns `buckets`, in contiguous runs, and is to own `wanted`. `idle` is how many rows it could
+    start while it has none.
     """
 
     id: int
@@ -39,18 +41,20 @@ class MemberView:
     pid: int
     kinds: list[str]
     idle: int
-    joined_at: int
-    lease_until: int
+    joined_at: Moment
+    lease_until: Moment
+    lease_seconds: float
+    is_alive: bool
 
 
 @dataclass(frozen=True)
-class Move:
+class RingMove:
     """A worker joined or left the ring.
 
     `why` it left, or the id `before`, under which the same process had been there until it joined.
     """
 
-    at: int
+    at: Moment
     what: str
     worker: int
     host: str
@@ -68,31 +72,44 @@ class RingView:
     """
 
     database: str
-    now: int
+    now: Moment
     known_by: str
     members: list[MemberView]
     free: list[range]
     moving: int
     careful: list[range]
-    careful_to: int | None
+    careful_to: Moment | None
     offers: int
-    moves: list[Move]
+    moves: list[RingMove]
 
     @property
+    @exposed
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return BUCKETS
+
+    @property
+    @exposed
     def owned(self) -> int:
         """How many buckets have an owner."""
         return BUCKETS - sum(map(len, self.free))
 
 
+def rings(fleet: Fleet, *, tries: int = TRIES) -> Listing[RingView]:
+    """The ring of each shard; members in the order of the ring, moves newest first."""
+    found = fleet.ask(lambda shard: look(shard.database, shard.clock, tries=tries))
+    return Listing(found.values, found.missing)
+
+
 def look(database: Database, clock: Clock, *, tries: int = TRIES) -> RingView:
-    """The ring as it is now; members in the order of the ring, moves newest first."""
+    """The ring of one database."""
     now = clock.now()
 
     def read(connection: Connection) -> RingView:
-        # In this order: whoever owns a bucket is then among the workers, or has just left.
+        # In this order: an owner of a bucket is then among the workers, or has just left.
         buckets = bucket.listing(connection)
         workers = [view for view in worker.listing(connection) if view.kinds]
-        members = _members(workers, buckets)
+        members = _members(workers, buckets, now)
         owned = {number for member in members for run in member.buckets for number in run}
         careful = _careful(connection, database.dialect, buckets)
         return RingView(
@@ -113,7 +130,9 @@ def look(database: Database, clock: Clock, *, tries: int = TRIES) -> RingView:
     return database.read(read, tries=tries)
 
 
-def _members(workers: Sequence[WorkerView], buckets: Mapping[int, Bucket]) -> list[MemberView]:
+def _members(
+    workers: Sequence[WorkerView], buckets: Mapping[int, Bucket], now: int
+) -> list[MemberView]:
     views = {view.id: view for view in workers}
     tokens = tokens_of(views)
     owned: dict[int, list[int]] = {number: [] for number in views}
@@ -134,6 +153,8 @@ def _members(workers: Sequence[WorkerView], buckets: Mapping[int, Bucket]) -> li
             idle=views[number].idle,
             joined_at=views[number].joined_at,
             lease_until=views[number].lease_until,
+            lease_seconds=(views[number].lease_until - now) / SECOND,
+            is_alive=views[number].lease_until >= now,
         )
         for number, wanted in assign(views).items()
     ]
@@ -154,9 +175,9 @@ def _careful(
     }
 
 
-def _moves(workers: Sequence[WorkerView]) -> list[Move]:
+def _moves(workers: Sequence[WorkerView]) -> list[RingMove]:
     """When each of them came and went, newest first."""
-    moves: list[Move] = []
+    moves: list[RingMove] = []
     for view in workers:
         place = view.id, view.host, view.pid
         before = [
@@ -166,8 +187,8 @@ def _moves(workers: Sequence[WorkerView]) -> list[Move]:
             and other.left_at is not None
             and other.left_at <= view.joined_at
         ]
-        moves.append(Move(view.joined_at, "joined", *place, None, max(before, default=None)))
+        moves.append(RingMove(view.joined_at, "joined", *place, None, max(before, default=None)))
         if view.left_at is not None:
-            moves.append(Move(view.left_at, "left", *place, view.left_why, None))
-    # Of what happened at once, a leave comes before a join.
+            moves.append(RingMove(view.left_at, "left", *place, view.left_why, None))
+    # At the same moment, a leave comes before a join.
     return sorted(moves, key=lambda move: (move.at, move.what == "joined"), reverse=True)

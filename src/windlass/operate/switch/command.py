@@ -9,13 +9,10 @@ import typer
 from windlass.app import App
 from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
-from windlass.cli.output import complain, done, iso, print_json
-from windlass.core.limit.store.switch import Switch
-from windlass.core.limit.switch import Setting, setting_of
-from windlass.operate import fan_out as gather
+from windlass.cli.output import complain, done, plain, print_json
+from windlass.operate.switch import view
 from windlass.operate.switch.operate import UNSET, Unset
 from windlass.watch.audit.model import Action
-from windlass.watch.status.operate import held_back, rate_text
 
 DEFAULT = "default"
 
@@ -32,7 +29,9 @@ def register(cli: typer.Typer) -> None:
 def pause(
     kind: KindArgument,
     app: AppOption = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for those who look.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why, for the people who read it later.")
+    ] = "",
     who: Annotated[str | None, typer.Option("--who", help="Who; default: user@host.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -83,8 +82,7 @@ def set_(
     with audit_log(loaded).record(Action.SWITCH_SET, kind, **told) as entry:
         loaded.set(kind, **given)
         entry.says(f"{kind} is set")
-    found = gather.switches(loaded.fleet).get(kind, Switch(kind))
-    holds = _holding(setting_of(loaded.registry.get(kind), found))
+    holds = view.show(loaded.fleet, loaded.registry, loaded.clock, kind=kind).holds
     _report(loaded, kind, f"{kind} is set: {holds}", as_json=as_json)
 
 
@@ -103,36 +101,11 @@ def _number(option: str | Unset | None) -> int | Unset | None:
     raise typer.Exit(2)
 
 
-def _holding(setting: Setting) -> str:
-    rate = "no rate" if setting.rate is None else f"rate {rate_text(setting.rate)}"
-    window = "no window" if setting.window is None else f"window {setting.window.text}"
-    at_once = setting.concurrency
-    return f"{rate}, {window}, " + ("no limit" if at_once is None else f"{at_once:,} at once")
-
-
 def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:
-    found = gather.switches(loaded.fleet).get(kind, Switch(kind))
+    found = view.show(loaded.fleet, loaded.registry, loaded.clock, kind=kind)
     if as_json:
-        print_json(for_programs(found))
-        return
-    held = held_back(loaded.registry.get(kind), found, now=loaded.clock.now())
-    done(message if held is None or found.off else f"{message}; {held}")
-
-
-def for_programs(found: Switch) -> dict[str, object]:
-    """A switch as --json shows it."""
-    breaker = found.breaker
-    return {
-        "kind": found.kind,
-        "off": found.off,
-        "reason": found.reason,
-        "who": found.who,
-        "since": iso(found.since),
-        "window": found.window,
-        "rate": found.rate,
-        "concurrency": found.concurrency,
-        "breaker": str(breaker.state),
-        "errors_in_a_row": breaker.errors_in_a_row,
-        "opened_at": iso(breaker.opened_at),
-        "probe_at": iso(breaker.probe_at),
-    }
+        print_json(plain(found, without=("has_breaker", "held_back", "holds")))
+    elif found.held_back is None or found.off:
+        done(message)
+    else:
+        done(f"{message}; {found.held_back}")

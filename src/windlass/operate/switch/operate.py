@@ -111,11 +111,6 @@ def set_(shard: Shard, kind: str, *, changes: dict[str, Any]) -> Switch:
     return _change(shard.database, kind, lambda found: replace(found, **changes))
 
 
-def listing(database: Database) -> dict[str, Switch]:
-    """All switches, by kind."""
-    return database.read(switch.listing)
-
-
 def _change(database: Database, kind: str, decide: Callable[[Switch], Switch]) -> Switch:
     def work(connection: Connection) -> Switch:
         return switch.change(connection, database.dialect, kind, decide)

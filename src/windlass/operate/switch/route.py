@@ -7,57 +7,27 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import Field
 
-from windlass.core.limit.store.switch import Switch
-from windlass.core.limit.switch import setting_of
-from windlass.operate import fan_out as gather
+from windlass.operate.switch import view
 from windlass.operate.switch.operate import UNSET
+from windlass.operate.switch.view import SwitchView
 from windlass.watch.audit.model import Action
-from windlass.watch.status.operate import held_back, rate_text
 from windlass.web.problem import problems
-from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
-from windlass.web.view import Body, Moment, Reason, View
+from windlass.web.request import KindName, ReadyConsole, RequestLog
+from windlass.web.view import Body, Reason, answer
 
 router = APIRouter(tags=["switches"])
 
+SWITCH = answer(SwitchView)
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class SettingOut(View):
-    """What holds now: what is set, or else what the kind declares; null is no limit."""
-
-    rate: str | None
-    window: str | None
-    concurrency: int | None
-    problem: str | None
-
-
-class SwitchOut(View):
-    """What is set for a kind; null is as it declares. `held_back` says why it may not run."""
-
-    kind: str
-    off: bool
-    reason: str | None
-    who: str | None
-    since: Moment | None
-    window: str | None
-    rate: str | None
-    concurrency: int | None
-    breaker: str
-    has_breaker: bool
-    errors_in_a_row: int
-    opened_at: Moment | None
-    probe_at: Moment | None
-    held_back: str | None
-    holds: SettingOut
-
-
-class Pause(Body):
-    """Why, for those who look."""
+class PauseKind(Body):
+    """Why, for the people who read it later."""
 
     reason: Reason = ""
 
 
-class Set(Body):
+class SetKind(Body):
     """What to set; a field that is left out stays, null goes back to what the kind declares.
 
     "none" takes the rate or the window away.
@@ -68,21 +38,21 @@ class Set(Body):
     concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
-@router.get("/switches")
-def switches(console: ReadyConsole) -> list[SwitchOut]:
+@router.get("/switches", response_model=answer(list[SwitchView]))
+def switches(console: ReadyConsole) -> list[SwitchView]:
     """The switches of all declared kinds."""
-    found = gather.switches(console.app.fleet)
-    return [_view(console, found, name) for name in sorted(console.app.registry.kinds)]
+    return view.listing(console.app.fleet, console.app.registry, console.app.clock)
 
 
-@router.get("/switches/{kind}", responses=problems(404))
-def switch(kind: KindName, console: ReadyConsole) -> SwitchOut:
+@router.get("/switches/{kind}", responses=problems(404), response_model=SWITCH)
+def switch(kind: KindName, console: ReadyConsole) -> SwitchView:
     """The switch of one kind."""
-    return _view(console, gather.switches(console.app.fleet), console.app.registry.get(kind).name)
+    app = console.app
+    return view.show(app.fleet, app.registry, app.clock, kind=kind)
 
 
-@router.post("/switches/{kind}/pause", responses=problems(404))
-def pause(kind: KindName, body: Pause, console: ReadyConsole, log: RequestLog) -> SwitchOut:
+@router.post("/switches/{kind}/pause", responses=problems(404), response_model=SWITCH)
+def pause(kind: KindName, body: PauseKind, console: ReadyConsole, log: RequestLog) -> SwitchView:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
     with log.record(Action.SWITCH_PAUSE, kind, reason=body.reason) as entry:
         console.app.pause(kind, reason=body.reason, who=log.who)
@@ -90,8 +60,8 @@ def pause(kind: KindName, body: Pause, console: ReadyConsole, log: RequestLog) -
     return switch(kind, console)
 
 
-@router.post("/switches/{kind}/resume", responses=problems(404))
-def resume(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchOut:
+@router.post("/switches/{kind}/resume", responses=problems(404), response_model=SWITCH)
+def resume(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchView:
     """Let a kind run again, and close its breaker if that is open."""
     with log.record(Action.SWITCH_RESUME, kind) as entry:
         console.app.resume(kind, who=log.who)
@@ -99,8 +69,8 @@ def resume(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchOut:
     return switch(kind, console)
 
 
-@router.post("/switches/{kind}/close-breaker", responses=problems(404))
-def close_breaker(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchOut:
+@router.post("/switches/{kind}/close-breaker", responses=problems(404), response_model=SWITCH)
+def close_breaker(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchView:
     """Close the breaker of a kind; whether it is paused stays as it is."""
     with log.record(Action.SWITCH_CLOSE_BREAKER, kind) as entry:
         console.app.close_breaker(kind, who=log.who)
@@ -108,8 +78,8 @@ def close_breaker(kind: KindName, console: ReadyConsole, log: RequestLog) -> Swi
     return switch(kind, console)
 
 
-@router.post("/switches/{kind}/set", responses=problems(404))
-def set_(kind: KindName, body: Set, console: ReadyConsole, log: RequestLog) -> SwitchOut:
+@router.post("/switches/{kind}/set", responses=problems(404), response_model=SWITCH)
+def set_(kind: KindName, body: SetKind, console: ReadyConsole, log: RequestLog) -> SwitchView:
     """Change the rate, window or concurrency of a kind while it runs."""
     given = body.model_dump(exclude_unset=True)
     with log.record(Action.SWITCH_SET, kind, **given) as entry:
@@ -121,26 +91,3 @@ def set_(kind: KindName, body: Set, console: ReadyConsole, log: RequestLog) -> S
         )
         entry.says(f"{kind} is set")
     return switch(kind, console)
-
-
-def _view(console: Console, found: dict[str, Switch], name: str) -> SwitchOut:
-    kind, row = console.app.registry.get(name), found.get(name, Switch(name))
-    setting = setting_of(kind, row)
-    breaker = row.breaker
-    return SwitchOut.model_validate(
-        {
-            **vars(row),
-            "breaker": str(breaker.state),
-            "has_breaker": kind.breaker is not None,
-            "errors_in_a_row": breaker.errors_in_a_row,
-            "opened_at": breaker.opened_at,
-            "probe_at": breaker.probe_at,
-            "held_back": held_back(kind, row, now=console.app.clock.now()),
-            "holds": SettingOut(
-                rate=None if setting.rate is None else rate_text(setting.rate),
-                window=None if setting.window is None else setting.window.text,
-                concurrency=setting.concurrency,
-                problem=setting.problem,
-            ),
-        }
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
-import msgspec
 import typer
 from rich.panel import Panel
 from rich.table import Table
@@ -17,8 +16,8 @@ from windlass.cli.output import (
     complain,
     console,
     done,
-    iso,
     parse_json,
+    plain,
     print_json,
     say,
     status_text,
@@ -28,12 +27,10 @@ from windlass.cli.output import (
     when,
 )
 from windlass.core.task.declare import Call, How
-from windlass.core.task.store.task import TaskFilter
-from windlass.errors import NotPossible
-from windlass.operate import fan_out as gather
+from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
-from windlass.value.task import TaskView, check_key, check_priority
+from windlass.value.task import TaskFilter, TaskView, check_key, check_priority
 from windlass.watch.audit.model import Action
 
 cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
@@ -58,10 +55,10 @@ def list_tasks(
     """List tasks, newest first."""
     loaded = _load(app)
     wanted = TaskFilter(kind=kind, status=_status(status), key=key, before=before)
-    found = gather.tasks(loaded.fleet, wanted, limit=limit)
+    found = operate.listing(loaded.fleet, wanted, limit=limit)
     warn_missing(found.missing)
     if as_json:
-        print_json([for_programs(task) for task in found])
+        print_json(plain(found, without=("batch",)))
         return
     if not found:
         say("No task matches. A success without a key or a result is not kept.")
@@ -88,14 +85,11 @@ def list_tasks(
 def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Show one task with its arguments, its result and its last errors."""
     loaded = _load(app)
-    detail = gather.show(loaded.fleet, task_id)
+    detail = operate.show(loaded.fleet, loaded.registry, task_id)
     warn_missing(detail.missing)
     if as_json:
-        failures = [
-            {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in detail.failures
-        ]
-        shard = {"shard": detail.shard, "missing": detail.missing}
-        print_json({**for_programs(detail.task), "failures": failures, **shard})
+        task = plain(detail.task, without=("batch", "is_rolling", "can_retry", "can_cancel"))
+        print_json(task | plain(detail, without=("task", "flow")))
         return
     shard_name = None if loaded.fleet.single is not None else detail.shard
     console.print(_facts(detail.task, now=loaded.clock.now(), shard=shard_name))
@@ -111,9 +105,7 @@ def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = Fals
     """Let a failed or cancelled task run again."""
     loaded = _load(app)
     with audit_log(loaded).record(Action.TASK_RETRY, str(task_id)) as entry:
-        if not gather.retry(loaded.fleet, task_id):
-            _refuse(loaded, task_id, "only a failed or cancelled task can be retried")
-        message = entry.says(f"task {task_id} will run again")
+        message = entry.says(operate.must_retry(loaded.fleet, task_id))
     _report(as_json, task_id, "waiting", message)
 
 
@@ -127,9 +119,8 @@ def cancel(
     """End a task that has not ended."""
     loaded = _load(app)
     with audit_log(loaded).record(Action.TASK_CANCEL, str(task_id), reason=reason) as entry:
-        if not loaded.cancel(task_id, reason=reason):
-            _refuse(loaded, task_id, "only a task that has not ended can be cancelled")
-        message = entry.says(f"task {task_id} is cancelled")
+        message = operate.must_cancel(loaded.fleet, loaded.registry, task_id, reason=reason)
+        entry.says(message)
     _report(as_json, task_id, "cancelled", message)
 
 
@@ -169,29 +160,6 @@ def enqueue(
         print_json({"id": ref.id})
     else:
         done(message)
-
-
-def for_programs(task: TaskView) -> dict[str, Any]:
-    """A task as --json shows it."""
-    return {
-        "id": task.id,
-        "kind": task.kind,
-        "key": task.key,
-        "status": str(task.status),
-        "priority": task.priority,
-        "bucket": task.bucket,
-        "due_at": iso(task.due_at),
-        "attempt": task.attempt,
-        "lost": task.lost,
-        "worker": task.worker,
-        "created_at": iso(task.created_at),
-        "started_at": iso(task.started_at),
-        "finished_at": iso(task.finished_at),
-        "last_status": None if task.last_status is None else str(task.last_status),
-        "remark": task.remark,
-        "payload": msgspec.json.decode(task.payload),
-        "result": None if task.result is None else msgspec.json.decode(task.result),
-    }
 
 
 def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
@@ -237,11 +205,6 @@ def _status(name: str | None) -> Status | None:
     except KeyError:
         complain(f"status {name!r} is not one of {', '.join(map(str, Status))}")
         raise typer.Exit(2) from None
-
-
-def _refuse(loaded: App, task_id: int, rule: str) -> NoReturn:
-    found = gather.show(loaded.fleet, task_id).task
-    raise NotPossible(f"task {task_id} is {found.status}; {rule}")
 
 
 def _report(as_json: bool, task_id: int, status: str, message: str) -> None:

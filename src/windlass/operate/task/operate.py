@@ -1,101 +1,156 @@
-"""Tasks: look at them, wait for them, cancel them, let them run again."""
+"""Tasks of all shards: find them, show one, cancel it, let it run again."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
-from sqlalchemy import Connection
+import msgspec
 
-from windlass.clock import SECOND, Clock
 from windlass.core.finish.store import history
-from windlass.core.finish.store.history import FailureView
-from windlass.core.task.kind import Kind, Registry
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.page import ShardPages, ask_page
+from windlass.core.shard.shard import OUTAGES, Shard
+from windlass.core.task.kind import Registry
 from windlass.core.task.store import page as task_page
 from windlass.core.task.store import task
-from windlass.core.task.store.page import TaskPage, TaskQuery
-from windlass.core.task.store.task import TaskFilter
-from windlass.database.database import Database
-from windlass.errors import BadInput, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound
+from windlass.core.task.store.page import TasksBelow
+from windlass.database.connection import Connection
+from windlass.errors import BadInput, DatabaseUnavailable, NotPossible, TaskNotFound
 from windlass.external import store as external
-from windlass.value.duration import Duration, parse_duration
+from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
+from windlass.value.shard import COMING
 from windlass.value.status import Status
-from windlass.value.task import TaskView
+from windlass.value.task import FailureView, TaskFilter, TaskView
 
-FIRST_LOOK = 0.005
-LAST_LOOK = 0.25
+T = TypeVar("T")
+
 MOST_LISTED = 1_000
+ACT_TRIES = 3
+FAILURES_SHOWN = 20
+RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
+CANCELLABLE = frozenset({Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL})
+
+
+class TaskFull(TaskView, frozen=True):
+    """A task with everything; `payload` and `result` are JSON."""
+
+    is_rolling: bool
+    can_retry: bool
+    can_cancel: bool
+
+
+class NodeOfRun(msgspec.Struct, frozen=True):
+    """Which node of which flow run a task is; the flow run itself has no node."""
+
+    run: int
+    node: str | None
 
 
 @dataclass(frozen=True)
 class TaskDetail:
-    """A task with its last errors, the shard that has it, and shards that could not be asked."""
+    """A task, its last errors, its flow run if it has one, and the shard that has it."""
 
-    task: TaskView
+    task: TaskFull
+    flow: NodeOfRun | None
     failures: list[FailureView]
     shard: str
-    missing: tuple[str, ...] = ()
-    # Its run and its name there, if it is a node of a flow.
-    node: tuple[int, str] | None = None
+    missing: tuple[str, ...]
 
 
-# Finds a task wherever it is.
-Look = Callable[[int], TaskView | None]
+class TaskListing(Listing[T]):
+    """Tasks, newest first; `looked_at` is how many rows were read for them.
+
+    A page may be short, or empty, and have a `next`: one call reads a bounded number of rows.
+    """
+
+    looked_at: int = 0
 
 
-def status_of(look: Look, number: int, *, enqueued: bool) -> Status:
-    """The state of a task. `enqueued` says that it surely existed: if gone, it succeeded."""
-    found = look(number)
-    if found is not None:
-        return found.status
-    if enqueued:
-        return Status.SUCCEEDED
-    raise TaskNotFound(number)
+def listing(fleet: Fleet, wanted: TaskFilter, *, limit: int) -> Listing[TaskView]:
+    """Tasks that match, newest first, with their payloads."""
+    if not 1 <= limit <= MOST_LISTED:
+        raise BadInput(f"limit={limit} is not a number from 1 to {MOST_LISTED}")
+    if fleet.single is None and wanted.before is not None:
+        # Ids of several shards do not tell the order.
+        last = find(fleet, wanted.before)
+        if last is None:
+            raise TaskNotFound(wanted.before)
+        wanted = replace(wanted, before=None, created_before=last.created_at)
+    read = partial(task.listing, wanted=wanted, limit=limit)
+    found = fleet.fan_out(lambda shard: shard.database.read(read))
+    if fleet.single is not None:
+        return Listing(found.values[0])
+    return Listing(_newest_first(found.values)[:limit], found.missing)
 
 
-def result_of(
-    look: Look,
-    number: int,
-    decode: Callable[[str], object],
-    *,
-    timeout: Duration | float | None,
-    enqueued: bool,
-) -> object:
-    """Wait for the end of a task and return its result, or raise what became of it."""
-    deadline = None if timeout is None else time.monotonic() + seconds_of(timeout)
-    pause = FIRST_LOOK
-    while True:
-        found = look(number)
-        if found is None:
-            if enqueued:
-                return None
-            raise TaskNotFound(number)
-        match found.status:
-            case Status.SUCCEEDED:
-                return None if found.result is None else decode(found.result)
-            case Status.FAILED:
-                raise TaskFailed(number, found.remark or "no reason recorded")
-            case Status.CANCELLED:
-                raise TaskCancelled(number, found.remark or "")
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            raise ResultTimeout(
-                f"task {number} is still {found.status} after {seconds_of(timeout or 0):g} s; "
-                "is a worker running?"
-            )
-        time.sleep(pause if left is None else min(pause, left))
-        pause = min(pause * 1.5, LAST_LOOK)
+def page(
+    fleet: Fleet, wanted: TaskFilter, *, after: str | None, limit: int
+) -> TaskListing[TaskView]:
+    """Tasks that match, newest first, without their payloads; `after` is the `next` before."""
+    found = ask_tasks(fleet, wanted, after=after, limit=limit)
+    newest = _newest_first(part.tasks for part in found.parts)
+    listed = TaskListing(newest, found.missing, cursor=found.next)
+    listed.looked_at = sum(part.looked_at for part in found.parts)
+    return listed
 
 
-def cancel(
-    database: Database, clock: Clock, registry: Registry, number: int, *, reason: str
-) -> bool:
+def ask_tasks(
+    fleet: Fleet, wanted: TaskFilter, *, after: str | None, limit: int
+) -> ShardPages[TasksBelow]:
+    """A page of tasks, by shard."""
+
+    def ask(shard: Shard, below: int | None, share: int) -> TasksBelow:
+        dialect = shard.database.dialect
+        return shard.database.read(
+            lambda connection: task_page.page(connection, dialect, wanted, below=below, limit=share)
+        )
+
+    return ask_page(fleet, ask, after=after, limit=limit)
+
+
+def find(fleet: Fleet, number: int) -> TaskView | None:
+    """A task, in any shard."""
+    if fleet.single is not None:
+        return _get(fleet.single, number)
+    found = _locate(fleet, number)
+    return None if found is None else found[1]
+
+
+def show(fleet: Fleet, registry: Registry, number: int) -> TaskDetail:
+    """One task with its last errors, which may be in shards where it once was."""
+    located = _locate(fleet, number)
+    if located is None:
+        raise TaskNotFound(number)
+    shard, found = located
+    node = shard.database.read(lambda connection: task.node_of(connection, number))
+    failures, missing = failures_of(fleet, number)
+    return TaskDetail(
+        task=_full(found, registry, is_node=node is not None),
+        flow=None if node is None else NodeOfRun(node[0], node[1] or None),
+        failures=failures,
+        shard=shard.name,
+        missing=missing,
+    )
+
+
+def failures_of(fleet: Fleet, number: int) -> tuple[list[FailureView], tuple[str, ...]]:
+    """The last errors of a task, newest first, and the shards that do not answer."""
+    read = partial(history.failures_of, task_id=number)
+    found = fleet.fan_out(lambda shard: shard.database.read(read))
+    merged = [each for part in found.values for each in part]
+    merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
+    return merged[:FAILURES_SHOWN], found.missing
+
+
+def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> bool:
     """End a task that has not ended; whether that made the difference."""
     text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
 
-    def work(connection: Connection) -> bool:
+    def cancel_here(connection: Connection, now: int) -> bool:
         found = task.get(connection, number)
         if found is None:
             return False
@@ -107,68 +162,50 @@ def cancel(
                 f"ends; remove it instead"
             )
         keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
-        now = clock.now()
         is_cancelled = task.cancel(connection, number, reason=text, now=now, keep=keep)
         if is_cancelled:
             external.stop(connection, [number], now=now)
         return is_cancelled
 
-    return database.write(work)
+    return _act(fleet, number, cancel_here)
 
 
-def retry(database: Database, clock: Clock, number: int) -> bool:
+def retry(fleet: Fleet, number: int) -> bool:
     """Let a failed or cancelled task run again, with all its tries before it."""
 
-    def work(connection: Connection) -> bool:
+    def retry_here(connection: Connection, now: int) -> bool:
         _refuse_nodes(connection, number)
-        is_retried = task.retry(connection, number, now=clock.now())
+        is_retried = task.retry(connection, number, now=now)
         if is_retried:
             external.begin_again(connection, [number])
         return is_retried
 
-    return database.write(work)
+    return _act(fleet, number, retry_here)
 
 
-def get(database: Database, number: int) -> TaskView | None:
-    """One task, or None."""
-    return database.read(lambda connection: task.get(connection, number))
+def must_cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> str:
+    """End a task, or raise why that cannot be; what was done, in words."""
+    if not cancel(fleet, registry, number, reason=reason):
+        _refuse(fleet, number, "only a task that has not ended can be cancelled")
+    return f"task {number} is cancelled"
 
 
-def node_of(database: Database, number: int) -> tuple[int, str] | None:
-    """The run that a task is a node of, and its name there."""
-    return database.read(lambda connection: task.node_of(connection, number))
+def must_retry(fleet: Fleet, number: int) -> str:
+    """Let a task run again, or raise why that cannot be; what was done, in words."""
+    if not retry(fleet, number):
+        _refuse(fleet, number, "only a failed or cancelled task can be retried")
+    return f"task {number} will run again"
 
 
-def failures_of(database: Database, number: int) -> list[FailureView]:
-    """The last errors of a task, newest first."""
-    return database.read(lambda connection: history.failures_of(connection, number))
-
-
-def listing(database: Database, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
-    """Tasks that match, newest first."""
-    if not 1 <= limit <= MOST_LISTED:
-        raise BadInput(f"limit={limit} is not a number from 1 to {MOST_LISTED}")
-    return database.read(lambda connection: task.listing(connection, wanted, limit=limit))
-
-
-def page(database: Database, query: TaskQuery, *, below: int | None, limit: int) -> TaskPage:
-    """Tasks that match, newest first, without their payloads; so many rows are looked at."""
-    return database.read(
-        lambda connection: task_page.page(
-            connection, database.dialect, query, below=below, limit=limit
-        )
-    )
-
-
-def decoder(kind: Kind | None) -> Callable[[str], object]:
-    """Reads a result as its kind declares it."""
-    import msgspec
-
-    return msgspec.json.decode if kind is None else kind.decode_result
+def _refuse(fleet: Fleet, number: int, rule: str) -> None:
+    found = find(fleet, number)
+    if found is None:
+        raise TaskNotFound(number)
+    raise NotPossible(f"task {number} is {found.status}; {rule}")
 
 
 def _refuse_nodes(connection: Connection, number: int) -> None:
-    """A node that were changed by itself would leave its run waiting for ever."""
+    """A node that were changed by itself would leave its flow run waiting without end."""
     run = task.run_of(connection, number)
     if run is not None:
         raise BadInput(
@@ -177,10 +214,72 @@ def _refuse_nodes(connection: Connection, number: int) -> None:
         )
 
 
-def seconds_of(timeout: Duration | float) -> float:
-    """A time-out that was given as a number of seconds, or as a duration."""
-    if isinstance(timeout, int | float):
-        if timeout < 0:
-            raise BadInput(f"timeout={timeout!r} is negative")
-        return float(timeout)
-    return parse_duration(timeout, what="timeout", zero=True) / SECOND
+def _full(found: TaskView, registry: Registry, *, is_node: bool) -> TaskFull:
+    kind = registry.kinds.get(found.kind)
+    is_rolling = kind is not None and kind.period is not None
+    return TaskFull(
+        **msgspec.structs.asdict(found),
+        is_rolling=is_rolling,
+        # A node is retried, skipped or cancelled with its flow run.
+        can_retry=found.status in RETRYABLE and not is_node,
+        can_cancel=found.status in CANCELLABLE and not is_rolling and not is_node,
+    )
+
+
+def _newest_first(parts: Iterable[Sequence[TaskView]]) -> list[TaskView]:
+    # A task that moves between shards is in two of them for a moment.
+    once = {each.id: each for part in parts for each in part if each.batch != COMING}
+    return sorted(once.values(), key=lambda each: (each.created_at, each.id), reverse=True)
+
+
+def _get(shard: Shard, number: int) -> TaskView | None:
+    return shard.database.read(lambda connection: task.get(connection, number))
+
+
+def _act(fleet: Fleet, number: int, act: Callable[[Connection, int], bool]) -> bool:
+    """Do it where the task is; again if the task moves to another shard meanwhile."""
+
+    def act_on(shard: Shard) -> bool:
+        return shard.database.write(lambda connection: act(connection, shard.clock.now()))
+
+    if fleet.single is not None:
+        return act_on(fleet.single)
+    for _ in range(ACT_TRIES):
+        located = _locate(fleet, number)
+        if located is None:
+            return False
+        shard = located[0]
+        if act_on(shard):
+            return True
+        if _get(shard, number) is not None:
+            return False
+    return False
+
+
+def _locate(fleet: Fleet, number: int) -> tuple[Shard, TaskView] | None:
+    """The shard that has a task, and the task."""
+    away: list[str] = []
+    coming: tuple[Shard, TaskView] | None = None
+    # Twice: between two reads it may have moved from the second shard to the first.
+    for _ in range(1 if fleet.single is not None else 2):
+        away = [shard.name for shard in fleet.shards if shard.row is None and fleet.single is None]
+        for shard in fleet.seeking(number):
+            try:
+                found = _get(shard, number) if shard.is_up else None
+            except OUTAGES as problem:
+                if fleet.single is not None:
+                    raise
+                shard.failed(problem)
+                found = None
+            if not shard.is_up:
+                away.append(shard.name)
+            elif found is not None and found.batch != COMING:
+                return shard, found
+            elif found is not None:
+                coming = shard, found
+    if coming is None and away:
+        raise DatabaseUnavailable(
+            f"task {number} is in none of the shards that answer; {', '.join(away)} does not",
+            missing=tuple(away),
+        )
+    return coming

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from windlass.clock import to_datetime
 from windlass.core.fetch.one import in_thread
+from windlass.core.limit.held_back import held_back
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.ring.store.worker import listing as workers_of
@@ -23,13 +24,13 @@ from windlass.sweep.engine.round import declare, open_round
 from windlass.sweep.engine.split import cut
 from windlass.sweep.model import Progress, Range, RangeView, RoundView, SetAside, SweepVisit
 from windlass.sweep.operate.visit import Visitor
+from windlass.sweep.operate.why import sweep_why
 from windlass.sweep.store import failed_item as aside
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
 from windlass.sweep.store.sweep import SweepRow
 from windlass.value.audit import Audit
 from windlass.value.key import Key, decode_key
-from windlass.watch.status.operate import held_back, sweep_why
 from windlass.worker import Worker
 
 HISTORY_SHOWN = 10

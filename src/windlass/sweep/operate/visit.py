@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from windlass.clock import SECOND, to_datetime
 from windlass.core.finish.store.history import MINUTE
 from windlass.core.limit.breaker import Breakers
+from windlass.core.limit.held_back import held_back
 from windlass.core.limit.rate import Rates
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
@@ -42,7 +43,6 @@ from windlass.value.outcome import (
 )
 from windlass.value.status import Status
 from windlass.value.twin import twin
-from windlass.watch.status.operate import held_back
 
 LOOK_SECONDS = 0.01
 

@@ -9,16 +9,16 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     console,
     fits,
-    iso,
+    plain,
     print_json,
     say,
     table,
     warn_missing,
     when,
 )
-from windlass.core.task.store.task import COUNTED_EXACTLY
-from windlass.operate import fan_out as gather
-from windlass.watch.status.operate import AppStatus, KindStatus
+from windlass.watch.status import operate
+from windlass.watch.status.model import AppStatus, KindStatus
+from windlass.watch.status.operate import count_text
 
 WHY_STYLE = {
     "running": "blue",
@@ -27,8 +27,6 @@ WHY_STYLE = {
     "breaker": "bold red",
 }
 NUMBERS = ("waiting", "due", "running", "failed", "done 1h", "average")
-
-# Text that may wrap still reads well in a column as wide as this, and no longer in a narrower one.
 
 
 def register(cli: typer.Typer) -> None:
@@ -40,10 +38,10 @@ def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     """What runs, what waits and why, and who works."""
     loaded = load_app(app)
     loaded.prepare()
-    found = gather.look(loaded.fleet, loaded.registry)
+    found = operate.look(loaded.fleet, loaded.registry)
     warn_missing(found.missing)
     if as_json:
-        print_json(_for_programs(found))
+        print_json(plain(found))
         return
     for name in found.shards:
         is_missing = Text("  does not answer", style="bold red")
@@ -81,10 +79,10 @@ def _print_kinds(found: AppStatus) -> None:
 def _cells(kind: KindStatus) -> list[Text]:
     average = kind.average_milliseconds
     return [
-        Text(_count(kind.waiting)),
-        Text(_count(kind.due)),
-        Text(_count(kind.running)),
-        Text(_count(kind.failed), style="red" if kind.failed else ""),
+        Text(count_text(kind.waiting)),
+        Text(count_text(kind.due)),
+        Text(count_text(kind.running)),
+        Text(count_text(kind.failed), style="red" if kind.failed else ""),
         Text(f"{kind.done_last_hour:,}"),
         Text("-" if average is None else f"{average:,.1f} ms"),
     ]
@@ -127,35 +125,3 @@ def _next(kind: KindStatus, now: int) -> str:
     if kind.every is not None:
         return f"every {kind.every}"
     return "" if kind.cron is None else f"{when(kind.next_due_at, now=now)}  ({kind.cron})"
-
-
-def _count(number: int) -> str:
-    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
-
-
-def _for_programs(found: AppStatus) -> dict[str, object]:
-    return {
-        "database": found.database,
-        "schema": found.schema,
-        "now": iso(found.now),
-        "kinds": [_kind_for_programs(kind) for kind in found.kinds],
-        "workers": [
-            {
-                **vars(worker),
-                "joined_at": iso(worker.joined_at),
-                "lease_until": iso(worker.lease_until),
-                "left_at": iso(worker.left_at),
-            }
-            for worker in found.workers
-        ],
-        "failures": [
-            {**vars(failure), "failed_at": iso(failure.failed_at)} for failure in found.failures
-        ],
-        "shards": found.shards,
-        "missing": found.missing,
-    }
-
-
-def _kind_for_programs(kind: KindStatus) -> dict[str, object]:
-    moments = ("next_due_at", "since", "opens_at", "probe_at")
-    return {**vars(kind), **{name: iso(getattr(kind, name)) for name in moments}}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from windlass.core.finish.store import history
 from windlass.core.finish.store.history import MINUTE, Work
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.database.connection import Connection
+from windlass.value.view import Moment
 
 HOUR = 60
 
@@ -18,7 +18,7 @@ HOUR = 60
 class Minute:
     """What was done in the minute that began `at`, in microseconds since the epoch."""
 
-    at: int
+    at: Moment
     done: int
     failed: int
     retried: int

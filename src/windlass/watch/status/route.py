@@ -1,18 +1,24 @@
-"""The first page: what runs, what is held back and why, how fast, what failed, who works."""
+"""The route of the first page: what runs, what is held back and why, what failed, who works."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fastapi import APIRouter
 
-from windlass.clock import to_datetime
 from windlass.flow.operate import view as flow_view
-from windlass.operate import fan_out as gather
-from windlass.operate.kind.route import KindOut, MinuteOut, kind_views, minutes
+from windlass.flow.operate.view import FlowRunView
 from windlass.value.status import Status
+from windlass.value.task import FailureView
+from windlass.value.view import Moment
 from windlass.watch.alert import operate as alert
-from windlass.watch.status.pace import HOUR, pace
+from windlass.watch.alert.model import AlertView
+from windlass.watch.kind.operate import KindView, kind_views
+from windlass.watch.status import operate
+from windlass.watch.status.model import WorkerLine, worker_lines
+from windlass.watch.status.pace import HOUR, Minute, pace
 from windlass.web.request import Console, ReadyConsole
-from windlass.web.view import FailureOut, Moment, Names, StatusName, View, many
+from windlass.web.view import answer
 
 ALERTS_SHOWN = 5
 RUNS_SHOWN = 5
@@ -20,99 +26,49 @@ RUNS_SHOWN = 5
 router = APIRouter(tags=["overview"])
 
 
-class AlertOut(View):
-    """An alert. It is open until a person acknowledges it, and again after `quiet_until`."""
+@dataclass(frozen=True)
+class FlowsNow:
+    """The newest flow runs that go on, and the newest that failed and are kept."""
 
-    id: int
-    what: str
-    kind: str | None
-    task_id: int | None
-    raised_at: Moment
-    text: str
-    is_open: bool
-    seen_by: str | None
-    seen_at: Moment | None
-    quiet_until: Moment | None
+    running: list[FlowRunView]
+    failed: list[FlowRunView]
 
 
-class WorkerOut(View):
-    """A worker that is there. `idle` is how many tasks it could start while it has none."""
-
-    id: int
-    host: str
-    pid: int
-    joined_at: Moment
-    lease_until: Moment
-    idle: int
-    kinds: Names
-    is_alive: bool
-
-
-class FlowRunOut(View):
-    """A flow run; `left` nodes have not ended."""
-
-    id: int
-    flow: str
-    key: str | None
-    status: StatusName
-    nodes: int
-    left: int
-    template: str | None
-    version: int | None
-    created_at: Moment
-    finished_at: Moment | None
-    error: str | None
-
-
-class FlowsNow(View):
-    """The newest runs that go on, and the newest that failed and are kept."""
-
-    running: list[FlowRunOut]
-    failed: list[FlowRunOut]
-
-
-class Overview(View):
+@dataclass(frozen=True)
+class Overview:
     """How everything is doing. Counts are exact up to 10,000; more is shown as 10,001."""
 
     now: Moment
     database: str
-    shards: Names
-    missing: Names
-    kinds: list[KindOut]
-    workers: list[WorkerOut]
-    failures: list[FailureOut]
-    alerts: list[AlertOut]
+    shards: tuple[str, ...]
+    missing: tuple[str, ...]
+    kinds: list[KindView]
+    workers: list[WorkerLine]
+    failures: list[FailureView]
+    alerts: list[AlertView]
     flows: FlowsNow
     # One entry for each of the last 60 minutes, oldest first; the last one is not over.
-    minutes: list[MinuteOut]
+    minutes: list[Minute]
 
 
-@router.get("/overview")
+@router.get("/overview", response_model=answer(Overview))
 def overview(console: ReadyConsole) -> Overview:
     """How everything is doing now."""
-    fleet = console.app.fleet
-    found = gather.look(fleet, console.app.registry)
-    workers = [
-        WorkerOut.model_validate({**vars(each), "is_alive": each.lease_until >= found.now})
-        for each in found.workers
-    ]
+    fleet, registry = console.app.fleet, console.app.registry
+    found = operate.look(fleet, registry)
     return Overview(
-        now=to_datetime(found.now),
+        now=found.now,
         database=found.database,
         shards=found.shards,
         missing=found.missing,
-        kinds=kind_views(console, found.kinds),
-        workers=workers,
-        failures=many(FailureOut, found.failures),
-        alerts=many(AlertOut, alert.listing(fleet, limit=ALERTS_SHOWN)),
-        flows=FlowsNow(
-            running=_runs(console, Status.RUNNING),
-            failed=_runs(console, Status.FAILED),
-        ),
-        minutes=minutes(pace(fleet, minutes=HOUR)),
+        kinds=kind_views(found.kinds, registry),
+        workers=worker_lines(found),
+        failures=found.failures,
+        alerts=alert.listing(fleet, limit=ALERTS_SHOWN),
+        flows=FlowsNow(_runs(console, Status.RUNNING), _runs(console, Status.FAILED)),
+        minutes=pace(fleet, minutes=HOUR),
     )
 
 
-def _runs(console: Console, status: Status) -> list[FlowRunOut]:
-    found = flow_view.page(console.app.flows.finder, status=status, limit=RUNS_SHOWN)
-    return many(FlowRunOut, found)
+def _runs(console: Console, status: Status) -> list[FlowRunView]:
+    return flow_view.page(console.app.flows.finder, status=status, limit=RUNS_SHOWN)

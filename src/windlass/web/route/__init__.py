@@ -9,7 +9,6 @@ from fastapi import APIRouter
 from windlass.control import route as control
 from windlass.flow.route import flow, template
 from windlass.ledger.route import ledger, movement
-from windlass.operate.kind import route as kind
 from windlass.operate.ring import route as ring
 from windlass.operate.switch import route as switch
 from windlass.operate.task import route as task
@@ -19,6 +18,7 @@ from windlass.watch.alert import route as alert
 from windlass.watch.audit import route as audit
 from windlass.watch.change import route as event
 from windlass.watch.check import route as about
+from windlass.watch.kind import route as kind
 from windlass.watch.status import route as overview
 from windlass.web import login as session
 from windlass.web.problem import problems

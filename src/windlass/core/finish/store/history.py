@@ -9,25 +9,12 @@ from sqlalchemy import Connection, Select, delete, func, select
 
 from windlass.core.alert import store as alert
 from windlass.database.schema import failure, stat
-from windlass.value.view import Moment
+from windlass.value.task import FailureView
 from windlass.watch.audit import store as audit
 
 MINUTE = 60 * 1_000_000
 FAILURES_PER_KIND = 1_000
 KEEP_STATISTICS = 7 * 24 * 60
-
-
-@dataclass(frozen=True)
-class FailureView:
-    """One remembered error."""
-
-    id: int
-    task_id: int
-    kind: str
-    attempt: int
-    failed_at: Moment
-    error: str
-    trace: str
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from windlass.database.database import Database
 from windlass.database.schema import shard, task, worker
 from windlass.sweep.store import range as ranges
 from windlass.value.status import Status
+from windlass.value.view import Moment
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
 MOST_IDLE = 32_000
@@ -47,10 +48,10 @@ class WorkerView:
     id: int
     host: str
     pid: int
-    joined_at: int
-    lease_until: int
+    joined_at: Moment
+    lease_until: Moment
     idle: int
-    left_at: int | None
+    left_at: Moment | None
     left_why: str | None
     kinds: list[str]
     declared: list[str]

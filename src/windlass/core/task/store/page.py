@@ -27,7 +27,7 @@ from windlass.database.dialect.base import Dialect
 from windlass.database.scan import look
 from windlass.database.schema import task
 from windlass.value.status import FINAL, Status
-from windlass.value.task import TaskView
+from windlass.value.task import TaskFilter, TaskView
 
 LOOKED_AT = 10_000
 # So many are few: all of them are fetched and put in order.
@@ -49,22 +49,7 @@ select t.kind from windlass_task t where {where} and t.kind > :after order by t.
 
 
 @dataclass(frozen=True)
-class TaskQuery:
-    """Which tasks; None means any. Times are microseconds."""
-
-    kind: str | None = None
-    status: Status | None = None
-    key: str | None = None
-    created_after: int | None = None
-    created_before: int | None = None
-
-    @property
-    def has_age(self) -> bool:
-        return self.created_after is not None or self.created_before is not None
-
-
-@dataclass(frozen=True)
-class TaskPage:
+class TasksBelow:
     """Tasks, and the id below which to go on; None at the end."""
 
     tasks: list[TaskView]
@@ -73,8 +58,8 @@ class TaskPage:
 
 
 def page(
-    connection: Connection, dialect: Dialect, query: TaskQuery, *, below: int | None, limit: int
-) -> TaskPage:
+    connection: Connection, dialect: Dialect, query: TaskFilter, *, below: int | None, limit: int
+) -> TasksBelow:
     """Tasks that match and whose id is less than `below`, newest first."""
     if query.key is not None:
         return _by_key(connection, dialect, query)
@@ -88,7 +73,7 @@ def page(
     return _walk(connection, query, every.order_by(task.c.id.desc()), below=below, limit=limit)
 
 
-def _by_key(connection: Connection, dialect: Dialect, query: TaskQuery) -> TaskPage:
+def _by_key(connection: Connection, dialect: Dialect, query: TaskFilter) -> TasksBelow:
     """Those that have a key: at most one of each kind."""
     kinds = [query.kind] if query.kind else _kinds(connection, dialect.in_key_index)
     rows = connection.execute(
@@ -97,12 +82,12 @@ def _by_key(connection: Connection, dialect: Dialect, query: TaskQuery) -> TaskP
         .order_by(task.c.id.desc())
     )
     found = [view_of(row) for row in rows]
-    return TaskPage(found, None, len(found))
+    return TasksBelow(found, None, len(found))
 
 
 def _undue(
-    connection: Connection, query: TaskQuery, status: Status, *, below: int | None, limit: int
-) -> TaskPage:
+    connection: Connection, query: TaskFilter, status: Status, *, below: int | None, limit: int
+) -> TasksBelow:
     if query.kind is not None:
         one = undue_of(status, query.kind)
         return _walk(connection, query, one, below=below, limit=limit)
@@ -111,7 +96,7 @@ def _undue(
         numbers += connection.scalars(_below(undue_of(status, kind), below).limit(limit))
     newest = sorted(numbers, reverse=True)[:limit]
     found = _fetch(connection, newest, query)
-    return TaskPage(found, newest[-1] if len(newest) == limit else None, len(numbers))
+    return TasksBelow(found, newest[-1] if len(newest) == limit else None, len(numbers))
 
 
 def _kinds(connection: Connection, where: str) -> list[str]:
@@ -145,7 +130,7 @@ def undue_of(status: Status, kind: str, *more: ColumnElement[Any]) -> Select[Any
     )
 
 
-def _few(connection: Connection, query: TaskQuery) -> list[int] | None:
+def _few(connection: Connection, query: TaskFilter) -> list[int] | None:
     """The ids of all rows in that state, if the indexes have not too many of them."""
     if query.status not in (Status.WAITING, Status.RUNNING, Status.EXTERNAL):
         return None
@@ -158,7 +143,7 @@ def _few(connection: Connection, query: TaskQuery) -> list[int] | None:
     return None if len(found) > FEW else sorted(found, reverse=True)
 
 
-def _undue_runs(connection: Connection, query: TaskQuery) -> list[int]:
+def _undue_runs(connection: Connection, query: TaskFilter) -> list[int]:
     """Flows that run: they wait for their nodes, and so have no time at which they are due."""
     kinds = [query.kind] if query.kind else kinds_undue(connection, Status.RUNNING)
     found: list[int] = []
@@ -168,20 +153,20 @@ def _undue_runs(connection: Connection, query: TaskQuery) -> list[int]:
 
 
 def _of_few(
-    connection: Connection, query: TaskQuery, few: list[int], *, below: int | None, limit: int
-) -> TaskPage:
+    connection: Connection, query: TaskFilter, few: list[int], *, below: int | None, limit: int
+) -> TasksBelow:
     left = [number for number in few if below is None or number < below]
     found: list[TaskView] = []
     for begin in range(0, len(left), FETCHED_AT_ONCE):
         found += _fetch(connection, left[begin : begin + FETCHED_AT_ONCE], query)
         if len(found) >= limit:
-            return TaskPage(found[:limit], found[limit - 1].id, len(few))
-    return TaskPage(found, None, len(few))
+            return TasksBelow(found[:limit], found[limit - 1].id, len(few))
+    return TasksBelow(found, None, len(few))
 
 
 def _walk(
-    connection: Connection, query: TaskQuery, rows: Select[Any], *, below: int | None, limit: int
-) -> TaskPage:
+    connection: Connection, query: TaskFilter, rows: Select[Any], *, below: int | None, limit: int
+) -> TasksBelow:
     """Go through some of the rows, and take those that match."""
     looked = look(
         connection,
@@ -192,14 +177,14 @@ def _walk(
         most=LOOKED_AT,
     )
     found = _fetch(connection, [row.id for row in looked.rows], query)
-    return TaskPage(found, None if looked.last is None else looked.last.id, looked.looked_at)
+    return TasksBelow(found, None if looked.last is None else looked.last.id, looked.looked_at)
 
 
 def _below(rows: Select[Any], below: int | None) -> Select[Any]:
     return rows if below is None else rows.where(task.c.id < below)
 
 
-def _fetch(connection: Connection, numbers: Sequence[int], query: TaskQuery) -> list[TaskView]:
+def _fetch(connection: Connection, numbers: Sequence[int], query: TaskFilter) -> list[TaskView]:
     if not numbers:
         return []
     rows: Iterable[Sequence[Any]] = connection.execute(
@@ -210,7 +195,7 @@ def _fetch(connection: Connection, numbers: Sequence[int], query: TaskQuery) -> 
     return [view_of(row) for row in rows]
 
 
-def _matches(query: TaskQuery, rows: FromClause) -> ColumnElement[bool]:
+def _matches(query: TaskFilter, rows: FromClause) -> ColumnElement[bool]:
     clauses: list[ColumnElement[bool]] = []
     if query.kind is not None:
         clauses.append(rows.c.kind == query.kind)

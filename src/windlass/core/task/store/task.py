@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -23,7 +22,7 @@ from sqlalchemy.sql.expression import text
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.schema import external, task
 from windlass.value.status import FINAL, Status
-from windlass.value.task import NewTask, TaskView
+from windlass.value.task import NewTask, TaskFilter, TaskView
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
@@ -54,18 +53,6 @@ VIEW = (
     task.c.payload,
     task.c.result,
 )
-
-
-@dataclass(frozen=True)
-class TaskFilter:
-    """Which rows a list is about; None means any."""
-
-    kind: str | None = None
-    status: Status | None = None
-    key: str | None = None
-    before: int | None = None
-    # Among several shards, whose ids do not tell the order.
-    created_before: int | None = None
 
 
 def insert(

@@ -1,0 +1,73 @@
+"""A page of rows from all shards, newest first, and the cursor of the page that follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
+from windlass.errors import BadInput
+
+# In a cursor, for each shard: not asked yet, no rows left, or the id below which to go on.
+BEGIN = "begin"
+ENDED = "end"
+PLACE = re.compile(rf"{BEGIN}|{ENDED}|-?[0-9]{{1,18}}")
+
+
+class PagePart(Protocol):
+    """What one shard has for a page, and the id below which to go on; None at the end."""
+
+    @property
+    def below(self) -> int | None: ...
+
+
+P = TypeVar("P", bound=PagePart)
+
+
+@dataclass(frozen=True)
+class ShardPages(Generic[P]):
+    """What each shard has for a page; shards that have no more rows, or are down, are not in it."""
+
+    found: list[tuple[Shard, P]]
+    next: str | None
+    missing: tuple[str, ...]
+
+    @property
+    def parts(self) -> list[P]:
+        return [part for _, part in self.found]
+
+
+def ask_page(
+    fleet: Fleet, ask: Callable[[Shard, int | None, int], P], *, after: str | None, limit: int
+) -> ShardPages[P]:
+    """Ask each shard for its share of a page: rows below an id, at most so many."""
+    places = _places(fleet, after)
+    share = max(1, limit // len(fleet.shards))
+
+    def part_of(shard: Shard) -> P | None:
+        place = places[shard.index]
+        return None if place == ENDED else ask(shard, _below(place), share)
+
+    answers = fleet.fan_out(part_of)
+    found = [(shard, part) for shard, part in answers.found if part is not None]
+    for shard, part in found:
+        places[shard.index] = ENDED if part.below is None else str(part.below)
+    is_over = all(places[shard.index] == ENDED for shard, _ in answers.found)
+    cursor = None if is_over else ".".join(places[shard.index] for shard in fleet.shards)
+    return ShardPages(found, cursor, answers.missing)
+
+
+def _below(place: str) -> int | None:
+    return None if place == BEGIN else int(place)
+
+
+def _places(fleet: Fleet, cursor: str | None) -> dict[int, str]:
+    if cursor is None:
+        return {shard.index: BEGIN for shard in fleet.shards}
+    parts = cursor.split(".")
+    if len(parts) != len(fleet.shards) or not all(PLACE.fullmatch(part) for part in parts):
+        raise BadInput(f"{cursor!r} is not the cursor of a page of these shards; begin again")
+    return {shard.index: part for shard, part in zip(fleet.shards, parts, strict=True)}

@@ -1,0 +1,1 @@
+"""Kinds: what is declared, and how it is doing."""
