@@ -6,23 +6,32 @@ does for what is not about SQL. Servers start on first use and end with the run.
 """
 
 import gc
-import os
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
-from tests.coordinator import KINDS, Coordinators
-from tests.database import ENGINES, Pool, Pools
-from tests.server import Etcd, ServerMissing, ZooKeeper
-from tests.statement import compile_once
+from tests.fixture.coordinator import KINDS, Coordinators
+from tests.fixture.database import ENGINES, Pools, chosen_engines, pool_of
+from tests.fixture.statement import compile_once
+from tests.server import Etcd, ZooKeeper
 
+pytest_plugins = ["tests.fixture.app", "tests.fixture.command", "tests.fixture.console"]
+
+ROOT = Path(__file__).parent
 POOLS = pytest.StashKey[Pools]()
-# Folders of tests that run on one of the servers at a time: every one of them, or every second.
-BY_TURNS = {"fault", "ledger", "story"}
-NOW_AND_THEN = {"cli", "engine", "web"}
 TURNS = (("sqlite", "postgresql"), ("sqlite", "mariadb"))
+ALL, HALF = TURNS, (*TURNS, ("sqlite",), ("sqlite",))
+# By turns: on which databases the tests below a folder run often. The innermost folder decides;
+# tests of other folders run on all databases.
+OFTEN_ON = {
+    "store": (ENGINES,),
+    **dict.fromkeys(("fault", "ledger", "story"), ALL),
+    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), HALF),
+    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), HALF),
+}
 
 # How long an example takes is the machine's affair.
 settings.register_profile("windlass", deadline=None)
@@ -67,10 +76,10 @@ def often_on(test: pytest.Item) -> Collection[str]:
     mostly = test.get_closest_marker("mostly")
     if mostly is not None:
         return mostly.args
-    turn = crc32(test.name.encode())
-    if NOW_AND_THEN.intersection(test.path.parts):
-        return (*TURNS, ("sqlite",), ("sqlite",))[turn % 4]
-    return TURNS[turn % 2] if BY_TURNS.intersection(test.path.parts) else ENGINES
+    folders = test.path.relative_to(ROOT).parent.parts
+    known = [OFTEN_ON[folder] for folder in folders if folder in OFTEN_ON]
+    turns = known[-1] if known else (ENGINES,)
+    return turns[crc32(test.name.encode()) % len(turns)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -79,7 +88,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Workers of pytest take their tests from the front of a share each and help each other from
     the back. So these run one at a time, beside tests that compute, and none is left for the end.
     """
-    items.sort(key=lambda item: "fault" not in item.path.parts)
+    items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
 
 
 def pytest_collection_finish() -> None:
@@ -184,19 +193,3 @@ def zookeeper(coordinators: Coordinators) -> ZooKeeper:
 def coordinator(request: pytest.FixtureRequest, coordinators: Coordinators) -> Etcd | ZooKeeper:
     """Each of the two in turn."""
     return coordinators.of(request.param)
-
-
-def chosen_engines(config: pytest.Config) -> list[str]:
-    return [engine.strip() for engine in config.getoption("--database").split(",")]
-
-
-def pool_of(engine: str, pools: Pools, config: pytest.Config) -> Pool:
-    if engine not in chosen_engines(config):
-        pytest.skip(f"{engine} is left out by --database")
-    try:
-        return pools.of(engine)
-    except ServerMissing as error:
-        reason = f"{engine} is missing: {error.reason}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)

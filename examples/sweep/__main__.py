@@ -5,20 +5,20 @@ from examples.sweep.shop import app, offer
 
 
 def main() -> None:
-    """Walk once, look at what was set aside, and have it tried again."""
+    """Run one round, look at the failed items, and retry them."""
     shop.fill()
 
-    # Ranges are cut while the round runs; here before it is walked, so that you can see them.
+    # Ranges are cut while the round runs; here before it runs, so that you can see them.
     offer.start()
     print(f"{len(offer.ranges())} ranges; now there are {offer.split(16)}")
 
-    app.drain()  # a worker does it without end
+    app.drain()  # a worker runs round after round
     progress = offer.progress()
-    print(f"round {progress.round}: {progress.done:,} done, {progress.failed} set aside")
+    print(f"round {progress.round}: {progress.done:,} done, {progress.failed} failed")
     for failure in offer.failures():
         print(f"  {failure.key}: {failure.error}")
 
-    # The other side is back: try again what was set aside.
+    # The other side is back: retry the failed items.
     shop.broken.clear()
     offer.retry_failures()
     print(f"after a retry {len(offer.failures())} are left")

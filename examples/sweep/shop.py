@@ -16,11 +16,11 @@ articles = Table(f"sqlite:///{ARTICLES}", "article", key="id", columns=["id", "o
 broken = {17, 1_500}
 
 
-# Nobody enqueues anything: a worker finds the sweep and walks. Ten ranges, each with a breakpoint;
+# Nothing is enqueued: a worker finds the sweep and runs it. Ten ranges, each with a breakpoint;
 # the next round begins four hours after the last one ended.
 @app.sweep(articles, ranges=10, redo="4h", concurrency=20, breaker="20 in a row, 5m", timeout="5s")
 async def offer(article: dict) -> None:
-    """Check one article. One that fails is set aside, and the walk goes on."""
+    """Check one article. If it fails, it becomes a failed item, and the sweep continues."""
     if article["id"] in broken:
         raise ConnectionError(f"nobody answers for {article['offer']}")
 

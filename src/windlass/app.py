@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from msgspec import UNSET, UnsetType
 from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
-from windlass.control.model.control import Expiry
+from windlass.control.model.argument import Expiry
 from windlass.core.ring.member import parse as parse_members
-from windlass.core.shard.fleet import make_fleet, only_database
-from windlass.core.shard.route import ItemRouter, Router
+from windlass.core.shard.fleet import make_fleet
+from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.team import Team, make_worker
 from windlass.core.task.declare import Call, How, Task, TaskRef
@@ -31,17 +32,12 @@ from windlass.flow.operate.flow import Flows
 from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.engine.lapse import lapse_kind
-from windlass.operate import fan_out as gather
 from windlass.operate.switch import operate as switch
-from windlass.operate.switch.operate import UNSET, Unset
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
 from windlass.rolling.declare import Rolling
-from windlass.rolling.model import Freshness, Item, Mirror
-from windlass.rolling.operate import item as rolling
-from windlass.rolling.operate.mirror import mirror
-from windlass.rolling.operate.visit import Visits
-from windlass.source.contract import MirrorSource, SweepSource
+from windlass.rolling.operate.rolling import RollingKinds
+from windlass.source.contract import SweepSource
 from windlass.sweep.declare import Sweep
 from windlass.sweep.operate.sweep import Sweeps
 from windlass.value.cron import Schedule
@@ -58,6 +54,9 @@ from windlass.worker import Only, Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# Runs the rows of one shard, or of several.
+AnyWorker = Worker | Team
 
 DEFAULT_DATABASE = "sqlite:///windlass.db"
 DEFAULT_CONCURRENCY = 100
@@ -101,9 +100,11 @@ class App:
         self.database = self.fleet.shards[0].database
         self.clock = self.fleet.shards[0].clock
         self._router = Router(self.fleet)
-        self._items = ItemRouter(self.fleet)
-        self._visits = Visits(
-            self.fleet, worker_for=self._worker_for, dead_after=self.settings.dead_after
+        self.rolling_kinds = RollingKinds(
+            self.fleet,
+            self.clock,
+            worker_for=self._worker_for,
+            dead_after=self.settings.dead_after,
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
@@ -252,7 +253,7 @@ class App:
         def declare(function: Callable[P, R]) -> Rolling[P, R]:
             kind = make_kind(function, options)
             self.registry.add(kind)
-            return Rolling(self, kind)
+            return Rolling(self.rolling_kinds, kind)
 
         return declare
 
@@ -411,53 +412,6 @@ class App:
         """`notify`, awaited."""
         return await twin(self.external.notify, task, ok=ok, **said)
 
-    # Rolling: what a declared rolling kind asks of its app
-
-    def add_items(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
-        """Add items to a rolling kind."""
-        self.prepare()
-        return self._items.add(kind, codes, now=now)
-
-    def remove_items(self, kind: Kind, codes: Iterable[str]) -> int:
-        """Remove items from a rolling kind."""
-        self.prepare()
-        return self._items.remove(kind, codes)
-
-    def item_of(self, kind: Kind, code: str) -> Item | None:
-        """One item of a rolling kind."""
-        self.prepare()
-        return gather.item(self.fleet, kind, code)
-
-    def visit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """Have one item run now, and wait for it."""
-        self.prepare()
-        return self._visits.visit(kind, code, fresh=fresh, timeout=timeout)
-
-    async def avisit_item(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """`visit_item`, awaited."""
-        await twin(self.prepare)
-        return await self._visits.avisit(kind, code, fresh=fresh, timeout=timeout)
-
-    def mirror(self, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror:
-        """Make the items of a rolling kind equal to the keys of a source."""
-        self.prepare()
-        return mirror(self.fleet, self._items, kind, source, dry_run=dry_run)
-
-    def follow(self, kind: Kind, source: MirrorSource) -> None:
-        """Install triggers that keep the items equal to the keys of a source."""
-        self.prepare()
-        rolling.follow(only_database(self.fleet, source), kind, source)
-
-    def unfollow(self, kind: Kind, source: MirrorSource) -> bool:
-        """Remove those triggers."""
-        self.prepare()
-        return any(rolling.unfollow(shard.database, kind, source) for shard in self.fleet.shards)
-
-    def freshness_of(self, kind: Kind) -> Freshness:
-        """How fresh the items of a rolling kind are."""
-        self.prepare()
-        return gather.fresh(self.fleet, self.clock, kind)
-
     # Operating
 
     def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
@@ -476,9 +430,9 @@ class App:
         self,
         kind: str,
         *,
-        rate: str | Unset | None = UNSET,
-        window: str | Unset | None = UNSET,
-        concurrency: int | Unset | None = UNSET,
+        rate: str | UnsetType | None = UNSET,
+        window: str | UnsetType | None = UNSET,
+        concurrency: int | UnsetType | None = UNSET,
     ) -> None:
         """Change what holds for `kind` while it runs, in all workers and until it is set again.
 
@@ -507,9 +461,9 @@ class App:
         self,
         kind: str,
         *,
-        rate: str | Unset | None = UNSET,
-        window: str | Unset | None = UNSET,
-        concurrency: int | Unset | None = UNSET,
+        rate: str | UnsetType | None = UNSET,
+        window: str | UnsetType | None = UNSET,
+        concurrency: int | UnsetType | None = UNSET,
     ) -> None:
         """`set`, awaited."""
         await twin(self.set, kind, rate=rate, window=window, concurrency=concurrency)
@@ -534,7 +488,7 @@ class App:
         concurrency: int | None = None,
         until_idle: bool = False,
         shards: Sequence[str] | None = None,
-    ) -> Worker | Team:
+    ) -> AnyWorker:
         """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`.
 
         It serves all shards, or those named by their number or database.

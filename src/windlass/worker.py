@@ -42,6 +42,7 @@ from windlass.flow.engine import Place
 from windlass.sweep.engine.round import discover, everywhere, take_over
 from windlass.sweep.engine.sweeper import Sweeper
 from windlass.value.payload import LARGEST_PAYLOAD
+from windlass.value.pulse import Pulse
 from windlass.value.task import Claimed
 
 LOOK_SECONDS = 0.02
@@ -81,17 +82,6 @@ class Among:
     where: Callable[[Kind], cron.Belongs]
     # Whether a sweep belongs here.
     has_sweep: Callable[[Kind], bool]
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """How a worker is doing, for its live line."""
-
-    running: int
-    queued: int
-    done: int
-    failed: int
-    abandoned: int
 
 
 class Worker:
@@ -267,13 +257,13 @@ class Worker:
         if self._only is not None or not kinds:
             return None
         return Sweeper(
-            self._database,
-            kinds,
-            self._clock,
-            self._numbers,
-            self.in_flight,
-            SwitchGate(self.in_flight, rates, self.breakers),
-            self.breakers,
+            database=self._database,
+            kinds=kinds,
+            clock=self._clock,
+            numbers=self._numbers,
+            in_flight=self.in_flight,
+            gate=SwitchGate(self.in_flight, rates, self.breakers),
+            breakers=self.breakers,
             worker=lambda: self.heartbeat.id,
             is_quiet=lambda: self.fetcher.wants_quiet,
             once=self._settings.until_idle,

@@ -14,8 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.glass import Glass, looking
 from tests.browser.house import House
-from tests.conftest import pool_of
-from tests.database import Pools
+from tests.fixture.database import Pools, pool_of
 from windlass.web.static import is_built
 
 OPTIONS = ("--no-sandbox",) if os.geteuid() == 0 else ()

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.engine.dead import Doomed
+from tests.core.fetch.dead import Doomed
 from tests.table import count
 from windlass import __version__
 from windlass.cli.output import print_json

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from tests.coordinator import Coordinators, skip_if_missing
-from tests.database import Pools, migrate
 from tests.fault.crew import Crew
+from tests.fixture.coordinator import Coordinators, skip_if_missing
+from tests.fixture.database import Pools, migrate
 from tests.server import EtcdCluster, MariaDB, PostgreSQL, Server, ServerMissing
 
 NAMES = count(1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.relay import Relay
+from tests.server.relay import Relay
 from windlass.database.database import Database
 from windlass.errors import DatabaseUnavailable
 from windlass.ledger import Ledger

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.clockwork import following
+from tests.fixture.clockwork import following
 from windlass import App, telemetry
 from windlass.clock import ManualClock
 from windlass.core.fetch import quarantine as alone

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.late import make_rows
+from tests.core.ring.late import make_rows
 from tests.simulation.actor import Actor
 from tests.simulation.oracle import Oracle, Row, Violation
 from tests.simulation.stage import Stage
@@ -11,6 +11,7 @@ from windlass import App
 from windlass.clock import ManualClock
 from windlass.core.task.store import task as task_store
 from windlass.errors import DuplicateKey
+from windlass.rolling.engine import ItemWriter
 from windlass.worker import Only
 
 MOST_OPEN_ROWS = 14
@@ -109,7 +110,7 @@ class Users:
         code = rng.choice(CODES)
         if self._item(code) is None:
             return False
-        self.app._items.hurry(self.app.registry.get("item"), [code])
+        ItemWriter(self.app.fleet.shards[0]).hurry(self.app.registry.get("item"), [code])
         return None
 
     def _visit(self, actor: Actor, rng: random.Random) -> bool | None:

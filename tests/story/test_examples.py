@@ -22,7 +22,7 @@ STORIES = {
     ],
     "sweep": [
         "10 ranges; now there are 16",
-        "1,998 done, 2 set aside",
+        "1,998 done, 2 failed",
         "17: ConnectionError",
         "after a retry 0 are left",
         "audit: all is well",

@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import inspect, text
 
 from windlass import App, BadDatabase
-from windlass.testing.lend import Files, Server, make_lender
+from windlass.database.scratch import ScratchFiles, ScratchServer
+from windlass.operate.scratch import make_lender
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_nothing_stays_behind(lender, empty_database_url, tmp_path):
         leave_a_task(url)
     lender.close()
 
-    if isinstance(lender, Files):
+    if isinstance(lender, ScratchFiles):
         assert not tmp_path.exists()
         return
     engine = App(empty_database_url).database.engine
@@ -52,7 +53,7 @@ def test_nothing_stays_behind(lender, empty_database_url, tmp_path):
 
 
 def test_a_server_that_lets_nobody_in_says_what_to_do(postgresql_url):
-    lender = Server(postgresql_url.replace("/windlass_", "/no_such_"))
+    lender = ScratchServer(postgresql_url.replace("/windlass_", "/no_such_"))
 
     with pytest.raises(BadDatabase, match="--windlass-database"), lender.lend():
         pass

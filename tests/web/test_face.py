@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import event, text
 
-from tests.engine.hand import Hand
+from tests.core.fetch.manual_worker import Hand
 from windlass import Status
 from windlass.core.ring.store import bucket
 from windlass.rolling.operate import histogram
-from windlass.rolling.store import item as rolling
+from windlass.rolling.store import freshness as rolling
 
 
-def test_the_overview_asks_no_more_often_for_more_kinds(browse, sqlite_shop):
-    app, asked = sqlite_shop.app, []
+def test_the_overview_asks_no_more_often_for_more_kinds(browse, sqlite_web_shop):
+    app, asked = sqlite_web_shop.app, []
     console = browse().enter()
     console.get("overview")
     event.listen(app.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
@@ -27,10 +27,10 @@ def test_the_overview_asks_no_more_often_for_more_kinds(browse, sqlite_shop):
     assert len(asked) == 2 * few
 
 
-def test_the_overview_shows_kinds_workers_failures_and_the_pace(console, shop):
-    shop.send_mail.enqueue("a@b.c")
-    shop.send_mail.enqueue("nobody")
-    shop.app.drain()
+def test_the_overview_shows_kinds_workers_failures_and_the_pace(console, web_shop):
+    web_shop.send_mail.enqueue("a@b.c")
+    web_shop.send_mail.enqueue("nobody")
+    web_shop.app.drain()
 
     shown = console.get("overview")
 
@@ -62,19 +62,19 @@ def test_a_kind_is_shown_by_any_name(console):
     assert console.client.get("/api/kinds/none").status_code == 404
 
 
-def test_a_kind_that_is_not_declared_is_shown_while_it_has_rows(console, shop):
-    shop.send_mail.enqueue("a@b.c")
-    del shop.app.registry.kinds["send_mail"]
+def test_a_kind_that_is_not_declared_is_shown_while_it_has_rows(console, web_shop):
+    web_shop.send_mail.enqueue("a@b.c")
+    del web_shop.app.registry.kinds["send_mail"]
 
     shown = console.get("kinds/send_mail")["kind"]
 
     assert (shown["family"], shown["waiting"]) == ("unknown", 1)
 
 
-def test_a_rolling_kind_shows_its_freshness_and_the_ages_of_its_items(console, shop):
-    shop.stock.add([f"SKU-{number}" for number in range(10)])
-    shop.app.drain()
-    shop.stock.add(["late"])
+def test_a_rolling_kind_shows_its_freshness_and_the_ages_of_its_items(console, web_shop):
+    web_shop.stock.add([f"SKU-{number}" for number in range(10)])
+    web_shop.app.drain()
+    web_shop.stock.add(["late"])
 
     freshness = console.get("rolling")[0]
     ages = console.get("rolling/stock")["histogram"]
@@ -89,11 +89,11 @@ def test_a_rolling_kind_shows_its_freshness_and_the_ages_of_its_items(console, s
     assert ages["bars"][19]["to_seconds"] == ages["promise_seconds"]
 
 
-def test_the_ages_of_many_items_are_estimated_from_their_due_times(console, shop, monkeypatch):
-    shop.stock.add([f"SKU-{number}" for number in range(400)])
-    every, now = 10 * 86_400 * 1_000_000, shop.app.clock.now()
+def test_the_ages_of_many_items_are_estimated_from_their_due_times(console, web_shop, monkeypatch):
+    web_shop.stock.add([f"SKU-{number}" for number in range(400)])
+    every, now = 10 * 86_400 * 1_000_000, web_shop.app.clock.now()
     # They were visited evenly over the last half of a period, and 40 at one time long before.
-    shop.app.database.write(
+    web_shop.app.database.write(
         lambda connection: connection.execute(
             text(
                 "update windlass_task set finished_at = 1, due_at = case when id % 10 = 0 "
@@ -122,8 +122,8 @@ def test_the_ages_of_many_items_are_estimated_from_their_due_times(console, shop
     assert sum(counts[11:-1]) <= 20
 
 
-def test_items_are_found_page_by_page_and_by_prefix(console, shop):
-    shop.stock.add(["A-1", "A-2", "A-3", "B-1", "a-1"])
+def test_items_are_found_page_by_page_and_by_prefix(console, web_shop):
+    web_shop.stock.add(["A-1", "A-2", "A-3", "B-1", "a-1"])
 
     first = console.get("rolling/stock/items", prefix="A-", limit=2)
     rest = console.get("rolling/stock/items", prefix="A-", limit=2, after=first["next"])
@@ -135,7 +135,7 @@ def test_items_are_found_page_by_page_and_by_prefix(console, shop):
     assert console.client.get("/api/rolling/stock/item?code=none").status_code == 404
 
 
-def test_an_item_is_visited_added_and_removed(console, shop):
+def test_an_item_is_visited_added_and_removed(console, web_shop):
     added = console.do("rolling/stock/add", codes=["A-1", "A-2"])
     visited = console.do("rolling/stock/visit", code="A-1")
     removed = console.do("rolling/stock/remove", codes=["A-2", "none"])
@@ -145,8 +145,8 @@ def test_an_item_is_visited_added_and_removed(console, shop):
     assert console.post("rolling/stock/visit", code="A-2").status_code == 404
 
 
-def test_a_visit_of_a_paused_kind_is_refused(console, shop):
-    shop.stock.add(["A-1"])
+def test_a_visit_of_a_paused_kind_is_refused(console, web_shop):
+    web_shop.stock.add(["A-1"])
     console.do("switches/stock/pause", reason="sale")
 
     answer = console.post("rolling/stock/visit", code="A-1")
@@ -154,8 +154,8 @@ def test_a_visit_of_a_paused_kind_is_refused(console, shop):
     assert (answer.status_code, answer.json()["title"]) == (409, "HeldBack")
 
 
-def test_a_sweep_shows_its_ranges_rounds_and_failures(console, shop):
-    shop.app.drain()
+def test_a_sweep_shows_its_ranges_rounds_and_failures(console, web_shop):
+    web_shop.app.drain()
 
     (listed,) = console.get("sweeps")
     shown = console.get("sweeps/offer")
@@ -171,15 +171,15 @@ def test_a_sweep_shows_its_ranges_rounds_and_failures(console, shop):
     assert console.get("sweeps/offer/audit") == {"ok": True, "problems": []}
 
 
-def test_a_sweep_is_split_started_and_its_failures_are_retried(console, shop):
+def test_a_sweep_is_split_started_and_its_failures_are_retried(console, web_shop):
     console.do("sweeps/offer/start")
     split = console.do("sweeps/offer/split", ranges=5)
-    shop.app.drain()
-    shop.is_broken = False
+    web_shop.app.drain()
+    web_shop.is_broken = False
 
     none = console.do("sweeps/offer/retry", keys=["8", "not a key", "\x00", '{"uuid":"x"}'])
     asked = console.do("sweeps/offer/retry", keys=["7"])
-    shop.app.drain()
+    web_shop.app.drain()
 
     assert split["changed"] == 5
     assert len(console.get("sweeps/offer")["ranges"]) == 5
@@ -193,10 +193,10 @@ def test_what_is_no_sweep_and_no_rolling_kind_is_unknown_there(console):
     assert console.post("sweeps/none/split", ranges=3).status_code == 404
 
 
-def test_a_named_run_shows_its_steps_and_is_released(console, shop):
-    shop.app.control.start("load/x", partition="2026-11", expires="2h")
-    shop.app.control.step("load/x", 1, partition="2026-11")
-    shop.app.control.start("other")
+def test_a_named_run_shows_its_steps_and_is_released(console, web_shop):
+    web_shop.app.control.start("load/x", partition="2026-11", expires="2h")
+    web_shop.app.control.step("load/x", 1, partition="2026-11")
+    web_shop.app.control.start("other")
 
     page = console.get("control", limit=1)
     rest = console.get("control", limit=1, after=page["next"])
@@ -214,9 +214,9 @@ def test_a_named_run_shows_its_steps_and_is_released(console, shop):
     assert [run["name"] for run in console.get("control", status="running")["items"]] == ["other"]
 
 
-def test_a_run_that_failed_starts_over(console, shop):
-    shop.app.control.start("load")
-    shop.app.control.error("load", "no disk")
+def test_a_run_that_failed_starts_over(console, web_shop):
+    web_shop.app.control.start("load")
+    web_shop.app.control.error("load", "no disk")
 
     console.do("control/load/reset")
 
@@ -224,9 +224,9 @@ def test_a_run_that_failed_starts_over(console, shop):
     assert console.client.get("/api/control/none").status_code == 404
 
 
-def test_the_ring_shows_members_arcs_and_moves(console, shop):
-    hand = Hand(shop.app)
-    shop.app.database.write(lambda connection: bucket.acquire(connection, hand.id, range(256)))
+def test_the_ring_shows_members_arcs_and_moves(console, web_shop):
+    hand = Hand(web_shop.app)
+    web_shop.app.database.write(lambda connection: bucket.acquire(connection, hand.id, range(256)))
 
     (ring,) = console.get("rings")["rings"]
     (shard,) = console.get("shards")
@@ -239,7 +239,7 @@ def test_the_ring_shows_members_arcs_and_moves(console, shop):
     assert (shard["up"], shard["workers"]) == (True, 1)
 
 
-def test_switches_are_set_and_taken_back(console, shop):
+def test_switches_are_set_and_taken_back(console, web_shop):
     paused = console.do("switches/send_mail/pause", reason="sale")
     console.do("switches/send_mail/set", rate="3/s", concurrency=5)
     changed = console.do("switches/send_mail/set", rate="none", concurrency=None)
@@ -254,9 +254,9 @@ def test_switches_are_set_and_taken_back(console, shop):
     assert console.post("switches/none/pause").status_code == 404
 
 
-def test_a_breaker_is_closed_and_the_kind_stays_paused(console, shop):
-    shop.send_mail.enqueue_many([{"to": "nobody"} for _ in range(50)])
-    shop.app.drain()
+def test_a_breaker_is_closed_and_the_kind_stays_paused(console, web_shop):
+    web_shop.send_mail.enqueue_many([{"to": "nobody"} for _ in range(50)])
+    web_shop.app.drain()
     console.do("switches/send_mail/pause")
     before = console.get("switches/send_mail")
 
@@ -268,13 +268,13 @@ def test_a_breaker_is_closed_and_the_kind_stays_paused(console, shop):
     assert whats[0] == "breaker closed"
 
 
-def test_about_tells_versions_schema_and_health(console, shop):
+def test_about_tells_versions_schema_and_health(console, web_shop):
     shown = console.get("about")
 
     (database,) = shown["databases"]
     assert database["schema_found"] == database["schema_needed"]
     assert database["problem"] is None
-    assert database["name"] == shop.app.database.name
+    assert database["name"] == web_shop.app.database.name
     assert abs(datetime.fromisoformat(shown["now"]) - datetime.now(UTC)) < timedelta(minutes=5)
     assert console.get("health") == {"status": "ok"}
 
@@ -306,8 +306,8 @@ def test_what_no_database_can_store_is_refused(console, path):
     assert console.client.get(f"/api/{path}").status_code == 422
 
 
-def test_every_action_is_in_the_audit_log(console, shop):
-    ref = shop.send_mail.enqueue("a@b.c")
+def test_every_action_is_in_the_audit_log(console, web_shop):
+    ref = web_shop.send_mail.enqueue("a@b.c")
     console.do("switches/send_mail/pause", reason="sale")
     console.do(f"tasks/{ref.id}/cancel", reason="not needed")
     console.post(f"tasks/{ref.id}/cancel")

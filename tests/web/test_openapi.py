@@ -16,7 +16,7 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from tests.web.conftest import SECRET, Shop
+from tests.fixture.console import SECRET, Shop
 from windlass import web
 from windlass.ledger import Ledger
 from windlass.web import openapi
@@ -57,16 +57,16 @@ def test_the_document_is_printed_without_a_database(browse):
     assert json.loads(openapi.document()) == document
 
 
-def try_all(shop: Shop, *, examples: int, only: Collection[str] = ()) -> int:
+def try_all(web_shop: Shop, *, examples: int, only: Collection[str] = ()) -> int:
     """Ask for much that the schema allows, and for much that it forbids; how often that was."""
-    shop.send_mail.enqueue("nobody")
-    shop.stock.add(["0", "1"])
-    shop.app.control.start("0")
-    shop.app.drain()
-    ledger = Ledger(shop.app.database, clock=shop.app.clock)
+    web_shop.send_mail.enqueue("nobody")
+    web_shop.stock.add(["0", "1"])
+    web_shop.app.control.start("0")
+    web_shop.app.drain()
+    ledger = Ledger(web_shop.app.database, clock=web_shop.app.clock)
     ledger.restock("0", {"0": 10, "a": 10})
     ledger.deduct("0", {"0": 5}, hold="1h")
-    site = web.create(shop.app, secret=SECRET)
+    site = web.create(web_shop.app, secret=SECRET)
     schema = schemathesis.openapi.from_asgi("/api/openapi.json", site)
     bearer = {"Authorization": f"Bearer {SECRET}"}
     tried = 0
@@ -95,22 +95,22 @@ def try_all(shop: Shop, *, examples: int, only: Collection[str] = ()) -> int:
     return tried
 
 
-def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_shop):
+def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_web_shop):
     some = {"/api/tasks", "/api/tasks/cancel", "/api/audit", "/api/rolling/{kind}/items"}
     some |= {"/api/flows", "/api/templates/{name}/check"}
 
-    assert try_all(sqlite_shop, examples=5, only=some) > 25
+    assert try_all(sqlite_web_shop, examples=5, only=some) > 25
 
 
-def test_nothing_that_is_asked_of_the_ledger_makes_a_500(sqlite_shop):
+def test_nothing_that_is_asked_of_the_ledger_makes_a_500(sqlite_web_shop):
     lists = {"/api/stock", "/api/deductions", "/api/returns", "/api/entries"}
     own = {"restocks", "adjustments", "deductions/{id}/returns", "deductions/{id}/void"}
 
     some = lists | {f"/api/ledger/{path}" for path in own}
-    assert try_all(sqlite_shop, examples=3, only=some) > 30
-    assert Ledger(sqlite_shop.app.database).audit().ok
+    assert try_all(sqlite_web_shop, examples=3, only=some) > 30
+    assert Ledger(sqlite_web_shop.app.database).audit().ok
 
 
 @pytest.mark.slow
-def test_nothing_at_all_makes_a_500(shop):
-    assert try_all(shop, examples=10) > 500
+def test_nothing_at_all_makes_a_500(web_shop):
+    assert try_all(web_shop, examples=10) > 500

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from tests.engine.hand import Hand
-from tests.store.plans import Statement, explain, statements
-from tests.store.test_plan import SERIES
-from tests.web.conftest import Console, Shop
+from tests.core.fetch.manual_worker import Hand
+from tests.core.fetch.store.test_plan import SERIES
+from tests.database.plan import Statement, explain, statements
+from tests.fixture.console import Console, Shop
 from windlass import App, web
 
 ROWS = 60_000
@@ -71,7 +71,7 @@ CALLS = [
 def crowded(database_engine: str, database_url: str) -> Iterator[Shop]:
     """The shop with many tasks and items."""
     with closing(App(database_url)) as app:
-        shop = Shop(app)
+        web_shop = Shop(app)
         payload = "cast('{}' as json)" if database_engine == "postgresql" else "'{}'"
         fill = FILL.format(payload=payload, series=SERIES[database_engine].format(count=ROWS))
         if database_engine == "sqlite":
@@ -90,7 +90,7 @@ def crowded(database_engine: str, database_url: str) -> Iterator[Shop]:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(
                 text(f"{analyze} windlass_task")
             )
-        yield shop
+        yield web_shop
 
 
 def test_no_call_reads_a_whole_table(crowded, database_engine):

@@ -8,12 +8,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from tests.web.conftest import SECRET, VIEWER_SECRET, Console
+from tests.fixture.console import SECRET, VIEWER_SECRET, Console
 from windlass import App, web
 from windlass.errors import BadInput
 from windlass.web.access import AccessGate
 from windlass.web.serve import check_host
-from windlass.web.session import (
+from windlass.web.session.model import (
     WRONG_A_MINUTE,
     WRONG_A_MINUTE_BY_ALL,
     Guesses,
@@ -374,8 +374,8 @@ def test_the_secret_is_in_no_log_and_no_answer(browse, caplog):
     assert SECRET not in caplog.text
 
 
-def test_a_database_password_is_not_shown(sqlite_shop, browse):
-    sqlite_shop.app.database.url = sqlite_shop.app.database.url.set(
+def test_a_database_password_is_not_shown(sqlite_web_shop, browse):
+    sqlite_web_shop.app.database.url = sqlite_web_shop.app.database.url.set(
         username="windlass", password="hunter2"
     )
     console = browse()
@@ -434,11 +434,11 @@ def test_a_body_that_is_too_large_is_refused(browse):
     assert (told.status_code, untold.status_code) == (413, 413)
 
 
-def test_markup_in_what_users_gave_stays_text(browse, sqlite_shop):
+def test_markup_in_what_users_gave_stays_text(browse, sqlite_web_shop):
     nasty = "<script>alert(1)</script>"
     console = browse().enter()
     console.do(PAUSE, reason=nasty)
-    sqlite_shop.send_mail.using(key=nasty).enqueue(nasty)
+    sqlite_web_shop.send_mail.using(key=nasty).enqueue(nasty)
 
     answers = [
         console.client.get("/api/switches/send_mail"),
@@ -454,7 +454,7 @@ def test_markup_in_what_users_gave_stays_text(browse, sqlite_shop):
 
 @pytest.mark.parametrize("root", ["", "/", "/a", "/api", "/ops", "/api/overview", "/x/"])
 @pytest.mark.parametrize("path", ["/api/overview", "/a/api/overview", "/api/api/overview"])
-async def test_no_mount_path_leads_around_the_gate(sqlite_shop, root, path):
+async def test_no_mount_path_leads_around_the_gate(sqlite_web_shop, root, path):
     sent: list[dict[str, object]] = []
     scope = {
         "type": "http",
@@ -475,7 +475,7 @@ async def test_no_mount_path_leads_around_the_gate(sqlite_shop, root, path):
     async def send(message: dict[str, object]) -> None:
         sent.append(message)
 
-    await web.create(sqlite_shop.app, secret=SECRET)(scope, receive, send)
+    await web.create(sqlite_web_shop.app, secret=SECRET)(scope, receive, send)
 
     body = b"".join(message.get("body", b"") for message in sent)
     assert b'"kinds"' not in body
@@ -496,8 +496,8 @@ def test_a_request_that_got_around_the_gate_ends_at_the_desk(browse, monkeypatch
         assert client.get(f"/api/{path}").status_code == 401, path
 
 
-def test_what_is_mounted_is_guarded_as_well(sqlite_shop):
-    outer = Starlette(routes=[Mount("/ops", web.create(sqlite_shop.app, secret=SECRET))])
+def test_what_is_mounted_is_guarded_as_well(sqlite_web_shop):
+    outer = Starlette(routes=[Mount("/ops", web.create(sqlite_web_shop.app, secret=SECRET))])
     console = Console(outer)
 
     with console.client:

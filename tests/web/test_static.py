@@ -5,7 +5,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from tests.web.conftest import Console
+from tests.fixture.console import Console
 from windlass import web
 from windlass.web import static
 
@@ -35,8 +35,8 @@ def test_every_page_has_an_address(browse, built, path):
     assert '<head><base href="/"><title>' in answer.text
 
 
-def test_a_mounted_page_knows_where_it_is(sqlite_shop, built):
-    outer = Starlette(routes=[Mount("/ops/windlass", web.create(sqlite_shop.app))])
+def test_a_mounted_page_knows_where_it_is(sqlite_web_shop, built):
+    outer = Starlette(routes=[Mount("/ops/windlass", web.create(sqlite_web_shop.app))])
     client = TestClient(outer, base_url="http://localhost", client=("127.0.0.1", 1))
 
     assert '<base href="/ops/windlass/">' in client.get("/ops/windlass/tasks/7").text
@@ -94,7 +94,7 @@ def test_what_is_no_route_of_the_api_is_no_page_either(browse, built):
         assert (answer.status_code, answer.json()["title"]) == (404, "HttpError"), path
 
 
-def test_the_page_needs_no_secret_because_it_has_the_log_in(sqlite_shop, built):
-    console = Console(web.create(sqlite_shop.app, secret="correct horse battery staple"))
+def test_the_page_needs_no_secret_because_it_has_the_log_in(sqlite_web_shop, built):
+    console = Console(web.create(sqlite_web_shop.app, secret="correct horse battery staple"))
 
     assert console.client.get("/").status_code == 200

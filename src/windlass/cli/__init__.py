@@ -1,4 +1,8 @@
-"""The terminal: `windlass`. Each command says what it did, with --json as one JSON value."""
+"""The terminal: `windlass`. Each command says what it did, with --json as one JSON value.
+
+`windlass --help` and the choice of a command import no engine and no database driver: a command
+imports what it needs when it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from functools import cache
 from typing import Annotated
 
 import typer
-from sqlalchemy.exc import SQLAlchemyError
 
 from windlass import __version__
 from windlass.cli import console, demo, dev, early, init, worker
 from windlass.cli.early import StoppedEarly
+from windlass.cli.group import lazy_group
 from windlass.cli.output import complain
-from windlass.control.command import control, run
+from windlass.control.command import run
 from windlass.errors import (
     BadBreaker,
     BadDuration,
@@ -23,21 +27,50 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.external.command import callback
-from windlass.flow.command import flow
-from windlass.ledger import command as ledger
 from windlass.operate.ring import command as ring
-from windlass.operate.shard import command as shard
 from windlass.operate.switch import command as switch
-from windlass.operate.task import command as task
-from windlass.rolling import command as rolling
-from windlass.sweep import command as sweep
 from windlass.watch.alert import command as alert
 from windlass.watch.audit import command as audit
-from windlass.watch.check import command as migrate
+from windlass.watch.check import command as check
 from windlass.watch.status import command as status
 
-# Options of which nobody can tell what was meant. Others may be refused for what the rows say.
+# Options that cannot be read are errors of usage. Others may be refused because of the rows.
 UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
+
+COMMANDS = (
+    *(worker, dev, console, check, status, ring, switch, alert, audit),
+    *(run, demo, init, callback),
+)
+GROUPS = {
+    "task": (
+        "windlass.operate.task.command",
+        "Look at tasks, and act on them.",
+    ),
+    "rolling": (
+        "windlass.rolling.command",
+        "Show rolling kinds and their items, and change them.",
+    ),
+    "sweep": (
+        "windlass.sweep.command",
+        "Show sweeps, their ranges and failed items, and act on them.",
+    ),
+    "flow": (
+        "windlass.flow.command.flow",
+        "Start flows, and show, retry, skip and cancel their runs.",
+    ),
+    "control": (
+        "windlass.control.command.control",
+        "Show control runs, release those that are stuck, reset those that failed.",
+    ),
+    "ledger": (
+        "windlass.ledger.command",
+        "Look at the stock ledger, and check that its books balance.",
+    ),
+    "shard": (
+        "windlass.operate.shard.command",
+        "Look at the shards, and change their number.",
+    ),
+}
 
 cli = typer.Typer(
     name="windlass",
@@ -47,26 +80,10 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-worker.register(cli)
-dev.register(cli)
-console.register(cli)
-migrate.register(cli)
-status.register(cli)
-ring.register(cli)
-switch.register(cli)
-alert.register(cli)
-audit.register(cli)
-run.register(cli)
-demo.register(cli)
-init.register(cli)
-callback.register(cli)
-cli.add_typer(task.cli, name="task")
-cli.add_typer(rolling.cli, name="rolling", no_args_is_help=True)
-cli.add_typer(sweep.cli, name="sweep", no_args_is_help=True)
-cli.add_typer(flow.cli, name="flow", no_args_is_help=True)
-cli.add_typer(control.cli, name="control", no_args_is_help=True)
-cli.add_typer(ledger.cli, name="ledger", no_args_is_help=True)
-cli.add_typer(shard.cli, name="shard", no_args_is_help=True)
+for _module in COMMANDS:
+    _module.register(cli)
+for _name, (_module_name, _help) in GROUPS.items():
+    cli.add_typer(lazy_group(_module_name), name=_name, help=_help, no_args_is_help=True)
 
 
 def _version(asked: bool) -> None:
@@ -100,12 +117,19 @@ def main() -> None:
     except WindlassError as problem:
         complain(str(problem))
         sys.exit(2 if isinstance(problem, UNREADABLE) else 1)
-    except SQLAlchemyError as problem:
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as problem:
+        if not _is_of_database(problem):
+            raise
         complain(
             f"the database refused: {getattr(problem, 'orig', None) or problem}".splitlines()[0]
         )
         sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(1)
     finally:
         early.forget()
+
+
+def _is_of_database(problem: Exception) -> bool:
+    errors = sys.modules.get("sqlalchemy.exc")
+    return errors is not None and isinstance(problem, errors.SQLAlchemyError)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from windlass.app import App
 from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import set_up_logs
 from windlass.cli.output import complain, say
+
+if TYPE_CHECKING:
+    from windlass.app import App
 
 HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 PortOption = Annotated[

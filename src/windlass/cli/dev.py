@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import typer
 
-from windlass.app import App
 from windlass.cli.console import HostOption, PortOption, SecretOption, make_console
 from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
@@ -25,6 +25,9 @@ from windlass.cli.worker import (
     terminal,
 )
 from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from windlass.app import App
 
 
 def register(cli: typer.Typer) -> None:

@@ -6,13 +6,15 @@ import importlib
 import os
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from windlass.app import App
 from windlass.cli.output import complain
 from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from windlass.app import App
 
 AppOption = Annotated[
     str | None,
@@ -32,6 +34,8 @@ def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
 
     A command that needs no kinds can do with $WINDLASS_DATABASE_URL alone.
     """
+    from windlass.app import App
+
     if name is None and not needs_kinds and os.environ.get("WINDLASS_DATABASE_URL"):
         return App()
     if name is None:

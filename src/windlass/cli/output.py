@@ -18,7 +18,16 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.value.view import JSON_TEXT, MOMENT, below, is_marked, view_fields
+from windlass.value.task import COUNTED_EXACTLY
+from windlass.value.view import (
+    JSON_TEXT,
+    KEY,
+    MOMENT,
+    STORED_KEY,
+    below,
+    is_marked,
+    view_fields,
+)
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -106,6 +115,14 @@ def done(message: str) -> None:
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
+def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    """What a command has done: facts for programs, or a line for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        done(message)
+
+
 def table(
     *columns: str,
     right: tuple[str, ...] = (),
@@ -144,6 +161,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def count_text(number: int) -> str:
+    """A count of rows: exact up to a bound, then with a plus."""
+    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
+
+
 def status_text(status: Status) -> Text:
     """A status in its colour."""
     return Text(str(status), style=COLOURS[status])
@@ -167,6 +189,12 @@ def timestamp(moment: int | datetime | None) -> str:
         return "-"
     shown = moment if isinstance(moment, datetime) else to_datetime(moment)
     return shown.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def moment_text(moment: datetime, *, now: int) -> str:
+    """A moment in UTC, and how far away it is."""
+    shown, away = timestamp(moment), when(moment, now=now)
+    return shown if shown == away else f"{shown} ({away})"
 
 
 def iso(moment: int | datetime | None) -> str | None:
@@ -210,6 +238,9 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
 def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
     if value is None:
         return None
+    if is_marked(hint, KEY) or is_marked(hint, STORED_KEY):
+        key = msgspec.to_builtins(value, builtin_types=(bytes,))
+        return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
         return iso(value)
     if is_marked(hint, JSON_TEXT):
@@ -227,6 +258,14 @@ def fits(shown: Table) -> bool:
     for column, width in zip(text, before, strict=True):
         column.max_width = width
     return needed <= console.width
+
+
+def print_fitting(whole: Table, *parts: Table) -> None:
+    """Print `whole` if it fits in the terminal, otherwise its parts, one below the other."""
+    for number, shown in enumerate([whole] if fits(whole) else parts):
+        if number:
+            console.print()
+        console.print(shown)
 
 
 def parse_json(text: str, what: str) -> Any:
@@ -247,11 +286,3 @@ def parse_status(name: str | None) -> Status | None:
     except KeyError:
         complain(f"--status {name} is not one of {', '.join(map(str, Status))}")
         raise typer.Exit(2) from None
-
-
-def report(facts: dict[str, object], message: str, *, as_json: bool) -> None:
-    """What a command did: for people a line, for programs the facts."""
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)

@@ -9,14 +9,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
-from windlass.core.shard.team import Team
-from windlass.worker import Pulse, Worker
+from windlass.value.pulse import Pulse
+
+if TYPE_CHECKING:
+    from windlass.app import AnyWorker
 
 CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2
@@ -112,7 +114,7 @@ class Pulses:
         )
 
     @staticmethod
-    def send_from(worker: Worker | Team) -> None:
+    def send_from(worker: AnyWorker) -> None:
         """Tell the supervisor how this process is doing; leave when the supervisor is gone."""
         supervisor = int(os.environ[CHILD])
 

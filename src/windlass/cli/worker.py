@@ -9,20 +9,19 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
-from windlass.app import App
 from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import LiveLine, Shown, set_up_logs
-from windlass.cli.output import complain
+from windlass.cli.output import complain, count_text
 from windlass.cli.supervise import CHILD, Pulses, Supervisor
-from windlass.core.shard.team import Team
-from windlass.watch.status import operate as status
-from windlass.worker import Worker
+
+if TYPE_CHECKING:
+    from windlass.app import AnyWorker, App
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", min=1, max=256, help="How many worker processes.")
@@ -79,7 +78,7 @@ def worker(
     leave(run_worker(made, loaded, as_json=as_json))
 
 
-def run_worker(made: Worker | Team, app: App, *, as_json: bool) -> int:
+def run_worker(made: AnyWorker, app: App, *, as_json: bool) -> int:
     """Run one worker in this process until a signal stops it; its exit code."""
     is_child = CHILD in os.environ
     console = None if is_child else terminal(as_json=as_json)
@@ -135,7 +134,7 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _leave_anyway(made: Worker | Team) -> None:
+def _leave_anyway(made: AnyWorker) -> None:
     time.sleep(2.0)
     try:
         made.leave("stopped at once")
@@ -165,7 +164,7 @@ def terminal(*, as_json: bool) -> Console | None:
     return console if console.is_terminal and not as_json else None
 
 
-def _shown(made: Worker | Team) -> Shown:
+def _shown(made: AnyWorker) -> Shown:
     pulse = made.pulse()
     return Shown(1, pulse.running, pulse.done, pulse.failed)
 
@@ -182,11 +181,11 @@ class _DueCounter:
         return self._text
 
     def _count(self) -> None:
+        from windlass.watch.status.operate import due_count
+
         while True:
             try:
-                shards = [shard for shard in self._app.fleet.shards if shard.is_up]
-                databases = [(shard.database, shard.clock) for shard in shards]
-                self._text = status.due_text(databases, self._app.registry)
+                self._text = count_text(due_count(self._app.fleet, self._app.registry))
             except Exception:
                 self._text = "?"
             time.sleep(2.0)

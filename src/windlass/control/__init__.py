@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The control table: a control run happens once at a time and remembers its steps."""

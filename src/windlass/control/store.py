@@ -1,18 +1,19 @@
-"""Named runs: one row for each name and partition, and the tries that ended.
+"""Control runs: one row for each name and partition, and the tries that ended.
 
-Whoever changes a row locks it first, so of those who start a run at once one wins.
+Each change locks the row first, so of several starts at the same time one wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Row, Table, and_, delete, insert, or_, select, update
 
-from windlass.control.model.control import Control, Move, Place, Progress, RunStatus
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import Control, Decision, LoopProgress, RunStatus
 from windlass.control.model.step import StepName, Steps, decode_steps, encode_steps
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import control, control_run
@@ -22,9 +23,9 @@ KEPT_PER_NAME = 100
 PRUNED_AT_ONCE = 1_000
 
 
-def get(connection: Connection, place: Place) -> Control | None:
+def get(connection: Connection, key: ControlKey) -> Control | None:
     """The row of a run, if it was ever started."""
-    row = connection.execute(select(control).where(*_at(place))).first()
+    row = connection.execute(select(control).where(*_at(key))).first()
     return None if row is None else _read(row)
 
 
@@ -33,10 +34,10 @@ def listing(
     *,
     name: str | None = None,
     statuses: Collection[RunStatus] = tuple(RunStatus),
-    after: Place | None = None,
+    after: ControlKey | None = None,
     limit: int | None = None,
 ) -> list[Control]:
-    """Runs by name and partition, or the partitions of one name; those after a place."""
+    """Runs by name and partition, or the partitions of one name; those after a key."""
     query = select(control).order_by(control.c.name, control.c.partition_id).limit(limit)
     if name is not None:
         query = query.where(control.c.name == name)
@@ -48,79 +49,59 @@ def listing(
     return [_read(row) for row in connection.execute(query)]
 
 
-def history(connection: Connection, place: Place, *, limit: int = KEPT_PER_NAME) -> list[Control]:
+def history(
+    connection: Connection, key: ControlKey, *, limit: int = KEPT_PER_NAME
+) -> list[Control]:
     """The tries of a run that ended, newest first."""
     rows = connection.execute(
         select(control_run)
-        .where(*_at(place, control_run))
+        .where(*_at(key, control_run))
         .order_by(control_run.c.id.desc())
         .limit(limit)
     )
     return [_read(row) for row in rows]
 
 
-def has_ended(connection: Connection, place: Place, batch: int | None) -> bool:
+def has_ended(connection: Connection, key: ControlKey, batch: int | None) -> bool:
     """Whether the try with that batch is in the history."""
-    query = select(control_run.c.id).where(*_at(place, control_run), control_run.c.batch == batch)
+    query = select(control_run.c.id).where(*_at(key, control_run), control_run.c.batch == batch)
     return connection.scalar(query.limit(1)) is not None
 
 
-def begin(
-    connection: Connection, dialect: Dialect, place: Place, decide: Callable[[Control], Move]
-) -> Move:
-    """Make of the row of a run what `decide` makes of it; the row is written if there is none."""
-    found = _locked(connection, place)
-    if found is None:
-        dialect.ensure(
-            connection,
-            control,
-            name=place.name,
-            partition_id=place.partition,
-            status=RunStatus.READY,
-            tries=0,
-        )
-        found = _locked(connection, place)
-        assert found is not None
-    return _write(connection, found, decide(found))
-
-
-def change(connection: Connection, place: Place, decide: Callable[[Control | None], Move]) -> Move:
-    """Make of the row of a run what `decide` makes of it; nobody else changes it meanwhile."""
-    found = _locked(connection, place)
-    return _write(connection, found, decide(found))
-
-
-def change_existing(
-    connection: Connection, place: Place, decide: Callable[[Control], Move]
-) -> Move | None:
-    """Make of the row of a run what `decide` makes of it; None if there is no row."""
-    found = _locked(connection, place)
-    return None if found is None else _write(connection, found, decide(found))
-
-
-def _locked(connection: Connection, place: Place) -> Control | None:
-    row = connection.execute(select(control).where(*_at(place)).with_for_update()).first()
+def locked(connection: Connection, key: ControlKey) -> Control | None:
+    """The row of a run, which only this transaction may change now."""
+    row = connection.execute(select(control).where(*_at(key)).with_for_update()).first()
     return None if row is None else _read(row)
 
 
-def _write(connection: Connection, before: Control | None, move: Move) -> Move:
-    after = move.after
+def created(connection: Connection, dialect: Dialect, key: ControlKey) -> Control:
+    """The row of a run that was never started, locked."""
+    ready = {"status": RunStatus.READY, "tries": 0}
+    dialect.ensure(connection, control, name=key.name, partition_id=key.partition, **ready)
+    found = locked(connection, key)
+    assert found is not None
+    return found
+
+
+def write(connection: Connection, before: Control | None, decision: Decision) -> Decision:
+    """Make what was decided about a locked row true."""
+    after = decision.after
     if before is None or after is None:
-        return move
+        return decision
     changed = [part for part in COLUMNS if getattr(before, part) != getattr(after, part)]
     if changed:
         values = _columns(after, changed)
-        connection.execute(update(control).where(*_at(after.place)).values(values))
-    if move.ended is not None:
-        _remember(connection, move.ended)
-    return move
+        connection.execute(update(control).where(*_at(after.key)).values(values))
+    if decision.ended is not None:
+        _remember(connection, decision.ended)
+    return decision
 
 
 def _remember(connection: Connection, ended: Control) -> None:
-    """Append a try to the history, and forget what is older than the last of its name."""
+    """Append a try to the history, and delete the oldest tries of its name."""
     kept = _columns(ended, [part for part in COLUMNS if part in control_run.columns])
-    place = {"name": ended.name, "partition_id": ended.partition}
-    connection.execute(insert(control_run).values(kept | place))
+    key = {"name": ended.name, "partition_id": ended.partition}
+    connection.execute(insert(control_run).values(kept | key))
     old = connection.scalars(
         select(control_run.c.id)
         .where(control_run.c.name == ended.name)
@@ -132,8 +113,8 @@ def _remember(connection: Connection, ended: Control) -> None:
         connection.execute(delete(control_run).where(control_run.c.id.in_(sorted(old))))
 
 
-def _at(place: Place, table: Table = control) -> tuple[Any, Any]:
-    return table.c.name == place.name, table.c.partition_id == place.partition
+def _at(key: ControlKey, table: Table = control) -> tuple[Any, Any]:
+    return table.c.name == key.name, table.c.partition_id == key.partition
 
 
 def _read(row: Row[Any]) -> Control:
@@ -157,12 +138,12 @@ def _read(row: Row[Any]) -> Control:
         batch=row.batch,
         tries=row.tries,
         who=row.who,
-        progress=None if done is None else Progress(done, row.progress_total),
+        progress=None if done is None else LoopProgress(done, row.progress_total),
     )
 
 
 def _step(text: str | None, steps: Steps) -> StepName | None:
-    """The step that a row names: a number again, if it was one."""
+    """The step of a row, as a number if it was one."""
     named = [step for step in steps if str(step.step) == text]
     return max(named, key=lambda step: step.began_at).step if named else text
 
@@ -172,7 +153,7 @@ def _json(text: str | None) -> Any:
 
 
 def _columns(run: Control, parts: Iterable[str]) -> dict[str, Any]:
-    """Those parts of a run as the columns that keep them."""
+    """Those parts of a run as columns."""
     columns: dict[str, Any] = {}
     for part in parts:
         value = getattr(run, part)
@@ -182,7 +163,7 @@ def _columns(run: Control, parts: Iterable[str]) -> dict[str, Any]:
             case "step":
                 value = None if value is None else str(value)
             case "steps":
-                value = encode_steps(value, what=f"control {run.place}")
+                value = encode_steps(value, what=f"control {run.key}")
             case "data":
                 value = None if value is None else msgspec.json.encode(value).decode()
             case "progress":

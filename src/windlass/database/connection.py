@@ -6,21 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection as Connection
-from sqlalchemy import Engine, TextClause
+from sqlalchemy import Connection, Engine, TextClause
 
-from windlass.database.dialect.base import Dialect
-from windlass.database.dialect.base import Executor as Executor
+from windlass.database.dialect.base import Dialect, Executor
+from windlass.database.server import backend_of
 from windlass.errors import BadConnection
 
-MODULES = {
-    "sqlite3": "sqlite",
-    "psycopg": "postgresql",
-    "psycopg2": "postgresql",
-    "psycopg_binary": "postgresql",
-    "pymysql": "mysql",
-    "MySQLdb": "mysql",
-}
+__all__ = ["Connection", "Executor", "has_begun", "is_alike", "is_async", "join", "joined"]
+
 # Flags that MySQL and MariaDB send with the answer to a statement that reads nothing.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2
 
@@ -31,14 +24,9 @@ def is_async(conn: object) -> bool:
     return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
 
 
-def backend_of(conn: object) -> str | None:
-    """Which database a connection speaks to: sqlite, postgresql or mysql; None if it is none."""
-    if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
-        conn = conn.get_bind()
-    named = getattr(getattr(conn, "dialect", None), "name", None)
-    if named is None:
-        named = MODULES.get(type(conn).__module__.split(".")[0])
-    return None if named is None else str(named).replace("mariadb", "mysql")
+def is_alike(conn: object, dialect: Dialect) -> bool:
+    """Whether `conn` is a connection to that sort of database."""
+    return backend_of(conn) == dialect.name
 
 
 def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
@@ -48,15 +36,18 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.connection()
     if isinstance(conn, Connection):
-        _check(conn.dialect.name, dialect)
+        _check(conn, dialect)
         return conn
-    backend = MODULES.get(type(conn).__module__.split(".")[0])
-    if backend is None or not hasattr(conn, "cursor") or type(conn).__name__.startswith("Async"):
+    if (
+        backend_of(conn) is None
+        or not hasattr(conn, "cursor")
+        or type(conn).__name__.startswith("Async")
+    ):
         raise BadConnection(
             f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, "
             "or a connection of sqlite3, psycopg or PyMySQL"
         )
-    _check(backend, dialect)
+    _check(conn, dialect)
     return _Raw(conn, engine, dialect)
 
 
@@ -91,11 +82,11 @@ def has_begun(executor: Executor) -> bool:
     return True
 
 
-def _check(backend: str, dialect: Dialect) -> None:
-    if backend.replace("mariadb", "mysql") != dialect.name:
+def _check(conn: object, dialect: Dialect) -> None:
+    if not is_alike(conn, dialect):
         raise BadConnection(
-            f"conn is a {backend} connection, but this app keeps its tasks in {dialect.name}; "
-            "a task can only join a transaction of its own database"
+            f"conn is a {backend_of(conn)} connection, but this app keeps its tasks in "
+            f"{dialect.name}; a task can only join a transaction of its own database"
         )
 
 

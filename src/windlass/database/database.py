@@ -40,7 +40,6 @@ DRIVERS = {
     "sqlite": "sqlite",
 }
 KNOWN_DRIVERS = ("psycopg", "pymysql", "pysqlite")
-IN_MEMORY = (None, "", ":memory:")
 EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -51,7 +50,7 @@ class Database:
         given = url if isinstance(url, Engine) else None
         self.url = normalise(url.url if isinstance(url, Engine) else url)
         self.dialect: Dialect = dialect_of(self.url)
-        if given is not None and self.dialect.is_embedded and self.url.database in IN_MEMORY:
+        if given is not None and self.dialect.is_private(self.url):
             raise BadDatabase(
                 "an Engine on SQLite in memory cannot be shared: what it holds is in its own "
                 "connection; use a file, or give the URL"
@@ -160,10 +159,7 @@ class Database:
     def _at_one_moment(self, work: Callable[[Connection], T]) -> T:
         with self.engine.connect() as connection:
             # The pool rolls back when it gets the connection back.
-            if self.dialect.is_embedded:
-                connection.exec_driver_sql("begin")
-                return work(connection)
-            return work(connection.execution_options(isolation_level="REPEATABLE READ"))
+            return work(self.dialect.at_one_moment(connection))
 
     def _again(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
         tries = min(tries, getattr(self._patience, "tries", tries))

@@ -1,9 +1,10 @@
-"""Bringing the tables of a database to the shape this Windlass works with."""
+"""Creating and upgrading the tables, and refusing tables of another version."""
 
 from __future__ import annotations
 
 import io
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,25 @@ from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.database.database import TRIES, Database
+from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Executor
+from windlass.database.server import server_of
 from windlass.errors import SchemaMismatch
 
-VERSION = "0010"
+VERSION = "0001"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
+
+# Lets one process migrate at a time: what it says before and after. In SQLite and PostgreSQL the
+# lock ends with the transaction.
+LOCKS = PerDialect(
+    sqlite=("", ""),
+    postgresql=("select pg_advisory_xact_lock(2026111501)", ""),
+    mysql=(
+        "select get_lock('windlass_migrate', 60)",
+        "select release_lock('windlass_migrate')",
+    ),
+)
 
 # Alembic keeps what it works on in globals.
 _ONE_AT_A_TIME = threading.Lock()
@@ -57,12 +71,10 @@ def _url_of_server(database: Database) -> URL:
     """MySQL and MariaDB differ in the names of collations: ask which it is, if it answers."""
     if database.url.get_backend_name() != "mysql":
         return database.url
-    try:
-        with database.engine.connect() as connection:
-            is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-    except SQLAlchemyError:
-        return database.url
-    return database.url.set(drivername="mariadb+pymysql") if is_mariadb else database.url
+    with suppress(SQLAlchemyError), database.engine.connect() as connection:
+        if server_of(connection.dialect) == "mariadb":
+            return database.url.set(drivername="mariadb+pymysql")
+    return database.url
 
 
 def current(database: Database, *, tries: int = TRIES) -> str | None:
@@ -78,7 +90,7 @@ def current(database: Database, *, tries: int = TRIES) -> str | None:
 
 
 def seen(executor: Executor) -> str | None:
-    """The version of the tables of SQLite, as somebody's connection to it sees them."""
+    """The version of the tables of SQLite, as the caller's own connection sees them."""
     there = text("select 1 from sqlite_master where name = :name")
     if not executor.execute(there, {"name": VERSION_TABLE}).fetchall():
         return None
@@ -109,18 +121,16 @@ def check(database: Database, *, tries: int = TRIES) -> None:
 def _upgrade(connection: Connection) -> None:
     from alembic import command
 
-    match connection.dialect.name:
-        case "postgresql":
-            connection.execute(text("select pg_advisory_xact_lock(2026111501)"))
-        case "mysql" | "mariadb":
-            connection.execute(text("select get_lock('windlass_migrate', 60)"))
+    begin, end = LOCKS.on(connection)
+    config = _config(io.StringIO())
+    config.attributes["connection"] = connection
+    if begin:
+        connection.execute(text(begin))
     try:
-        config = _config(io.StringIO())
-        config.attributes["connection"] = connection
         command.upgrade(config, "head")
     finally:
-        if connection.dialect.name in ("mysql", "mariadb"):
-            connection.execute(text("select release_lock('windlass_migrate')"))
+        if end:
+            connection.execute(text(end))
 
 
 def _config(output: io.StringIO) -> Any:

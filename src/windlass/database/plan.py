@@ -4,28 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Select, text
+from sqlalchemy import Connection, Select
+
+from windlass.database.dialect import PerDialect
 
 SORTS = ("Sort", "TEMP B-TREE", "filesort")
+# The command, and what of each row that it returns is shown.
+EXPLAIN = PerDialect(
+    sqlite=("explain query plan", "{detail}"),
+    postgresql=("explain", "{QUERY PLAN}"),
+    mysql=("explain", "{table}: type {type}, key {key}, {Extra}"),
+)
+# A small table is sorted although there is an index: the question is whether there is one.
+RULED_OUT: PerDialect[tuple[str, ...]] = PerDialect(
+    sqlite=(),
+    postgresql=(
+        "set local enable_seqscan = off",
+        "set local enable_sort = off",
+        "set local enable_bitmapscan = off",
+    ),
+    mysql=(),
+)
 
 
 def explain(connection: Connection, query: Select[Any]) -> str:
-    """The plan, with what stands in for a table scan ruled out where it can be."""
-    name = connection.dialect.name
+    """The plan, without scans and sorts of the whole table where they can be ruled out."""
+    command, line = EXPLAIN.on(connection)
     compiled = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
-    if name == "postgresql":
-        # A small table is sorted although there is an index: the question is whether there is one.
-        for setting in ("enable_seqscan", "enable_sort", "enable_bitmapscan"):
-            connection.execute(text(f"set local {setting} = off"))
-    word = "explain query plan" if name == "sqlite" else "explain"
-    rows = connection.exec_driver_sql(f"{word} {compiled}").mappings().all()
-    if name == "sqlite":
-        return "; ".join(str(row["detail"]) for row in rows)
-    if name == "postgresql":
-        return "; ".join(str(row["QUERY PLAN"]).strip() for row in rows)
-    return "; ".join(
-        f"{row['table']}: type {row['type']}, key {row['key']}, {row['Extra']}" for row in rows
-    )
+    for statement in RULED_OUT.on(connection):
+        connection.exec_driver_sql(statement)
+    rows = connection.exec_driver_sql(f"{command} {compiled}").mappings().all()
+    return "; ".join(line.format(**row).strip() for row in rows)
 
 
 def sorts(plan: str) -> bool:

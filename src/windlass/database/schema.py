@@ -1,7 +1,7 @@
 """The tables: one definition for SQLite, PostgreSQL, MySQL and MariaDB.
 
-Times are whole microseconds since the epoch, UTC. `database/migration` builds the same tables step by
-step; a test proves that both agree.
+Times are whole microseconds since the epoch, UTC. `database/migration` builds the same tables; a
+test proves that both agree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    Dialect,
     Double,
     Index,
     Integer,
@@ -20,73 +19,25 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Table,
-    Text,
-    TypeDecorator,
     text,
 )
-from sqlalchemy.dialects import mysql
-from sqlalchemy.types import TypeEngine, UserDefinedType
 
-
-class Exact(TypeDecorator[str]):
-    """Short text that compares byte by byte, trailing blanks included, in every database."""
-
-    impl = String
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        length = self.impl_instance.length if isinstance(self.impl_instance, String) else None
-        assert length is not None
-        match dialect.name:
-            case "mysql" | "mariadb":
-                is_mariadb = dialect.name == "mariadb" or getattr(dialect, "is_mariadb", False)
-                collation = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
-                return mysql.VARCHAR(length, charset="utf8mb4", collation=collation)
-            case "postgresql":
-                return String(length, collation="C")
-        return String(length)
-
-
-class StatusCode(TypeDecorator[int]):
-    """A status as its number. A driver that does not know our enum would write its name."""
-
-    impl = SmallInteger
-    cache_ok = True
-
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        return None if value is None else int(value)
-
-
-class JsonText(UserDefinedType[str]):
-    """PostgreSQL's JSON, which goes in and comes out as the text it is."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_options: object) -> str:
-        return "JSON"
-
-
-Number = BigInteger().with_variant(Integer, "sqlite")
-Long = Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
-Json = (
-    Text()
-    .with_variant(JsonText(), "postgresql")
-    .with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+from windlass.database.column import (
+    OPTIONS,
+    Exact,
+    Json,
+    Long,
+    Number,
+    StatusCode,
+    partial_index,
 )
 
 metadata = MetaData()
+ZERO = text("0")
 
 
 def _table(name: str, *parts: Column[Any] | Index | CheckConstraint) -> Table:
-    return Table(
-        f"windlass_{name}",
-        metadata,
-        *parts,
-        mysql_engine="InnoDB",
-        mysql_charset="utf8mb4",
-        mariadb_engine="InnoDB",
-        mariadb_charset="utf8mb4",
-    )
+    return Table(f"windlass_{name}", metadata, *parts, **OPTIONS)
 
 
 task = _table(
@@ -100,10 +51,10 @@ task = _table(
     Column("due_at", BigInteger),
     Column("batch", BigInteger),
     Column("worker", BigInteger),
-    Column("attempt", Integer, nullable=False, server_default=text("0")),
-    Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    Column("attempt", Integer, nullable=False, server_default=ZERO),
+    Column("lost", SmallInteger, nullable=False, server_default=ZERO),
     # Those of them since an attempt last ended by itself: they decide what is poison.
-    Column("lost_in_a_row", SmallInteger, nullable=False, server_default=text("0")),
+    Column("lost_in_a_row", SmallInteger, nullable=False, server_default=ZERO),
     Column("last_status", StatusCode),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
@@ -115,50 +66,24 @@ task = _table(
     Column("payload", Json, nullable=False),
     Column("result", Json),
     Column("remark", Long),
-)
-
-# What the claim reads: the due rows of one kind and priority, oldest first, with their bucket.
-Index(
-    "windlass_task_due",
-    task.c.status,
-    task.c.kind,
-    task.c.priority,
-    task.c.due_at,
-    task.c.bucket,
-    postgresql_where=task.c.due_at.is_not(None),
-    sqlite_where=task.c.due_at.is_not(None),
-)
-Index(
-    "windlass_task_key",
-    task.c.kind,
-    task.c.task_key,
-    unique=True,
-    postgresql_where=task.c.task_key.is_not(None),
-    sqlite_where=task.c.task_key.is_not(None),
-)
-Index(
-    "windlass_task_prune",
-    task.c.prune_at,
-    postgresql_where=task.c.prune_at.is_not(None),
-    sqlite_where=task.c.prune_at.is_not(None),
-)
-# What people look for: the rows of a kind that ended in some way or are blocked, newest first.
-Index(
-    "windlass_task_undue",
-    task.c.status,
-    task.c.kind,
-    task.c.id,
-    postgresql_where=task.c.due_at.is_(None),
-    sqlite_where=task.c.due_at.is_(None),
-)
-
-# The nodes of a run, which are rows like any other; the row of the run itself is one of them.
-Index(
-    "windlass_task_flow",
-    task.c.flow_id,
-    task.c.node,
-    postgresql_where=task.c.flow_id.is_not(None),
-    sqlite_where=task.c.flow_id.is_not(None),
+    # What the claim reads: the due rows of one kind and priority, oldest first, with their bucket.
+    partial_index(
+        "windlass_task_due",
+        "status",
+        "kind",
+        "priority",
+        "due_at",
+        "bucket",
+        where="due_at is not null",
+    ),
+    partial_index(
+        "windlass_task_key", "kind", "task_key", where="task_key is not null", unique=True
+    ),
+    partial_index("windlass_task_prune", "prune_at", where="prune_at is not null"),
+    # What people look for: the rows of a kind that ended in some way or are blocked, newest first.
+    partial_index("windlass_task_undue", "status", "kind", "id", where="due_at is null"),
+    # The nodes of a run, which are rows like any other; the row of the run itself is one of them.
+    partial_index("windlass_task_flow", "flow_id", "node", where="flow_id is not null"),
 )
 
 # The edges of flows: `task_id` waits for `dep_id`. Whether one is filled is told by the end of
@@ -190,25 +115,19 @@ external = _table(
     Column("handle", Exact(255)),
     Column("secret", Exact(64), nullable=False),
     # 0: this is the one that counts; 1: it failed over there; 2: a retry by hand set it aside.
-    Column("past", SmallInteger, nullable=False, server_default=text("0")),
+    Column("past", SmallInteger, nullable=False, server_default=ZERO),
     # Which try it is since the task was enqueued, or retried by hand.
     Column("tries", Integer, nullable=False, server_default=text("1")),
     # When it was submitted for the first time, whether or not the system answered.
     Column("began_at", BigInteger, nullable=False),
     # Polls in a row that brought nothing new; once it is to be cancelled, tries to do so.
-    Column("polls", Integer, nullable=False, server_default=text("0")),
+    Column("polls", Integer, nullable=False, server_default=ZERO),
     # How it ended, if that was told before its handle was written down.
     Column("told", Json),
     # When the system is to be asked next to stop it.
     Column("cancel_at", BigInteger),
     Index("windlass_external_handle", "handle"),
-)
-Index(
-    "windlass_external_cancel",
-    external.c.kind,
-    external.c.cancel_at,
-    postgresql_where=external.c.cancel_at.is_not(None),
-    sqlite_where=external.c.cancel_at.is_not(None),
+    partial_index("windlass_external_cancel", "kind", "cancel_at", where="cancel_at is not null"),
 )
 
 worker = _table(
@@ -218,7 +137,7 @@ worker = _table(
     Column("pid", Integer, nullable=False),
     Column("token", BigInteger),
     Column("lease_until", BigInteger, nullable=False),
-    Column("idle", SmallInteger, nullable=False, server_default=text("0")),
+    Column("idle", SmallInteger, nullable=False, server_default=ZERO),
     Column("joined_at", BigInteger, nullable=False),
     Column("left_at", BigInteger),
     Column("left_why", String(255)),
@@ -276,15 +195,15 @@ acknowledgement = _table(
 switch = _table(
     "switch",
     Column("kind", Exact(100), primary_key=True),
-    Column("off", SmallInteger, nullable=False, server_default=text("0")),
+    Column("off", SmallInteger, nullable=False, server_default=ZERO),
     Column("reason", Long),
     Column("who", String(255)),
     Column("since", BigInteger),
     Column("time_window", String(255)),
     Column("rate", String(50)),
     Column("concurrency", Integer),
-    Column("breaker", SmallInteger, nullable=False, server_default=text("0")),
-    Column("errors_in_a_row", Integer, nullable=False, server_default=text("0")),
+    Column("breaker", SmallInteger, nullable=False, server_default=ZERO),
+    Column("errors_in_a_row", Integer, nullable=False, server_default=ZERO),
     Column("opened_at", BigInteger),
     Column("probe_at", BigInteger),
     Column("pause", BigInteger),
@@ -326,7 +245,7 @@ control = _table(
     Column("error", Long),
     Column("data", Json),
     Column("batch", BigInteger),
-    Column("tries", Integer, nullable=False, server_default=text("0")),
+    Column("tries", Integer, nullable=False, server_default=ZERO),
     Column("who", String(255)),
     Column("progress_done", BigInteger),
     Column("progress_total", BigInteger),
@@ -359,7 +278,7 @@ bucket = _table(
     "bucket",
     Column("bucket", SmallInteger, primary_key=True, autoincrement=False),
     Column("owner", BigInteger),
-    Column("careful_to", BigInteger, nullable=False, server_default=text("0")),
+    Column("careful_to", BigInteger, nullable=False, server_default=ZERO),
 )
 
 # Due rows that their owner gives up to whoever claims them; they have batch 0.
@@ -375,8 +294,8 @@ offer = _table(
 sweep = _table(
     "sweep",
     Column("name", Exact(100), primary_key=True),
-    Column("status", StatusCode, nullable=False, server_default=text("0")),
-    Column("round", BigInteger, nullable=False, server_default=text("0")),
+    Column("status", StatusCode, nullable=False, server_default=ZERO),
+    Column("round", BigInteger, nullable=False, server_default=ZERO),
     # Into how many ranges a round is cut, and how many the declaration says.
     Column("ranges", Integer, nullable=False),
     Column("declared_ranges", Integer, nullable=False),
@@ -403,18 +322,18 @@ range_ = _table(
     Column("range_end", Exact(1000)),
     Column("breakpoint", Exact(1000)),
     Column("read_to", Exact(1000)),
-    Column("status", StatusCode, nullable=False, server_default=text("0")),
+    Column("status", StatusCode, nullable=False, server_default=ZERO),
     Column("batch", BigInteger),
     Column("worker", BigInteger),
-    Column("done", BigInteger, nullable=False, server_default=text("0")),
-    Column("failed", BigInteger, nullable=False, server_default=text("0")),
-    Column("repeated", BigInteger, nullable=False, server_default=text("0")),
-    Column("rows_estimate", BigInteger, nullable=False, server_default=text("0")),
-    Column("per_second", Double, nullable=False, server_default=text("0")),
-    Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    Column("done", BigInteger, nullable=False, server_default=ZERO),
+    Column("failed", BigInteger, nullable=False, server_default=ZERO),
+    Column("repeated", BigInteger, nullable=False, server_default=ZERO),
+    Column("rows_estimate", BigInteger, nullable=False, server_default=ZERO),
+    Column("per_second", Double, nullable=False, server_default=ZERO),
+    Column("lost", SmallInteger, nullable=False, server_default=ZERO),
     Column("lost_at", Exact(1000)),
     Column("again_to", Exact(1000)),
-    Column("careful", SmallInteger, nullable=False, server_default=text("0")),
+    Column("careful", SmallInteger, nullable=False, server_default=ZERO),
     Column("saved_at", BigInteger),
     Index("windlass_range_round", "sweep", "round", "status"),
     Index("windlass_range_worker", "worker"),
@@ -434,7 +353,7 @@ round_ = _table(
     Column("ranges", Integer, nullable=False),
 )
 
-# Items that failed and were set aside, each once; a batch has those that are tried again.
+# Failed items of sweeps, each once; while an item is retried it has a batch.
 sweep_failure = _table(
     "sweep_failure",
     Column("id", Number, primary_key=True, autoincrement=False),
@@ -450,12 +369,7 @@ sweep_failure = _table(
     Column("error", Long, nullable=False),
     Index("windlass_sweep_failure_key", "sweep", "key_hash", unique=True),
     Index("windlass_sweep_failure_retry", "sweep", "retry_at"),
-)
-Index(
-    "windlass_sweep_failure_worker",
-    sweep_failure.c.worker,
-    postgresql_where=sweep_failure.c.worker.is_not(None),
-    sqlite_where=sweep_failure.c.worker.is_not(None),
+    partial_index("windlass_sweep_failure_worker", "worker", where="worker is not null"),
 )
 
 # When single keys of sweeps were visited last.
@@ -474,10 +388,10 @@ visit = _table(
 stock = _table(
     "stock",
     Column("sku", Exact(255), primary_key=True),
-    Column("available", BigInteger, nullable=False, server_default=text("0")),
-    Column("received", BigInteger, nullable=False, server_default=text("0")),
-    Column("deducted", BigInteger, nullable=False, server_default=text("0")),
-    Column("returned", BigInteger, nullable=False, server_default=text("0")),
+    Column("available", BigInteger, nullable=False, server_default=ZERO),
+    Column("received", BigInteger, nullable=False, server_default=ZERO),
+    Column("deducted", BigInteger, nullable=False, server_default=ZERO),
+    Column("returned", BigInteger, nullable=False, server_default=ZERO),
     CheckConstraint("available >= 0", name="windlass_stock_available"),
     CheckConstraint("returned >= 0 and returned <= deducted", name="windlass_stock_returned"),
     CheckConstraint("received = available + deducted - returned", name="windlass_stock_balance"),
@@ -511,7 +425,7 @@ deduction_line = _table(
     Column("deduction_id", Exact(255), primary_key=True),
     Column("sku", Exact(255), primary_key=True),
     Column("quantity", BigInteger, nullable=False),
-    Column("returned", BigInteger, nullable=False, server_default=text("0")),
+    Column("returned", BigInteger, nullable=False, server_default=ZERO),
     CheckConstraint("quantity > 0", name="windlass_deduction_line_quantity"),
     CheckConstraint(
         "returned >= 0 and returned <= quantity", name="windlass_deduction_line_returned"
@@ -574,14 +488,14 @@ shard = _table(
     "shard",
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     # Its place among the shards, which its numbers begin with.
-    Column("place", SmallInteger, nullable=False, server_default=text("0")),
+    Column("place", SmallInteger, nullable=False, server_default=ZERO),
     # The name of its ring where members are kept elsewhere, and what they are kept in.
     Column("ring", Exact(32), nullable=False),
     Column("members", String(255), nullable=False),
     # Whether it takes no new rows.
-    Column("draining", SmallInteger, nullable=False, server_default=text("0")),
+    Column("draining", SmallInteger, nullable=False, server_default=ZERO),
     # What all shards know of each other, and its number; null in a database that is alone.
-    Column("number", BigInteger, nullable=False, server_default=text("0")),
+    Column("number", BigInteger, nullable=False, server_default=ZERO),
     Column("roster", Json),
     # The rows that are on their way to another shard.
     Column("moving", Json),

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
+from windlass.control import operate as control
 from windlass.database.schema import task
 from windlass.demo import shop
 from windlass.demo.custom import Custom
 from windlass.demo.goods import ARTICLES, PRODUCTS
 from windlass.demo.routine import Routine
 from windlass.demo.trouble import Trouble
-from windlass.operate import fan_out as gather
 from windlass.operate.ring import operate as ring_operate
 from windlass.rolling.model import Freshness
 from windlass.sweep.model import Progress
@@ -114,7 +114,7 @@ def _flows(connection: Connection) -> dict[int, int]:
 
 def _imports() -> str:
     """The import that began last, and where it is."""
-    runs = gather.controls(shop.app.fleet, name="import-prices", limit=10)
+    runs = control.listing(shop.app.fleet, name="import-prices", limit=10)
     begun = [(run.start_time, run) for run in runs if run.start_time is not None]
     if not begun:
         return "no import yet"

@@ -32,7 +32,7 @@ COLOURS = {
     DeductionStatus.LAPSED: "yellow",
 }
 
-cli = typer.Typer(help="Look at the stock ledger, and check that its books balance.")
+cli = typer.Typer()
 
 ShardOption = Annotated[
     str | None,

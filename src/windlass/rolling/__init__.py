@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Rolling kinds: every item is visited at least once every period."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -17,22 +16,23 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
     console,
-    done,
-    fits,
-    iso,
+    counted,
+    moment_text,
+    plain,
+    print_fitting,
     print_json,
+    report,
     say,
     status_text,
     table,
-    timestamp,
     warn_missing,
-    when,
 )
-from windlass.core.task.kind import Kind
+from windlass.clock import SECOND
 from windlass.errors import ItemNotFound, NotPossible
 from windlass.rolling.declare import Rolling
-from windlass.rolling.model import Freshness, Item
-from windlass.source.store.table import Table
+from windlass.rolling.model import Freshness, Item, RollingView
+from windlass.rolling.operate import freshness
+from windlass.rolling.operate.follow import table_of
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
 from windlass.value.status import Status
@@ -41,7 +41,7 @@ from windlass.watch.audit.model import Action
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
 WHOLE_NAMES = {"never": "never visited", "needed": "needed rate", "actual": "actual rate"}
 
-cli = typer.Typer(help="Look at rolling kinds and their items, and act on them.")
+cli = typer.Typer()
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The rolling kind.")]
 CodesArgument = Annotated[
@@ -66,15 +66,12 @@ SourceOption = Annotated[
 def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
     """List rolling kinds and how fresh their items are."""
     loaded = load_app(app)
-    found = {
-        kind.name: (kind, loaded.freshness_of(kind))
-        for _name, kind in sorted(loaded.registry.kinds.items())
-        if kind.period is not None
-    }
-    missing = {name for _, freshness in found.values() for name in freshness.missing}
+    loaded.prepare()
+    found = freshness.views(loaded.fleet, loaded.clock, loaded.registry)
+    missing = {name for rolling in found for name in rolling.missing}
     warn_missing(tuple(sorted(missing)))
     if as_json:
-        print_json([_for_programs(kind, freshness) for kind, freshness in found.values()])
+        print_json([_json(rolling) for rolling in found])
         return
     if not found:
         say("No rolling kind is declared; declare one with @app.rolling.")
@@ -82,17 +79,13 @@ def list_kinds(app: AppOption = None, as_json: JsonOption = False) -> None:
     whole = table("kind", "every", *NUMBERS, "forecast", right=NUMBERS, wrap=("forecast",))
     forecasts = table("kind", "every", "forecast", wrap=("forecast",))
     counts = table("kind", *NUMBERS, right=NUMBERS)
-    for kind, freshness in found.values():
-        name, cells, forecast = Text(kind.name, style="bold"), _cells(freshness), _told(freshness)
-        whole.add_row(name, _every(kind), *cells, forecast)
-        forecasts.add_row(name, _every(kind), forecast)
+    for rolling in found:
+        name, cells = Text(rolling.kind, style="bold"), _cells(rolling)
+        forecast = _forecast(rolling)
+        whole.add_row(name, rolling.every, *cells, forecast)
+        forecasts.add_row(name, rolling.every, forecast)
         counts.add_row(name, *cells)
-    if fits(whole):
-        console.print(whole)
-    else:
-        console.print(forecasts)
-        console.print()
-        console.print(counts)
+    print_fitting(whole, forecasts, counts)
 
 
 @cli.command()
@@ -105,24 +98,23 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show how fresh a rolling kind is, or one of its items."""
-    loaded, rolling = _load(app, kind)
+    loaded, handle = _load(app, kind)
     if code is not None:
-        item = rolling.item(code)
+        item = handle.item(code)
         if item is None:
             raise ItemNotFound(kind, code)
         _show_item(loaded, item, as_json=as_json)
         return
-    declared, freshness = loaded.registry.get(kind), rolling.freshness()
-    warn_missing(freshness.missing)
+    rolling = freshness.view(loaded.fleet, loaded.clock, loaded.registry.get(kind))
+    warn_missing(rolling.missing)
     if as_json:
-        print_json(_for_programs(declared, freshness))
+        print_json(_json(rolling))
         return
-    title = kind
-    shown = table("rolling", title, wrap=(title,))
-    shown.add_row("every", _every(declared))
-    for name, cell in zip(NUMBERS, _cells(freshness), strict=True):
+    shown = table("rolling", kind, wrap=(kind,))
+    shown.add_row("every", rolling.every)
+    for name, cell in zip(NUMBERS, _cells(rolling), strict=True):
         shown.add_row(WHOLE_NAMES.get(name, name), cell)
-    shown.add_row("forecast", _told(freshness))
+    shown.add_row("forecast", _forecast(rolling))
     console.print(shown)
 
 
@@ -138,11 +130,11 @@ def add(
     """Add items."""
     loaded, rolling = _load(app, kind)
     with audit_log(loaded).record(
-        Action.ROLLING_ADD, kind, now=now, **_which(codes, file)
+        Action.ROLLING_ADD, kind, now=now, **_detail(codes, file)
     ) as entry:
         added = rolling.add(_codes(codes, file), now=now)
-        message = entry.says(f"added {_items(added)} to {kind}")
-    _report(as_json, {"added": added}, message)
+        message = entry.says(f"added {counted(added, 'item')} to {kind}")
+    report(message, {"added": added}, as_json=as_json)
 
 
 @cli.command()
@@ -153,12 +145,12 @@ def remove(
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove items; one that is being visited goes when its visit ends."""
+    """Remove items; a visit that is running goes on to its end."""
     loaded, rolling = _load(app, kind)
-    with audit_log(loaded).record(Action.ROLLING_REMOVE, kind, **_which(codes, file)) as entry:
+    with audit_log(loaded).record(Action.ROLLING_REMOVE, kind, **_detail(codes, file)) as entry:
         removed = rolling.remove(_codes(codes, file))
-        message = entry.says(f"removed {_items(removed)} from {kind}")
-    _report(as_json, {"removed": removed}, message)
+        message = entry.says(f"removed {counted(removed, 'item')} from {kind}")
+    report(message, {"removed": removed}, as_json=as_json)
 
 
 @cli.command()
@@ -167,12 +159,13 @@ def visit(
     code: Annotated[str, typer.Argument(metavar="CODE", help="The code of the item.")],
     app: AppOption = None,
     fresh: Annotated[
-        str | None, typer.Option("--fresh", help="Do nothing if visited so recently, as 10m.")
+        str | None,
+        typer.Option("--fresh", help="Do nothing if visited at most this long ago (10m)."),
     ] = None,
-    timeout: Annotated[str, typer.Option("--timeout", help="Wait so long at most.")] = "30s",
+    timeout: Annotated[str, typer.Option("--timeout", help="Wait at most this long.")] = "30s",
     as_json: JsonOption = False,
 ) -> None:
-    """Have one item visited now, and wait for it. Exits with 1 if the visit failed."""
+    """Visit one item now and wait for it. Exits with 1 if the visit failed."""
     loaded, rolling = _load(app, kind)
     with audit_log(loaded).record(Action.ROLLING_VISIT, kind, code=code) as entry:
         item = rolling.visit(code, fresh=fresh, timeout=timeout)
@@ -194,7 +187,7 @@ def mirror(
 ) -> None:
     """Make the items equal to the keys of a table."""
     loaded, rolling = _load(app, kind)
-    keys = _table(loaded, source, table, key)
+    keys = table_of(loaded.database, source, table, key=key)
     if dry_run:
         result = rolling.mirror(keys, dry_run=True)
         text = f"{kind}: would add {result.added:,}, would remove {result.removed:,}"
@@ -202,7 +195,7 @@ def mirror(
         with audit_log(loaded).record(Action.ROLLING_MIRROR, kind, table=table, key=key) as entry:
             result = rolling.mirror(keys)
             text = entry.says(f"{kind}: added {result.added:,}, removed {result.removed:,}")
-    _report(as_json, {**vars(result)}, text)
+    report(text, plain(result), as_json=as_json)
 
 
 @cli.command()
@@ -214,12 +207,12 @@ def follow(
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Install triggers that add and remove items as rows of a table come and go."""
+    """Create triggers that add and remove items as rows of a table come and go."""
     loaded, rolling = _load(app, kind)
     with audit_log(loaded).record(Action.ROLLING_FOLLOW, kind, table=table, key=key) as entry:
-        rolling.follow(_table(loaded, source, table, key))
+        rolling.follow(table_of(loaded.database, source, table, key=key))
         message = entry.says(f"{kind} follows {table}; now mirror it once")
-    _report(as_json, {"following": table}, message)
+    report(message, {"following": table}, as_json=as_json)
 
 
 @cli.command()
@@ -234,10 +227,10 @@ def unfollow(
     """Remove the triggers of `follow`."""
     loaded, rolling = _load(app, kind)
     with audit_log(loaded).record(Action.ROLLING_UNFOLLOW, kind, table=table, key=key) as entry:
-        if not rolling.unfollow(_table(loaded, source, table, key)):
+        if not rolling.unfollow(table_of(loaded.database, source, table, key=key)):
             raise NotPossible(f"{kind} does not follow {table}")
         message = entry.says(f"{kind} no longer follows {table}")
-    _report(as_json, {"following": None}, message)
+    report(message, {"following": None}, as_json=as_json)
 
 
 def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
@@ -247,7 +240,7 @@ def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
         complain(f"kind {name!r} is not rolling; rolling kinds: {_rolling_names(loaded)}")
         raise typer.Exit(1)
     loaded.prepare()
-    return loaded, Rolling(loaded, kind)
+    return loaded, Rolling(loaded.rolling_kinds, kind)
 
 
 def _rolling_names(loaded: App) -> str:
@@ -264,14 +257,13 @@ def _codes(codes: list[str] | None, file: str | None) -> Iterator[str]:
     return _lines(file)
 
 
-def _which(codes: list[str] | None, file: str | None) -> dict[str, Any]:
-    """Which items, for the log."""
+def _detail(codes: list[str] | None, file: str | None) -> dict[str, Any]:
     return {"file": file} if file is not None else {"codes": (codes or [])[:MOST_TOLD]}
 
 
 def _lines(file: str) -> Iterator[str]:
     try:
-        # Spreadsheets begin a file with a mark, which is no part of the first code.
+        # Spreadsheets begin a file with a byte order mark.
         with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8-sig") as lines:
             yield from (line.rstrip("\r\n") for line in lines if line.strip("\r\n"))
     except OSError as problem:
@@ -282,24 +274,16 @@ def _lines(file: str) -> Iterator[str]:
         raise typer.Exit(1) from None
 
 
-def _table(loaded: App, source: str | None, name: str, key: str) -> Table:
-    return Table(loaded.database.url if source is None else source, name, key=key)
-
-
-def _every(kind: Kind) -> str:
-    return "-" if kind.period is None else format_duration(kind.period.every)
-
-
-def _cells(freshness: Freshness) -> list[Text]:
-    oldest = freshness.oldest_age.total_seconds() * 1e6
+def _cells(rolling: Freshness) -> list[Text]:
+    oldest = rolling.oldest_age.total_seconds() * SECOND
     return [
-        Text(f"{freshness.total:,}"),
-        Text(f"{freshness.never_visited:,}"),
-        Text(f"{freshness.due:,}"),
-        Text(f"{freshness.overdue:,}", style="red" if freshness.overdue else ""),
+        Text(f"{rolling.total:,}"),
+        Text(f"{rolling.never_visited:,}"),
+        Text(f"{rolling.due:,}"),
+        Text(f"{rolling.overdue:,}", style="red" if rolling.overdue else ""),
         Text(format_duration(oldest) if oldest else "-"),
-        Text(_rate(freshness.needed_rate)),
-        Text(_rate(freshness.actual_rate)),
+        Text(_rate(rolling.needed_rate)),
+        Text(_rate(rolling.actual_rate)),
     ]
 
 
@@ -307,59 +291,26 @@ def _rate(per_second: float) -> str:
     return rate_text(per_second) if per_second else "0"
 
 
-def _told(freshness: Freshness) -> Text:
-    is_well = freshness.head_room is not None
-    return Text(freshness.forecast, style="green" if is_well else "yellow")
+def _forecast(rolling: Freshness) -> Text:
+    holds = rolling.head_room is not None
+    return Text(rolling.forecast, style="green" if holds else "yellow")
 
 
 def _show_item(loaded: App, item: Item, *, as_json: bool) -> None:
     if as_json:
-        print_json(_item_for_programs(item))
+        print_json(plain(item, without=("code",)))
         return
     now = loaded.clock.now()
-    title = item.code
-    shown = table("item", title, wrap=(title,))
+    shown = table("item", item.code, wrap=(item.code,))
     shown.add_row("status", status_text(item.status))
     for name in ("started_at", "finished_at", "due_at"):
         moment = getattr(item, name)
         if moment is not None:
-            shown.add_row(name.removesuffix("_at"), _moment(moment, now))
+            shown.add_row(name.removesuffix("_at"), moment_text(moment, now=now))
     if item.remark is not None:
         shown.add_row("remark", Text(item.remark))
     console.print(shown)
 
 
-def _item_for_programs(item: Item) -> dict[str, object]:
-    return {
-        "key": item.code,
-        "status": str(item.status),
-        "started_at": iso(item.started_at),
-        "finished_at": iso(item.finished_at),
-        "due_at": iso(item.due_at),
-        "remark": item.remark,
-    }
-
-
-def _moment(moment: datetime, now: int) -> str:
-    return f"{timestamp(moment)} ({when(moment, now=now)})"
-
-
-def _for_programs(kind: Kind, freshness: Freshness) -> dict[str, object]:
-    return {
-        "kind": kind.name,
-        "every": _every(kind),
-        **vars(freshness),
-        "oldest_age": freshness.oldest_age.total_seconds(),
-        "breaks_at": iso(freshness.breaks_at),
-    }
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count:,} items"
-
-
-def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)
+def _json(rolling: RollingView) -> Any:
+    return plain(rolling, without=("every_seconds",))

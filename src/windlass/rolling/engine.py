@@ -1,25 +1,22 @@
-"""Items of rolling kinds: adding and removing millions of them, a part at a time.
+"""Adding, removing and hurrying the items of rolling kinds, millions of them, page by page.
 
-Each part is a transaction of its own. A call that breaks off half-way has done whole parts, and
-doing it again does the rest: items that are there stay as they are.
+Each page is a transaction of its own. A call that breaks off half-way has done whole pages, and
+the same call again does the rest: items that are there stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
-
-from windlass.clock import Clock
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.route import Target, targets_of
+from windlass.core.shard.shard import Shard
 from windlass.core.task.enqueue import Guard
 from windlass.core.task.kind import Kind
-from windlass.core.wake.bell import Bell
-from windlass.database.database import Database
+from windlass.database.connection import Connection
 from windlass.database.dialect.base import NewItem, NewItems
-from windlass.database.number import Numbers
 from windlass.rolling.store import item as store
 from windlass.value.bucket import bucket_of
 from windlass.value.task import check_key
@@ -28,93 +25,132 @@ ADD_AT_ONCE = 20_000
 CHANGE_AT_ONCE = 1_000
 
 
-class Items:
-    """Writes items into one database."""
+class ItemRouter:
+    """Writes items into the shards they belong to."""
 
-    def __init__(self, database: Database, clock: Clock, numbers: Numbers, bell: Bell) -> None:
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
-        self._bell = bell
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+        """Add items that are not there yet; how many. `now` makes all of them run at once."""
+        if self._fleet.single is not None:
+            return ItemWriter(self._fleet.single).add(kind, codes, now=now)
+        added: list[int] = []
+        for page in pages(kind.name, codes, size=ADD_AT_ONCE * len(self._fleet.shards)):
+            self._fleet.keyed(partial(self._add, kind, page, added, now=now))
+        return sum(added)
+
+    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
+        """Remove items; how many were there. An item that is running goes when its run ends."""
+        if self._fleet.single is not None:
+            return ItemWriter(self._fleet.single).remove(kind, codes)
+        removed = 0
+        for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
+            for shard, listed in self._possible_shards(kind, page):
+                removed += ItemWriter(shard).remove(kind, listed)
+        return removed
+
+    def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
+        groups: dict[Target, list[str]] = {}
+        roster = self._fleet.roster
+        for code, target in targets_of(self._fleet, roster, kind.name, codes).items():
+            groups.setdefault(target, []).append(code)
+        for (shard, is_home), listed in groups.items():
+            if is_home:
+                guard = self._fleet.guard(shard, roster.number)
+                # This may be repeated after the shards have changed; nothing is counted twice.
+                added.append(ItemWriter(shard).add(kind, listed, now=now, guard=guard))
+            elif now:
+                ItemWriter(shard).hurry(kind, listed)
+
+    def _possible_shards(
+        self, kind: Kind, codes: Sequence[str]
+    ) -> Iterator[tuple[Shard, list[str]]]:
+        """Where items may be, earlier homes before the home: items move in that direction."""
+        earlier: dict[Shard, list[str]] = {}
+        home: dict[Shard, list[str]] = {}
+        for code in codes:
+            route = self._fleet.route(kind.name, code)
+            home.setdefault(route.home, []).append(code)
+            for shard in route.earlier:
+                earlier.setdefault(shard, []).append(code)
+        yield from earlier.items()
+        yield from home.items()
+
+
+class ItemWriter:
+    """Writes items into one shard."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._database = shard.database
+        self._clock = shard.clock
+        self._numbers = shard.numbers
+        self._bell = shard.bell
 
     def add(
         self, kind: Kind, codes: Iterable[str], *, now: bool, guard: Guard | None = None
     ) -> int:
-        """Add what is not there yet; how many that were. `now` has all of them run at once."""
+        """Add items that are not there yet; how many. `now` makes all of them run at once."""
         added = 0
-        # Without a look whether items are there it is faster, as long as none is.
+        # As long as all items are new, it is faster not to check whether they are there.
         fast = self._database.dialect.copies_items
-        for part in parts(kind.name, codes, size=ADD_AT_ONCE):
-            new, fast = self._add_part(kind, part, now=now, fast=fast, guard=guard)
+        for page in pages(kind.name, codes, size=ADD_AT_ONCE):
+            new, fast = self._add_page(kind, page, now=now, fast=fast, guard=guard)
             added += new
             if now:
-                self.hurry(kind, part)
+                self.hurry(kind, page)
         if added:
             self._bell.ring_here()
         return added
 
     def remove(self, kind: Kind, codes: Iterable[str]) -> int:
-        """Remove items; how many were there. One that runs now goes when its run ends."""
+        """Remove items; how many were there. An item that is running goes when its run ends."""
         dialect, removed = self._database.dialect, 0
-        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+        for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
             removed += self._database.write(
-                partial(store.remove, dialect=dialect, kind=kind.name, codes=part)
+                partial(store.remove, dialect=dialect, kind=kind.name, codes=page)
             )
         return removed
 
     def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
-        """Have items that are not due yet run next, before all others of their kind."""
+        """Make waiting items run next, before all others of their kind."""
         dialect = self._database.dialect
-        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
+        for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
 
-            def work(connection: Connection, part: list[str] = part) -> None:
+            def work(connection: Connection, page: list[str] = page) -> None:
                 until = kind.due_until(self._clock.now())
                 due_at = store.front(connection, dialect, kind.name, until=until)
-                store.hurry(connection, dialect, kind.name, part, due_at=due_at, now=until)
+                store.hurry(connection, dialect, kind.name, page, due_at=due_at, now=until)
                 self._bell.ring_inside(connection, is_ours=True)
 
             self._database.write(work)
         self._bell.ring_here()
 
-    def _add_part(
+    def _add_page(
         self, kind: Kind, codes: list[str], *, now: bool, fast: bool, guard: Guard | None
     ) -> tuple[int, bool]:
-        """How many were new, and whether none of the next part is likely to be there either."""
-        dialect = self._database.dialect
-        # Under the same numbers, doing it again after a lost answer has no second effect.
-        new = None if dialect.numbers_join else self._new(kind, codes, None)
-        if fast and new is not None:
-            try:
-                return self._write(kind, codes, new, now=now, fast=True, guard=guard), True
-            except DBAPIError as problem:
-                if not dialect.is_duplicate(problem):
-                    raise
-        added = self._write(kind, codes, new, now=now, fast=False, guard=guard, again=fast)
-        return added, dialect.copies_items and added == len(codes)
-
-    def _write(
-        self,
-        kind: Kind,
-        codes: list[str],
-        new: NewItems | None,
-        *,
-        now: bool,
-        fast: bool,
-        guard: Guard | None,
-        again: bool = False,
-    ) -> int:
+        """How many were new, and whether the next page is likely to be all new, too."""
         dialect, tries = self._database.dialect, count()
+        # With the same numbers, repeating the transaction after a lost answer changes nothing.
+        new = None if dialect.numbers_join else self._new(kind, codes, None)
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection, *, fast: bool) -> int:
             if guard is not None:
                 guard(connection)
             rows = new or self._new(kind, codes, connection)
             if not now:
                 self._bell.ring_inside(connection, is_ours=True)
-            is_again = again or next(tries) > 0
-            return store.add(connection, dialect, rows, again=is_again, fast=fast)
+            again = next(tries) > 0
+            return store.add(connection, dialect, rows, again=again, fast=fast)
 
-        return self._database.write(work)
+        if fast and new is not None:
+            try:
+                return self._database.write(partial(work, fast=True)), True
+            except Exception as problem:
+                if not dialect.is_duplicate(problem):
+                    raise
+        added = self._database.write(partial(work, fast=False))
+        return added, dialect.copies_items and added == len(codes)
 
     def _new(self, kind: Kind, codes: list[str], inside: Connection | None) -> NewItems:
         numbers = self._numbers.take(len(codes), inside=inside)
@@ -126,13 +162,13 @@ class Items:
         return NewItems(kind.name, kind.priority, created_at, rows)
 
 
-def parts(kind: str, codes: Iterable[str], *, size: int) -> Iterator[list[str]]:
-    """The codes, checked, in parts, each code once in its part."""
-    part: dict[str, None] = {}
+def pages(kind: str, codes: Iterable[str], *, size: int) -> Iterator[list[str]]:
+    """The codes, checked, in pages, each code once in its page."""
+    page: dict[str, None] = {}
     for code in codes:
-        part[check_key(kind, code)] = None
-        if len(part) == size:
-            yield list(part)
-            part = {}
-    if part:
-        yield list(part)
+        page[check_key(kind, code)] = None
+        if len(page) == size:
+            yield list(page)
+            page = {}
+    if page:
+        yield list(page)

@@ -1,4 +1,4 @@
-"""Rolling items as people see them: an item, a mirror, how fresh all of them are."""
+"""What people see of rolling kinds: an item, a mirror, how fresh all items are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from windlass.value.status import Status
+from windlass.value.view import exposed
 
 
 class Item(msgspec.Struct, frozen=True):
-    """What is known of one item. `status` is how its last visit ended, or that it runs now."""
+    """One item. `status` is how its last visit ended, or that it is running."""
 
     code: str
     status: Status
@@ -21,8 +22,9 @@ class Item(msgspec.Struct, frozen=True):
     remark: str | None
 
     @property
+    @exposed
     def key(self) -> str:
-        """The code, by the name that rows have for it."""
+        """The code, under the name that the API and `--json` give it."""
         return self.code
 
 
@@ -41,8 +43,8 @@ class Freshness:
 
     `overdue` items were last visited, or added, more than a period ago. `oldest_age` is the time
     since the oldest of those moments. `forecast` says in words whether the promise will hold;
-    `breaks_at` is when it will not, and `head_room` how many times the needed speed there is.
-    `missing` names the shards that could not be asked: their items are not counted.
+    `breaks_at` is when it will break, and `head_room` the possible speed divided by the needed.
+    `missing` names the shards that do not answer: their items are not counted.
     """
 
     total: int
@@ -56,3 +58,49 @@ class Freshness:
     breaks_at: datetime | None = None
     head_room: float | None = None
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RollingKind:
+    """A rolling kind and its period."""
+
+    kind: str
+    every: str
+    every_seconds: float
+
+
+@dataclass(frozen=True)
+class RollingView(Freshness, RollingKind):
+    """How fresh the items of a kind are. Counts are exact below 10,000, rates per second."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How many items were last visited this long ago; the last bar has no end."""
+
+    from_seconds: float
+    to_seconds: float | None
+    count: int
+    is_late: bool
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The ages of all items: the time since the last visit, counted up to 20,000 items.
+
+    `promise_seconds` is the age that no item should exceed. Items that were never visited are
+    counted apart; an estimate puts them where their due time is.
+    """
+
+    bars: list[Bar]
+    never_visited: int
+    promise_seconds: float
+    is_estimate: bool
+
+
+@dataclass(frozen=True)
+class RollingDetail:
+    """A rolling kind, and the ages of its items."""
+
+    freshness: RollingView
+    histogram: Histogram

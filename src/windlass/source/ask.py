@@ -1,4 +1,4 @@
-"""Asking sources, so that their errors are told apart from those of the database of Windlass."""
+"""A source whose errors can be told from those of Windlass's own database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class SourceFailed(Exception):
-    """A source could not be asked; its own error is the cause."""
+    """A call to a source failed; the error of the source is the cause."""
 
 
-class Asked:
+class CheckedSource:
     """A source that raises `SourceFailed`, whatever goes wrong in it."""
 
     def __init__(self, source: SweepSource) -> None:
@@ -30,7 +30,7 @@ class Asked:
         return self._ask(self._source.read, after, upto, limit)
 
     def __getattr__(self, name: str) -> Any:
-        """What a source may have beside these."""
+        """The optional members of a source."""
         found = getattr(self._source, name)
         return (lambda *given: self._ask(found, *given)) if callable(found) else found
 

@@ -1,4 +1,4 @@
-"""What can be mirrored, and what can be swept: keys and rows that somebody else keeps."""
+"""What a source must be able to do to be mirrored or swept."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class MirrorSource(Protocol):
-    """Keys that somebody else keeps. Whatever has these four members can be mirrored."""
+    """Keys that are kept elsewhere. Any object with these four members can be mirrored."""
 
     @property
     def name(self) -> str:
-        """What people know it by, without a password."""
+        """Its name for people, without a password."""
         ...
 
     def check(self) -> None:
@@ -22,29 +22,29 @@ class MirrorSource(Protocol):
     def keys(self) -> Iterator[list[str]]:
         """All keys as they are at one moment, each once, in the byte order of UTF-8.
 
-        They come in lists, so that millions need little memory. An end that is not the end must
-        raise: whatever does not come is taken for gone.
+        They come in lists, so that millions need little memory. If reading stops early, it must
+        raise: a key that does not come is taken as deleted.
         """
         ...
 
     def present(self, keys: Collection[str]) -> set[str]:
-        """Those of up to 10,000 keys that are there now."""
+        """Those of up to 10,000 keys that exist now."""
         ...
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Rows that lie in the order of their keys. Whatever has these three members can be swept.
+    """Rows in the order of their keys. Any object with these three members can be swept.
 
-    A key is a whole number, text, a UUID, a time, bytes, or a tuple of these. What comes first is
-    for the source to say; nobody else compares two keys. It may also have `name` for people,
-    `check()` as above, `count()` for about how many rows there are, `find(key)` for one row, and
-    `edge(after, upto, count)` for the key of a row that many further on, if that is cheaper. The
-    guide names the rest.
+    A key is a whole number, text, a UUID, a time, bytes, or a tuple of these. The source alone
+    decides the order: Windlass never compares two keys. A source may also have `name` for people,
+    `check()` as above, `count()` for the approximate number of rows, `find(key)` for one row, and
+    `edge(after, upto, count)` for the key of the row `count` rows further, if that is cheaper than
+    reading them. The guide names the rest.
     """
 
     def bounds(self, ranges: int) -> Sequence[Any]:
-        """Up to `ranges` - 1 keys, in order, that cut the rows into about equal parts."""
+        """Up to `ranges` - 1 keys, in order, that cut the rows into parts of similar size."""
         ...
 
     def middle(self, after: Any | None, upto: Any | None) -> Any | None:
@@ -62,5 +62,10 @@ class Source(Protocol):
         ...
 
 
-# The same, where both kinds of source are spoken of.
+# The same protocol, for code that uses both kinds of source.
 SweepSource = Source
+
+
+def name_of(source: object) -> str:
+    """The name of a source for people."""
+    return str(getattr(source, "name", None) or repr(source))

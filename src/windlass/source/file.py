@@ -1,7 +1,7 @@
-"""`Lines` and `Csv`: files as sources. The key of a row is the place in the file where it ends.
+"""`Lines` and `Csv`: files as sources. The key of a row is the byte position where it ends.
 
-So a breakpoint is where to go on reading. Lines are cut into ranges without being read. A line end
-of a CSV may be inside of quotes, so it is read once for that, and its quotes are counted.
+So a breakpoint says where reading continues. `Lines` is cut into ranges without being read. In a
+CSV file a line end may be inside quotes, so cutting it reads the file once and counts the quotes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.errors import BadSource
 CHUNK = 1 << 20
 USUAL_ROW = 1 << 16
 LONGEST_ROW = 16 << 20
-# What some programs begin a file in UTF-8 with; it is no part of its first row.
+# Some programs begin a UTF-8 file with this mark; it is not part of the first row.
 MARK = codecs.BOM_UTF8
 
 
@@ -33,7 +33,7 @@ class _File(ABC):
 
     @property
     def name(self) -> str:
-        """What people know it by."""
+        """The path, for people."""
         return str(self.path)
 
     def check(self) -> None:
@@ -42,7 +42,7 @@ class _File(ABC):
             pass
 
     def count(self) -> int | None:
-        """About how many rows there are, from the length of the first ones."""
+        """About how many rows there are, estimated from the length of the first 200."""
         rows = self.read(None, None, 200)
         if not rows:
             return 0
@@ -51,7 +51,7 @@ class _File(ABC):
         return len(rows) if len(rows) < 200 else len(rows) * size // max(1, read_to)
 
     def bounds(self, ranges: int) -> Sequence[int]:
-        """Places that cut the file into parts of about equal length."""
+        """Positions that cut the file into parts of similar length."""
         with self._open() as file:
             size = file.seek(0, io.SEEK_END)
             begin = self._begin(file)
@@ -64,7 +64,7 @@ class _File(ABC):
             return sorted({end for end in ends if begin < end < size})
 
     def middle(self, after: int | None, upto: int | None) -> int | None:
-        """A place where a row ends in the middle; None if there is one row only."""
+        """The end of a row near the middle; None if there is only one row."""
         with self._open() as file:
             begin = self._begin(file) if after is None else after
             size = file.seek(0, io.SEEK_END)
@@ -76,7 +76,7 @@ class _File(ABC):
         return None
 
     def read(self, after: int | None, upto: int | None, limit: int) -> Sequence[tuple[int, Any]]:
-        """The next rows, each with the place where it ends."""
+        """The next rows, each with the position where it ends."""
         rows: list[tuple[int, Any]] = []
         with self._open() as file:
             begin = self._begin(file)
@@ -94,7 +94,7 @@ class _File(ABC):
         return rows
 
     def find(self, key: int) -> Any | None:
-        """The row that ends there; it is found by walking back to the end of the one before."""
+        """The row that ends at `key`, found by searching back for the end of the row before it."""
         with self._open() as file:
             begin = self._begin(file)
             if not isinstance(key, int) or isinstance(key, bool) or not begin < key:
@@ -127,7 +127,7 @@ class _File(ABC):
 
     @abstractmethod
     def _begin(self, file: IO[bytes]) -> int:
-        """Where the first row begins."""
+        """The position of the first row."""
 
     @abstractmethod
     def _rows(self, file: IO[bytes], place: int) -> Iterator[bytes]:
@@ -135,21 +135,21 @@ class _File(ABC):
 
     @abstractmethod
     def _row(self, raw: bytes, place: int) -> Any | None:
-        """What a handler gets of what begins at `place`; None if that is no row."""
+        """The row that begins at `place`, as a handler gets it; None for an empty line."""
 
     @abstractmethod
     def _end_of_row(self, file: IO[bytes], begin: int, place: int) -> int:
-        """Where the row ends that `place` is in; a row begins at `begin`."""
+        """The end of the row that contains `place`; `begin` is the beginning of a row."""
 
     @abstractmethod
     def _last_row(self, raw: bytes, *, is_whole: bool) -> bytes | None:
-        """The last row of `raw`, at whose end it ends."""
+        """The last row of `raw`; None if it begins before `raw` does."""
 
 
 class Lines(_File):
     """The lines of a file; a handler gets the line as text, without its end.
 
-    Bytes that are no text in `encoding` come as `\\xff`.
+    Bytes that are not valid in `encoding` come as `\\xff`.
     """
 
     def __repr__(self) -> str:
@@ -178,8 +178,8 @@ class Lines(_File):
 class Csv(_File):
     """The rows of a file with a header; a handler gets a mapping of column to text.
 
-    `key` is the column by which people know a row: it must be there, and be filled. Empty lines are
-    no rows. Bytes that are no text in `encoding` come as `\\xff`.
+    `key` is the column that people know a row by: every row must have a value in it. Empty lines
+    are skipped. Bytes that are not valid in `encoding` come as `\\xff`.
     """
 
     def __init__(
@@ -195,13 +195,13 @@ class Csv(_File):
         self.delimiter = delimiter
         if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
             raise BadSource(
-                f"{self.name}: delimiter={delimiter!r} cannot be between columns; give one "
-                'character, as delimiter=";"'
+                f"{self.name}: delimiter={delimiter!r} cannot separate columns; give one "
+                'character, such as delimiter=";"'
             )
         self._header: list[str] | None = None
 
     def check(self) -> None:
-        """Raise `BadSource` if the file cannot be read, or has no such column."""
+        """Raise `BadSource` if the file cannot be read or does not have the key column."""
         with self._open() as file:
             self._begin(file)
         if self.key not in (self._header or []):
@@ -209,12 +209,12 @@ class Csv(_File):
             raise BadSource(f"{self.name} has no column {self.key!r}; its columns: {columns}")
 
     def find(self, key: int | str) -> dict[str, str] | None:
-        """The row that ends at that place; given text, the first that has it as its key."""
+        """The row that ends at that position; given text, the first row with that key."""
         found = self.locate(key)
         return None if found is None else found[1]
 
     def locate(self, key: int | str) -> tuple[int, dict[str, str]] | None:
-        """That row, and the place where it ends. For text all rows up to it are read."""
+        """As `find`, with the position where the row ends. For text, all rows up to it are read."""
         if not isinstance(key, str):
             row = super().find(key)
             return None if row is None else (key, row)
@@ -228,7 +228,7 @@ class Csv(_File):
         return None
 
     def key_of(self, row: Mapping[str, str]) -> str:
-        """The key by which people know a row."""
+        """The value of a row in the key column."""
         return row[self.key]
 
     def __repr__(self) -> str:
@@ -289,7 +289,7 @@ class Csv(_File):
         )
 
     def _end_of_row(self, file: IO[bytes], begin: int, place: int) -> int:
-        """Quotes are counted from the begin, as a line may end inside of them."""
+        # A line may end inside quotes, so they are counted from the beginning of a row.
         file.seek(begin)
         quotes, here = 0, begin
         while here < place:
@@ -316,7 +316,7 @@ class Csv(_File):
 
 
 def _checked_encoding(path: Path, given: str) -> str:
-    """Its name, if rows can be cut at bytes that are line ends."""
+    # Rows are cut at the bytes of line ends, so these must be ASCII in the encoding.
     try:
         is_usable = b'\n\r",a'.decode(given) == '\n\r",a'
     except (LookupError, UnicodeError, TypeError):
@@ -324,8 +324,8 @@ def _checked_encoding(path: Path, given: str) -> str:
     if not is_usable:
         raise BadSource(
             f"{path}: encoding={given!r} cannot be read; give one in which ASCII is one byte a "
-            'character, as "utf-8" or "latin-1"'
+            'character, such as "utf-8" or "latin-1"'
         )
-    # Either way a mark at the begin is left out.
+    # The mark at the beginning is skipped for both names.
     name = codecs.lookup(given).name
     return "utf-8" if name == "utf-8-sig" else name

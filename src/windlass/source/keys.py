@@ -1,4 +1,4 @@
-"""`Keys`: plain whole numbers as a source."""
+"""`Keys`: whole numbers as a source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.errors import BadSource
 class Keys:
     """The whole numbers from `begin` to `end`, both included; a handler gets the number.
 
-    If the end is before the begin there are none, as may come of a computation.
+    If `end` is less than `begin`, there are none.
     """
 
     def __init__(self, begin: int, end: int) -> None:
@@ -22,7 +22,7 @@ class Keys:
 
     @property
     def name(self) -> str:
-        """What people know it by."""
+        """Its name for people."""
         return f"the numbers from {self.begin} to {self.end}"
 
     def count(self) -> int:
@@ -30,7 +30,7 @@ class Keys:
         return max(0, self.end - self.begin + 1)
 
     def bounds(self, ranges: int) -> Sequence[int]:
-        """Numbers that cut all of them into equal parts."""
+        """Numbers that cut the whole span into equal parts."""
         total = self.count()
         parts = max(1, min(ranges, total))
         return [self.begin - 1 + total * part // parts for part in range(1, parts)]
@@ -41,7 +41,7 @@ class Keys:
         return None if last <= first else (first + last) // 2
 
     def edge(self, after: int | None, upto: int | None, count: int) -> int | None:
-        """The number that many further on, or the last; None if there is none."""
+        """The number `count` numbers further, or the last one; None if there is none."""
         first, last = self._span(after, upto)
         return None if last < first else min(last, first + count - 1)
 
@@ -51,7 +51,7 @@ class Keys:
         return [(number, number) for number in range(first, min(last, first + limit - 1) + 1)]
 
     def find(self, key: int) -> int | None:
-        """The number itself, if it is one of them."""
+        """The number itself, if it is between `begin` and `end`."""
         is_number = isinstance(key, int) and not isinstance(key, bool)
         return key if is_number and self.begin <= key <= self.end else None
 

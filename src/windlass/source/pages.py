@@ -1,4 +1,4 @@
-"""`Pages`: a web service that hands out its rows page by page, after a key."""
+"""`Pages`: the rows of a web service, read page by page."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Pages:
     """Rows of an HTTP API that answers `url?after=KEY&limit=N` with the rows after a key, in order.
 
     The answer is a JSON list of objects, or an object that has the list under `items`. Each row has
-    its key under `key`. The service cannot be asked for the middle, so a sweep over it has one
-    range; what runs at once is up to its concurrency.
+    its key under `key`. Such a service cannot say where its middle is, so a sweep over it has one
+    range; its concurrency decides how many rows run at once.
     """
 
     def __init__(
@@ -42,29 +42,28 @@ class Pages:
         self._after = after
         self._limit = limit
         self._items = items
-        # The address of one row, with {key} in it.
         self._one = one
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._seconds = parse_duration(timeout, what="timeout") / 1e6
 
     @property
     def name(self) -> str:
-        """The address, without what may be secret in it."""
+        """The address, without the parts that may be secret."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}{parts.path}"
 
     def bounds(self, ranges: int) -> Sequence[Any]:
-        """None: such a service is walked through from its begin."""
+        """No keys: such a service is read from its beginning."""
         return []
 
     def middle(self, after: Any | None, upto: Any | None) -> Any | None:
-        """None: it cannot be asked for."""
+        """None: such a service cannot say it."""
         return None
 
     def read(
         self, after: Any | None, upto: Any | None, limit: int
     ) -> Sequence[tuple[Any, Mapping[str, Any]]]:
-        """The next page, as long as the service makes it."""
+        """The next page; the service decides how long it is."""
         if upto is not None and after == upto:
             return []
         asked = {self._limit: str(limit)} | ({} if after is None else {self._after: str(after)})
@@ -79,13 +78,13 @@ class Pages:
                 break
         if found and after is not None and after in (found[0][0], found[-1][0]):
             raise BadSource(
-                f"{self.name}: asked for rows after {after!r}, it answered with that row again; "
-                f"{self._after}= must leave it out"
+                f"{self.name}: asked for rows after {after!r}, the service answered with that row "
+                f"again; {self._after}= must leave it out"
             )
         return found
 
     def find(self, key: Any) -> Mapping[str, Any] | None:
-        """One row, if the service was said to have an address for each."""
+        """One row, if `one` says the address of single rows."""
         if self._one is None:
             raise BadSource(
                 f'{self.name}: give one="https://.../{{key}}" so that single rows can be asked for'
@@ -114,6 +113,6 @@ class Pages:
         rows = answer.get(self._items) if isinstance(answer, dict) else answer
         if not isinstance(rows, list):
             raise BadSource(
-                f"{self.name}: its answer is neither a list nor an object with {self._items!r}"
+                f"{self.name}: the answer is neither a list nor an object with {self._items!r}"
             )
         return rows

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import time
-from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -22,23 +18,23 @@ from windlass.cli.output import (
     console,
     counted,
     done,
-    iso,
+    plain,
     print_json,
+    report,
     say,
     table,
     timestamp,
     visible,
     when,
 )
-from windlass.errors import DatabaseUnavailable
+from windlass.cli.redraw import redraw
 from windlass.sweep.declare import Sweep
-from windlass.sweep.model import Progress, RangeView, RoundView, SetAside
+from windlass.sweep.model import Progress, RoundView
 from windlass.value.duration import format_duration
 from windlass.value.key import Key, shown
 from windlass.value.rate import rate_text
 from windlass.watch.audit.model import Action
 
-REDRAW_SECONDS = 1.0
 BAR = 30
 ROUNDS_SHOWN = 5
 MOST_RANGES_DRAWN = 200
@@ -46,7 +42,7 @@ MOST_RANGES_DRAWN = 200
 LONGEST_PLACE = 36
 NUMBERS = ("round", "done", "failed", "rate", "eta")
 
-cli = typer.Typer(help="Look at sweeps, their ranges and failures, and act on them.")
+cli = typer.Typer()
 
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep.")]
 WatchOption = Annotated[
@@ -58,9 +54,9 @@ WatchOption = Annotated[
 def list_sweeps(app: AppOption = None, as_json: JsonOption = False) -> None:
     """List sweeps and how far they are."""
     loaded = load_app(app)
-    found = [_handle(loaded, name).progress() for name in _names(loaded)]
+    found = loaded.sweeps.listing(loaded.registry.kinds.values())
     if as_json:
-        print_json([_for_programs(progress) for progress in found])
+        print_json(plain(found))
         return
     if not found:
         say("No sweep is declared; declare one with @app.sweep.")
@@ -91,9 +87,9 @@ def show(
     check_watch(watch, as_json=as_json)
     loaded, handle = _load(app, sweep)
     if watch:
-        _watch(loaded, handle)
+        redraw(lambda: _picture(handle.progress(), loaded.clock.now()))
     elif as_json:
-        print_json(_for_programs(handle.progress()))
+        print_json(plain(handle.progress()))
     else:
         console.print(_picture(handle.progress(), loaded.clock.now()))
 
@@ -105,23 +101,23 @@ def split(
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have more or fewer ranges, also while it runs."""
+    """Change the number of ranges, also while a round runs."""
     loaded, handle = _load(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_SPLIT, sweep, ranges=ranges) as entry:
         made = handle.split(ranges)
-        short = "" if made == ranges else f"; {ranges:,} could not be had"
+        short = "" if made == ranges else f"; {ranges:,} are not possible now"
         message = entry.says(f"{sweep} has {counted(made, 'range')}{short}")
-    _report(as_json, {"ranges": made}, message)
+    report(message, {"ranges": made}, as_json=as_json)
 
 
 @cli.command()
 def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Begin a round now; one that runs goes on."""
+    """Begin a round now, unless one runs."""
     loaded, handle = _load(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_START, sweep) as entry:
         number = handle.start()
         message = entry.says(f"round {number:,} of {sweep} runs")
-    _report(as_json, {"round": number}, message)
+    report(message, {"round": number}, as_json=as_json)
 
 
 @cli.command()
@@ -131,14 +127,14 @@ def failures(
     limit: Annotated[int, typer.Option("--limit", help="How many at most.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List the items that failed and were set aside, newest first."""
+    """List the failed items, newest first."""
     loaded, handle = _load(app, sweep)
     found = handle.failures(limit=limit)
     if as_json:
-        print_json([_failure_for_programs(each) for each in found])
+        print_json(plain(found, without=("shown",)))
         return
     if not found:
-        say(f"Nothing of {sweep} is set aside.")
+        say(f"{sweep} has no failed items.")
         return
     now = loaded.clock.now()
     listed = table("key", "failed", "round", "tries", "error", right=("round",), wrap=("error",))
@@ -155,23 +151,23 @@ def failures(
 
 @cli.command()
 def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Have the items that were set aside run again."""
+    """Retry the failed items."""
     loaded, handle = _load(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_RETRY, sweep) as entry:
         count = handle.retry_failures()
         message = entry.says(f"{counted(count, 'item')} of {sweep} run again")
-    _report(as_json, {"retried": count}, message)
+    report(message, {"retried": count}, as_json=as_json)
 
 
 @cli.command()
 def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Prove that the ranges tile the key space; exit code 1 if they do not."""
+    """Prove that the ranges cover all keys once; exit code 1 if they do not."""
     _loaded, handle = _load(app, sweep)
     found = handle.audit()
     if as_json:
-        print_json({"ok": found.ok, "problems": found.problems})
+        print_json(plain(found))
     elif found.ok:
-        done(f"the {counted(len(handle.ranges()), 'range')} of {sweep} tile the key space")
+        done(f"the {counted(len(handle.ranges()), 'range')} of {sweep} cover all keys once")
     else:
         for problem in found.problems:
             complain(problem)
@@ -179,41 +175,15 @@ def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
         raise typer.Exit(1)
 
 
-def _names(loaded: App) -> list[str]:
-    return sorted(name for name, kind in loaded.registry.kinds.items() if kind.sweep is not None)
-
-
 def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
     loaded = load_app(app)
     if loaded.registry.get(name).sweep is None:
-        known = ", ".join(_names(loaded)) or "none"
-        complain(f"kind {name!r} is no sweep; sweeps: {known}")
+        kinds = loaded.registry.kinds.values()
+        known = ", ".join(sorted(kind.name for kind in kinds if kind.sweep)) or "none"
+        complain(f"kind {name!r} is not a sweep; sweeps: {known}")
         raise typer.Exit(1)
     loaded.prepare()
-    return loaded, _handle(loaded, name)
-
-
-def _handle(loaded: App, name: str) -> Sweep[..., Any]:
-    return Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
-
-
-def _watch(loaded: App, handle: Sweep[..., Any]) -> None:
-    """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    progress, problem = handle.progress(), ""
-    try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                picture = _picture(progress, loaded.clock.now())
-                told = Group(Text(problem, style="red"), picture) if problem else picture
-                live.update(told, refresh=True)
-                time.sleep(REDRAW_SECONDS)
-                try:
-                    progress, problem = handle.progress(), ""
-                except DatabaseUnavailable as away:
-                    problem = str(away)
-    except KeyboardInterrupt:
-        console.print(_picture(progress, loaded.clock.now()))
+    return loaded, Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
 
 
 def _picture(progress: Progress, now: int) -> RenderableType:
@@ -306,48 +276,3 @@ def _eta(progress: Progress) -> str:
     if progress.eta is None:
         return "-"
     return format_duration(max(0.0, progress.eta.total_seconds()) * 1e6)
-
-
-def _for_programs(progress: Progress) -> dict[str, object]:
-    return {
-        **{each.name: getattr(progress, each.name) for each in fields(progress)},
-        "eta": None if progress.eta is None else progress.eta.total_seconds(),
-        **{name: iso(getattr(progress, name)) for name in ("started_at", "ended_at", "next_at")},
-        "ranges": [_range_for_programs(each) for each in progress.ranges],
-        "history": [_round_for_programs(each) for each in progress.history],
-    }
-
-
-def _range_for_programs(each: RangeView) -> dict[str, object]:
-    return {
-        **{field.name: getattr(each, field.name) for field in fields(each)},
-        "status": str(each.status),
-        "heartbeat_at": iso(each.heartbeat_at),
-        "percent": each.percent,
-    }
-
-
-def _round_for_programs(each: RoundView) -> dict[str, object]:
-    return {
-        **{field.name: getattr(each, field.name) for field in fields(each)},
-        "started_at": iso(each.started_at),
-        "ended_at": iso(each.ended_at),
-        "duration": each.duration.total_seconds(),
-    }
-
-
-def _failure_for_programs(each: SetAside) -> dict[str, object]:
-    return {
-        "key": each.key,
-        "error": each.error,
-        "round": each.round,
-        "failed_at": iso(each.failed_at),
-        "tries": each.tries,
-    }
-
-
-def _report(as_json: bool, facts: dict[str, object], message: str) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        done(message)

@@ -1,4 +1,4 @@
-"""The handle of a sweep: how far it is, and what may be done with it."""
+"""`Sweep`: the handle of a declared sweep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass.sweep.model import (
 from windlass.value.audit import Audit
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.key import Key
-from windlass.value.twin import twin
+from windlass.value.twin import awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,8 +29,8 @@ FAILURES_SHOWN = 1_000
 ROUNDS_SHOWN = 20
 
 
-class SweepDesk(Protocol):
-    """What the handle of a sweep needs of the app."""
+class SweepOperations(Protocol):
+    """What a handle needs of the sweeps of its app."""
 
     def ranges(self, kind: Kind) -> list[RangeView]: ...
     def split(self, kind: Kind, count: int) -> int: ...
@@ -46,8 +46,8 @@ class SweepDesk(Protocol):
     ) -> SweepVisit: ...
 
 
-class SwitchDesk(Protocol):
-    """What pausing needs of the app."""
+class SwitchOperations(Protocol):
+    """What a handle needs of the switches of its app."""
 
     def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None: ...
     def resume(self, kind: str, *, who: str | None = None) -> None: ...
@@ -56,8 +56,8 @@ class SwitchDesk(Protocol):
 class Sweep(Generic[P, R]):
     """A declared sweep. Calling it just calls the function."""
 
-    def __init__(self, desk: SweepDesk, switches: SwitchDesk, kind: Kind) -> None:
-        self._desk = desk
+    def __init__(self, sweeps: SweepOperations, switches: SwitchOperations, kind: Kind) -> None:
+        self._sweeps = sweeps
         self._switches = switches
         self._kind = kind
         functools.update_wrapper(cast(Any, self), kind.function)
@@ -68,111 +68,82 @@ class Sweep(Generic[P, R]):
         return self._kind.name
 
     def ranges(self) -> list[RangeView]:
-        """The ranges of the round that runs, or of the last one, as they follow each other."""
-        return self._desk.ranges(self._kind)
+        """The ranges of the current or the last round, in the order of their keys."""
+        return self._sweeps.ranges(self._kind)
 
     def split(self, ranges: int) -> int:
-        """Have so many ranges in the round, and in those to come; how many there are then.
+        """Change the number of ranges, in this round and in future ones; how many there are then.
 
-        Also while it runs or is paused. Ranges that are open are cut, the largest first; if there
-        are too many, neighbours of which nothing was begun become one. A range with one key left
-        cannot be cut, and one that was begun is not merged, so there may be fewer or more.
+        It may run or be paused. To get more, open ranges are cut, the largest first. To get fewer,
+        neighbours that were never begun are merged. A range with one key left cannot be cut and a
+        begun one is not merged, so the result may be another number.
         """
-        return self._desk.split(self._kind, check_ranges(self._kind.name, ranges))
+        return self._sweeps.split(self._kind, check_ranges(self._kind.name, ranges))
 
     def start(self) -> int:
-        """Begin a round now; its number. If one is running, that one goes on."""
-        return self._desk.start(self._kind)
+        """Begin a round now, unless one runs; its number."""
+        return self._sweeps.start(self._kind)
 
     def pause(self, reason: str = "", *, who: str | None = None) -> None:
-        """Let nothing of it begin until it is resumed; ranges stay where they are."""
+        """Start no more items until it is resumed; the ranges keep their breakpoints."""
         self._switches.pause(self._kind.name, reason=reason, who=who)
 
     def resume(self, *, who: str | None = None) -> None:
-        """Let it go on from where it is, and close its breaker if that is open."""
+        """Continue from the breakpoints, and close the breaker if it is open."""
         self._switches.resume(self._kind.name, who=who)
 
     def progress(self) -> Progress:
-        """How far the round is, how fast, and when it will be over; totals are estimates."""
-        return self._desk.progress(self._kind)
+        """How far the round is, how fast, and when it will end; totals are estimates."""
+        return self._sweeps.progress(self._kind)
 
     def rounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
         """The rounds that ended, newest first."""
-        return self._desk.rounds(self._kind, limit=check_limit(limit))
+        return self._sweeps.rounds(self._kind, limit=check_limit(limit))
 
     def failures(self, limit: int = FAILURES_SHOWN) -> list[SetAside]:
-        """Items that failed and were set aside, newest first."""
-        return self._desk.failures(self._kind, limit=check_limit(limit))
+        """Failed items, newest first."""
+        return self._sweeps.failures(self._kind, limit=check_limit(limit))
 
     def retry_failures(self) -> int:
-        """Have all items that were set aside run again; how many that are.
+        """Retry all failed items; how many there are.
 
-        Live workers run them; if there are none, the caller does, and waits for it.
+        Live workers run them. If there are none, this process does, and the call waits for it.
         """
-        return self._desk.retry_failures(self._kind)
+        return self._sweeps.retry_failures(self._kind)
 
     def audit(self) -> Audit:
-        """Whether the ranges tile the key space: no gap and no overlap, across all splits."""
-        return self._desk.audit(self._kind)
+        """Whether the ranges cover all keys: no gap and no overlap, across all splits."""
+        return self._sweeps.audit(self._kind)
 
     def visit(
         self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
     ) -> SweepVisit:
-        """Have the item with this key run now, here, and wait for it; what came of it.
+        """Run the item with this key now, in this process, and return its result.
 
-        Does nothing if its last visit is at most `fresh` ago. A sweep keeps no row for each item,
-        so what the rounds did does not count as a visit. It counts against the rate. Raises
+        If its last visit is at most `fresh` ago, it returns that result. Only visits count here: a
+        sweep keeps no row for each item that a round ran. A visit counts against the rate. Raises
         ResultTimeout, ItemNotFound, or HeldBack if the sweep is paused or its breaker is open.
         """
-        fresh_for, patience = self._wish(fresh, timeout)
-        return self._desk.visit(self._kind, key, fresh=fresh_for, timeout=patience)
+        fresh_for, wait_for = self._durations(fresh, timeout)
+        return self._sweeps.visit(self._kind, key, fresh=fresh_for, timeout=wait_for)
 
-    async def aranges(self) -> list[RangeView]:
-        """`ranges`, awaited."""
-        return await twin(self.ranges)
-
-    async def asplit(self, ranges: int) -> int:
-        """`split`, awaited."""
-        return await twin(self.split, ranges)
-
-    async def astart(self) -> int:
-        """`start`, awaited."""
-        return await twin(self.start)
-
-    async def apause(self, reason: str = "", *, who: str | None = None) -> None:
-        """`pause`, awaited."""
-        await twin(self.pause, reason, who=who)
-
-    async def aresume(self, *, who: str | None = None) -> None:
-        """`resume`, awaited."""
-        await twin(self.resume, who=who)
-
-    async def aprogress(self) -> Progress:
-        """`progress`, awaited."""
-        return await twin(self.progress)
-
-    async def arounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
-        """`rounds`, awaited."""
-        return await twin(self.rounds, limit)
-
-    async def afailures(self, limit: int = FAILURES_SHOWN) -> list[SetAside]:
-        """`failures`, awaited."""
-        return await twin(self.failures, limit)
-
-    async def aretry_failures(self) -> int:
-        """`retry_failures`, awaited."""
-        return await twin(self.retry_failures)
-
-    async def aaudit(self) -> Audit:
-        """`audit`, awaited."""
-        return await twin(self.audit)
+    aranges = awaited(ranges)
+    asplit = awaited(split)
+    astart = awaited(start)
+    apause = awaited(pause)
+    aresume = awaited(resume)
+    aprogress = awaited(progress)
+    arounds = awaited(rounds)
+    afailures = awaited(failures)
+    aretry_failures = awaited(retry_failures)
+    aaudit = awaited(audit)
 
     async def avisit(
         self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
     ) -> SweepVisit:
         """`visit`, awaited; an async handler runs on this event loop."""
-        fresh_for, patience = self._wish(fresh, timeout)
-        return await self._desk.avisit(self._kind, key, fresh=fresh_for, timeout=patience)
+        fresh_for, wait_for = self._durations(fresh, timeout)
+        return await self._sweeps.avisit(self._kind, key, fresh=fresh_for, timeout=wait_for)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         function = cast(Callable[P, R], self._kind.function)
@@ -181,7 +152,7 @@ class Sweep(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<sweep {self._kind.name!r}>"
 
-    def _wish(self, fresh: Duration | None, timeout: Duration) -> tuple[int | None, int]:
+    def _durations(self, fresh: Duration | None, timeout: Duration) -> tuple[int | None, int]:
         what = f"sweep {self._kind.name!r}"
         return (
             None if fresh is None else parse_duration(fresh, what=f"{what}: fresh", zero=True),

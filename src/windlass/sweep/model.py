@@ -1,8 +1,8 @@
-"""The rules of sweeps: ranges and how they lie beside each other, rounds, progress.
+"""The values and rules of sweeps: ranges, rounds, progress.
 
-A range is (begin, end]; None is an open end. `breakpoint` is the last key up to which all is done,
-`read_to` the last one that is reserved. Keys are compared for equality only, so the order of ranges
-is how they follow each other: the end of one is the begin of the next.
+A range holds the keys after `begin` up to `end`; None is an open end. All keys up to `breakpoint`
+are done, all up to `read_to` are reserved. Only the source knows the order of keys, and here they
+are compared for equality only: the end of one range is the begin of the next.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from windlass.errors import BadDeclaration, BadInput
 from windlass.value.audit import Audit, found
 from windlass.value.key import Key, decoded, shown
 from windlass.value.status import Status
+from windlass.value.view import StoredKey, exposed
 
 MOST_RANGES = 4_096
-# What has not been heard of for so long has no speed.
+# The speed of a range counts for this long after its last save.
 SPEED_GOOD_FOR = 10 * SECOND
-# A range is a straggler if it needs so many times as long as the others, and longer than that.
+# A straggler needs this many times as long as the median range and as all ranges together, and at
+# least these seconds.
 STRAGGLES_BY = 2.0
 LATER_THAN_ALL = 1.5
 STRAGGLES_SECONDS = 10.0
-# A worker begins no round earlier than that after the one before, and after one without a row.
+# The shortest time between the starts of two rounds, and the same after a round without rows.
 SHORTEST_ROUND = 1 * SECOND
 EMPTY_ROUND = 10 * SECOND
 
 
-class Order(Enum):
-    """Which ranges are begun first."""
+class RangeOrder(Enum):
+    """Which ranges a worker claims first."""
 
     ASC = "asc"
     DESC = "desc"
@@ -43,19 +45,41 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class SweepTerms:
-    """What the declaration of a sweep says. `redo` is in microseconds; None stops after a round."""
+    """What a sweep declares. `redo` is in microseconds; None stops it after one round."""
 
     ranges: int
     redo: int | None
     batch: int
-    order: Order = Order.ASC
+    order: RangeOrder = RangeOrder.ASC
     many: bool = False
     key_only: bool = False
     steal: bool = True
 
 
+class SweepRow(NamedTuple):
+    """The row of a sweep. Its status is running while a round runs. Times are microseconds."""
+
+    name: str
+    status: Status = Status.WAITING
+    round: int = 0
+    ranges: int = 0
+    redo: int | None = None
+    rows: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    due_at: int | None = None
+    starter: int | None = None
+    stopped_at: int | None = None
+    source: str | None = None
+    error: str | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.status is Status.RUNNING
+
+
 class Range(NamedTuple):
-    """A range as its row has it; keys are their texts, times microseconds."""
+    """The row of a range; keys are encoded as text, times are microseconds."""
 
     id: int
     sweep: str
@@ -70,58 +94,58 @@ class Range(NamedTuple):
     done: int
     failed: int
     repeated: int
-    # About how many rows it has in all; 0 if nobody knows.
+    # About how many rows it has in all; 0 if unknown.
     rows: int
     per_second: float
     lost: int
     lost_at: str | None
-    # Up to here items may have been run before, by a worker that died.
+    # A worker that died may already have run the items up to here.
     again_to: str | None
-    # Whether they run one by one, as one of them may have killed its workers.
+    # Whether these items run one at a time, because one of them may have killed its workers.
     is_careful: bool
     saved_at: int | None
 
     @property
     def is_open(self) -> bool:
-        """Whether some of it is still to be done."""
+        """Whether it is not done."""
         return self.status is not Status.SUCCEEDED
 
     @property
     def is_free(self) -> bool:
-        """Whether a worker may claim it: it waits, or it fell with its worker."""
+        """Whether a worker may claim it: it waits, or its worker died."""
         return self.is_open and self.batch is None
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of it was ever reserved, also by one who did not get past its begin."""
+        """Whether no worker ever reserved any of it."""
         is_new = self.begin == self.breakpoint == self.read_to and self.again_to is None
         is_free = self.status is Status.WAITING and self.batch is None
         return is_free and is_new and not self.is_careful
 
     @property
     def floor(self) -> str | None:
-        """Where a split may begin: after what is reserved, or was by a worker that died."""
+        """The last key that is reserved, or was by a worker that died: it is split after this."""
         return self.read_to if self.again_to is None else self.again_to
 
     @property
     def left(self) -> int:
-        """About how many rows are still to be done; at least one while it is open."""
+        """About how many rows are not done; at least one while it is open."""
         return max(1, self.rows - self.done - self.failed) if self.is_open else 0
 
     @property
     def is_counted(self) -> bool:
-        """Whether anybody knows about how many rows it has."""
+        """Whether its number of rows is known."""
         return self.rows > 0
 
     def speed(self, now: int) -> float:
-        """Items a second, if it was heard of lately."""
-        is_heard = self.saved_at is not None and now - self.saved_at < SPEED_GOOD_FOR
-        return self.per_second if is_heard and self.status is Status.RUNNING else 0.0
+        """Items per second; 0 if it was not saved lately."""
+        is_recent = self.saved_at is not None and now - self.saved_at < SPEED_GOOD_FOR
+        return self.per_second if is_recent and self.status is Status.RUNNING else 0.0
 
 
 @dataclass(frozen=True)
 class RangeView:
-    """A range as people see it: it holds the keys after `begin` up to `end`; None is open."""
+    """A range as people see it: the keys after `begin` up to `end`; None is an open end."""
 
     id: int
     begin: Key | None
@@ -139,8 +163,9 @@ class RangeView:
     is_straggler: bool
 
     @property
+    @exposed
     def percent(self) -> float | None:
-        """How much of it is done, by the estimate of its rows; None if there is none."""
+        """How much of it is done, from the estimate of its rows; None without an estimate."""
         if self.status is Status.SUCCEEDED:
             return 100.0
         if self.rows_estimate is None:
@@ -177,10 +202,10 @@ class RoundView:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a sweep is. `total` is an estimate, and so are `percent` and `eta`.
+    """How far a sweep is.
 
-    `eta` is how long the round will take from now on. All three are None if nobody knows: if the
-    source does not count its rows.
+    `total`, `percent` and `eta`, the time until the round ends, are estimates. They are None if
+    the source does not count its rows.
     """
 
     sweep: str
@@ -204,15 +229,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class SetAside:
-    """An item that failed, and how."""
+    """A failed item: its key, its error, and how often it was tried."""
 
-    key: Key
+    key: StoredKey
     error: str
     round: int
     failed_at: datetime
     tries: int
 
     @property
+    @exposed
     def shown(self) -> str:
         """The key for people."""
         return shown(self.key)
@@ -220,7 +246,7 @@ class SetAside:
 
 @dataclass(frozen=True)
 class SweepVisit:
-    """What came of visiting one key; not `is_new` if its last visit was fresh enough."""
+    """The result of visiting one key. Unless `is_new`, it is that of an earlier, fresh visit."""
 
     key: Key
     status: Status
@@ -229,28 +255,28 @@ class SweepVisit:
     is_new: bool
 
 
-# Between what people know a source by and what its keys are.
-BESIDE = " | "
+# Separates the name of a source from the description of its keys.
+SEPARATOR = " | "
 
 
 def described(source: object, name: str) -> str:
-    """What a row says of a source: its name, and what the keys of its rows are.
+    """The text about a source in the row of its sweep: its name, and what its keys are.
 
-    Ranges that were cut by keys of one kind mean nothing to a source with keys of another.
+    A source with other keys cannot use ranges that were cut by the old ones.
     """
     parts = [getattr(source, part, None) for part in ("schema", "table", "key", "key_columns")]
-    told = [str(part) for part in parts if isinstance(part, str | tuple | list)]
-    return name + BESIDE + " ".join([type(source).__name__, *told])
+    keys = [str(part) for part in parts if isinstance(part, str | tuple | list)]
+    return name + SEPARATOR + " ".join([type(source).__name__, *keys])
 
 
 def has_same_keys(one: str | None, other: str | None) -> bool:
-    """Whether two descriptions tell of the same keys, as far as they tell of any."""
-    texts = [text for text in (one, other) if text is not None and BESIDE in text]
-    return len({text.rpartition(BESIDE)[2] for text in texts}) < 2
+    """Whether two descriptions of sources name the same keys, or one of them names none."""
+    texts = [text for text in (one, other) if text is not None and SEPARATOR in text]
+    return len({text.rpartition(SEPARATOR)[2] for text in texts}) < 2
 
 
 def check_ranges(sweep: str, count: object) -> int:
-    """`count`, if a sweep can be cut into so many ranges."""
+    """`count`, if it is a valid number of ranges; raises `BadInput`."""
     if not _is_ranges(count):
         raise BadInput(
             f"sweep {sweep!r}: cannot split into {count!r} ranges; "
@@ -260,7 +286,7 @@ def check_ranges(sweep: str, count: object) -> int:
 
 
 def declared_ranges(count: object) -> int:
-    """`count`, if a sweep can be declared with so many ranges."""
+    """`count`, if it is a valid number of ranges; raises `BadDeclaration`."""
     if not _is_ranges(count):
         raise BadDeclaration(f"sweep: ranges={count!r} is not a number from 1 to {MOST_RANGES}")
     return count
@@ -273,23 +299,23 @@ def _is_ranges(count: object) -> TypeGuard[int]:
 
 
 def check_limit(limit: object) -> int:
-    """`limit`, if so many things can be listed."""
+    """`limit`, if it is a number from 1 on."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise BadInput(f"limit={limit!r} is not a number from 1 on")
     return limit
 
 
-def check_order(order: object) -> Order:
+def check_order(order: object) -> RangeOrder:
     """The order that `order` names."""
     try:
-        return Order(order)
+        return RangeOrder(order)
     except ValueError:
-        names = ", ".join(repr(each.value) for each in Order)
+        names = ", ".join(repr(each.value) for each in RangeOrder)
         raise BadDeclaration(f"sweep: order={order!r} is not one of {names}") from None
 
 
 class Tile(NamedTuple):
-    """What a new range holds, and about how many rows; 0 if nobody knows."""
+    """The keys of a new range, and about how many rows it has; 0 if unknown."""
 
     begin: str | None
     end: str | None
@@ -304,20 +330,26 @@ def tiles(bounds: Sequence[str], total: int | None) -> list[Tile]:
 
 
 def in_order(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges as they follow each other; what cannot be reached from the first comes last."""
-    rest = sorted(ranges, key=lambda each: each.id)
+    """Ranges as they follow each other; those that the chain does not reach come last."""
+    by_id = sorted(ranges, key=lambda each: each.id)
+    chain = _chain(by_id)
+    reached = {each.id for each in chain}
+    return chain + [each for each in by_id if each.id not in reached]
+
+
+def _chain(ranges: Iterable[Range]) -> list[Range]:
+    """The range with the open begin, the range that begins where it ends, and so on."""
     by_begin: dict[str | None, list[Range]] = {}
-    for each in rest:
+    for each in ranges:
         by_begin.setdefault(each.begin, []).append(each)
-    ordered: list[Range] = []
+    chain: list[Range] = []
     place: str | None = None
     while by_begin.get(place):
-        following = by_begin[place].pop(0)
-        ordered.append(following)
-        place = following.end
+        chain.append(by_begin[place].pop(0))
+        place = chain[-1].end
         if place is None:
             break
-    return ordered + [each for each in rest if each not in ordered]
+    return chain
 
 
 def audit(ranges: Iterable[Range]) -> Audit:
@@ -334,21 +366,9 @@ def audit(ranges: Iterable[Range]) -> Audit:
         where = "the open end" if place is None else f"key {shown(decoded(place))}"
         if all_ranges and (began, ended) != (1, 1):
             problems.append(f"at {where} {began} ranges begin and {ended} end, not one of each")
-    if not problems and all_ranges and len(_reached(all_ranges)) != len(all_ranges):
-        problems.append("some ranges lie in a circle that cannot be reached from the first key")
+    if not problems and len(_chain(all_ranges)) != len(all_ranges):
+        problems.append("some ranges form a circle that the first key does not lead to")
     return found(problems)
-
-
-def _reached(ranges: Sequence[Range]) -> list[Range]:
-    by_begin = {each.begin: each for each in ranges}
-    reached: list[Range] = []
-    place: str | None = None
-    while place in by_begin and len(reached) < len(ranges):
-        reached.append(by_begin[place])
-        place = reached[-1].end
-        if place is None:
-            break
-    return reached
 
 
 def _problems(each: Range) -> list[str]:
@@ -364,7 +384,7 @@ def _problems(each: Range) -> list[str]:
 
 
 def next_to_split(ranges: Iterable[Range], *, refused: Iterable[int] = ()) -> Range | None:
-    """The open range with the most rows left, of those that are not known to have one key left."""
+    """The open range with the most rows left; `refused` are ranges that could not be cut."""
     refused = set(refused)
     candidates = [each for each in ranges if each.is_open and each.id not in refused]
     return max(candidates, key=lambda each: (each.left, -each.id), default=None)
@@ -373,7 +393,7 @@ def next_to_split(ranges: Iterable[Range], *, refused: Iterable[int] = ()) -> Ra
 def next_to_merge(
     ranges: Iterable[Range], *, refused: Iterable[int] = ()
 ) -> tuple[Range, Range] | None:
-    """Two untouched neighbours with the fewest rows together."""
+    """The two untouched neighbours with the fewest rows; `refused` could not be merged."""
     refused = set(refused)
     ordered = in_order(ranges)
     pairs = [
@@ -386,7 +406,7 @@ def next_to_merge(
 
 
 def stragglers(ranges: Iterable[Range], now: int) -> set[int]:
-    """Running ranges that will end long after the others; with nobody to compare, none."""
+    """The ids of running ranges that will end long after the others."""
     speeds = {
         each: speed
         for each in ranges
@@ -395,21 +415,21 @@ def stragglers(ranges: Iterable[Range], now: int) -> set[int]:
     if len(speeds) < 2:
         return set()
     needs = {each.id: each.left / speed for each, speed in speeds.items()}
-    # Where a rate is shared unevenly some are slow, but not later than all of it will be.
+    # Ranges that get little of a shared rate are slow, but not later than the whole round.
     whole = sum(each.left for each in speeds) / sum(speeds.values())
     late = max(LATER_THAN_ALL * whole, STRAGGLES_BY * median_low(needs.values()))
     return {number for number, seconds in needs.items() if seconds > max(late, STRAGGLES_SECONDS)}
 
 
 class Estimate(NamedTuple):
-    """How far a round is, as far as that can be known."""
+    """How far a round is; None where that is unknown."""
 
     percent: float | None
     eta_seconds: float | None
 
 
 def estimate(ranges: Sequence[Range], *, total: int | None, rate: float) -> Estimate:
-    """How much of the rows is done, and how long the rest takes at that rate."""
+    """How much of the rows is done, and how long the rest takes at `rate`."""
     if ranges and not any(each.is_open for each in ranges):
         return Estimate(100.0, 0.0)
     done = sum(each.done + each.failed for each in ranges)
@@ -422,15 +442,31 @@ def estimate(ranges: Sequence[Range], *, total: int | None, rate: float) -> Esti
 
 
 def next_round_at(*, ended_at: int, redo: int | None) -> int | None:
-    """When the next round is due; None if nobody asked for one."""
+    """When the next round is due; None without `redo`."""
     return None if redo is None else ended_at + redo
 
 
 def may_begin_at(*, started_at: int | None, rows: int) -> int:
-    """The first moment at which a worker begins the next round, however short the last one was."""
+    """The earliest moment for the next round, so that short rounds do not follow too fast."""
     if started_at is None:
         return 0
     return started_at + (SHORTEST_ROUND if rows else EMPTY_ROUND)
+
+
+def sweep_why(row: SweepRow | None, found: Iterable[Range], now: int) -> str:
+    """Why a sweep does or does not run, in a few words."""
+    if row is None:
+        return "no worker has found it yet"
+    if row.stopped_at is not None:
+        return "no longer declared"
+    if row.error is not None:
+        return f"its source cannot be read: {row.error}"
+    if row.is_running:
+        is_owned = any(each.batch is not None for each in found)
+        return "running" if is_owned else "waiting for a worker"
+    if row.due_at is None:
+        return "ended; start() begins another round"
+    return "the next round is due" if row.due_at <= now else "waiting for the next round"
 
 
 def range_view(each: Range, now: int, straggling: set[int]) -> RangeView:
@@ -471,30 +507,30 @@ def round_view(each: Round, now: int) -> RoundView:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a claim makes of a range that fell with its worker."""
+    """What a claim writes into a range whose worker died."""
 
     lost: int
     lost_at: str | None
     again_to: str | None
     is_careful: bool
-    # Whether the one item in flight is to blame: it ran alone, and its worker died again.
+    # Whether the item in flight is to blame: it ran alone, and its worker died.
     is_poison: bool = False
 
 
 def lose(abandoned: Range, *, max_lost: int) -> Loss:
-    """What is known of a range whose worker has just been found dead.
+    """What a claim makes of a range whose worker died.
 
-    Losses at one breakpoint count together. With one life left its items run one by one, each with
-    nothing beside it, up to where the last heartbeat had read; whatever is in flight when that worker
-    dies too is what kills them.
+    Losses at the same breakpoint count together. Before the last loss that is allowed, its items
+    run one at a time with nothing beside them, up to where the dead worker had read. If that
+    worker dies too, the item that ran alone is the poison.
     """
     is_same = abandoned.lost > 0 and abandoned.lost_at == abandoned.breakpoint
     lost = abandoned.lost + 1 if is_same else 1
-    has_flown = abandoned.read_to != abandoned.breakpoint
+    was_running = abandoned.read_to != abandoned.breakpoint
     again_to = abandoned.again_to
-    if again_to is None and has_flown:
+    if again_to is None and was_running:
         again_to = abandoned.read_to
     if abandoned.is_careful:
-        return Loss(lost, abandoned.breakpoint, again_to, True, is_poison=has_flown)
+        return Loss(lost, abandoned.breakpoint, again_to, True, is_poison=was_running)
     is_careful = again_to is not None and lost >= max(1, max_lost - 1)
     return Loss(lost, abandoned.breakpoint, again_to, is_careful)

@@ -18,6 +18,7 @@ Nothing is imported from here by the rest of Windlass, so that it needs no pytes
 
 from windlass.testing.borrow import borrowed
 from windlass.testing.clock import Clock
+from windlass.testing.enqueued import Enqueued, enqueued
 from windlass.testing.fixture import (
     assert_enqueued,
     drain,
@@ -28,7 +29,6 @@ from windlass.testing.fixture import (
     windlass_databases,
     windlass_lender,
 )
-from windlass.testing.look import Enqueued, enqueued
 
 __all__ = [
     "Clock",

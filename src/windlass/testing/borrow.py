@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 from windlass.app import App
 from windlass.clock import Clock
-from windlass.core.shard.fleet import make_fleet
 
 
 @contextmanager
 def borrowed(app: App, databases: Sequence[str], clock: Clock | None) -> Iterator[App]:
     """`app` on these databases and by this clock; afterwards it is as it was.
 
-    Its members are told by the databases meanwhile: a test needs neither etcd nor ZooKeeper. What
-    it remembered of runs and templates, it forgets.
+    Meanwhile the databases say which workers are alive: a test needs neither etcd nor ZooKeeper.
+    The app forgets what it remembered of runs and templates.
     """
     settings, database, own_clock = app.settings, app.database, app.clock
-    lent = make_fleet(
-        databases,
+    lent = App(
+        *databases,
         clock=clock,
+        lease=timedelta(microseconds=settings.lease),
+        dead_after=timedelta(microseconds=settings.dead_after),
         max_payload=settings.max_payload,
-        idle_milliseconds=database.dialect.idle_milliseconds,
-    ).shards
+    ).fleet.shards
     own = app.fleet.exchange(lent)
     app.settings = replace(settings, members=None)
     app.database, app.clock = lent[0].database, lent[0].clock

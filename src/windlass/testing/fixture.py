@@ -11,11 +11,11 @@ import pytest
 from windlass import telemetry
 from windlass.app import App
 from windlass.errors import BadInput
+from windlass.operate.scratch import Lender, make_lender
 from windlass.operate.task import operate
 from windlass.testing.borrow import borrowed
 from windlass.testing.clock import Clock
-from windlass.testing.lend import Lender, make_lender
-from windlass.testing.look import Enqueued, require_enqueued
+from windlass.testing.enqueued import Enqueued, require_enqueued
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,7 +76,7 @@ def windlass_app(
 ) -> Iterator[App]:
     """The app of `windlass_app_source`, on a database without a task, by `windlass_clock`.
 
-    Whatever the test's own code enqueues goes there too. Afterwards the app is as it was.
+    What the test's own code enqueues goes there too. Afterwards the app is as it was.
     """
     declared = _declared(windlass_app_source)
     if declared is not None:
@@ -107,7 +107,7 @@ def assert_enqueued(windlass_app: App) -> Callable[..., Enqueued]:
 def drain(windlass_app: App) -> Callable[..., None]:
     """`drain()` runs everything that is due, and fails the test if a task failed for good.
 
-    With `may_fail=True` it does not mind. Within an event loop, await `windlass_app.adrain()`.
+    With `may_fail=True` the test goes on. Within an event loop, await `windlass_app.adrain()`.
     """
 
     def run(*, may_fail: bool = False) -> None:

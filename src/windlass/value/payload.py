@@ -10,6 +10,7 @@ import inspect
 import math
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
@@ -281,3 +282,26 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 def _shown(value: object) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+@dataclass(frozen=True)
+class ArgumentView:
+    """An argument of a handler."""
+
+    name: str
+    type: str
+    required: bool
+
+
+def argument_views(signature: inspect.Signature) -> list[ArgumentView]:
+    """The arguments that a handler takes."""
+    return [
+        ArgumentView(name, _type(parameter.annotation), parameter.default is parameter.empty)
+        for name, parameter in signature.parameters.items()
+    ]
+
+
+def _type(annotation: object) -> str:
+    if annotation is inspect.Parameter.empty:
+        return "any"
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

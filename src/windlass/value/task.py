@@ -11,6 +11,8 @@ from windlass.value.status import Status
 from windlass.value.view import JsonText, Moment
 
 LONGEST_KEY = 255
+# More rows than these are not counted.
+COUNTED_EXACTLY = 10_000
 RESERVED = "windlass:"
 PRIORITIES = range(-32_768, 32_768)
 

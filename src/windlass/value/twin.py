@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -21,11 +21,13 @@ def awaited(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """The `a` twin of a method."""
+    name = method.__name__
 
-    @functools.wraps(method)
+    @wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(method, self, *args, **kwargs)
+        return await twin(method, self, *args, **kwargs)
 
-    call.__name__ = f"a{method.__name__}"
-    call.__doc__ = f"`{method.__name__}`, awaited."
+    call.__name__ = f"a{name}"
+    call.__qualname__ = method.__qualname__.removesuffix(name) + call.__name__
+    call.__doc__ = f"`{name}`, awaited."
     return call

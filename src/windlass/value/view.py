@@ -18,12 +18,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MOMENT = "moment"
 KEY = "key"
+STORED_KEY = "stored key"
 JSON = "json"
 JSON_TEXT = "json text"
 TEXT = "text"
 
 # Microseconds since the epoch; shown as ISO 8601 in UTC.
 Moment = Annotated[int, MOMENT]
+# A key of a source. The API shows the text that it is stored as, and takes that text.
+StoredKey = Annotated[Any, STORED_KEY]
 # A value of JSON. `--json` shows it as it is, the API as text: browsers cannot hold every number.
 Json = Annotated[Any, JSON]
 # The text of such a value. `--json` shows the value, the API the text.

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from windlass.core.identity import whoami
+from windlass.value.identity import whoami
 from windlass.web.problem import problem
-from windlass.web.session import COOKIE, LONGEST_NAME, Guesses, Role, Session, Sessions
+from windlass.web.session.model import COOKIE, LONGEST_NAME, Guesses, Role, Session, Sessions
 
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]

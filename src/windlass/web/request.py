@@ -1,4 +1,4 @@
-"""What every route works with: the app, who asks, and the log of what they do."""
+"""What every route gets from a request: the console, the audit log, and the parts of the path."""
 
 from __future__ import annotations
 
@@ -9,46 +9,31 @@ from urllib.parse import unquote
 from fastapi import Depends, HTTPException, Path, Request
 
 from windlass.app import App
-from windlass.core.task.kind import Kind
-from windlass.errors import BadInput, Unknown
+from windlass.errors import BadInput
 from windlass.ledger.operate import Ledgers
 from windlass.watch.audit.model import Operator
 from windlass.watch.audit.operate import AuditLog
-from windlass.watch.change.listen import Watch
+from windlass.watch.change.listen import ChangeWatcher
 from windlass.web.access import Actor
-from windlass.web.session import Guesses, Sessions
+from windlass.web.session.model import Guesses, Sessions
 
 LONGEST_PART = 1_000
 
 
 @dataclass(frozen=True)
 class Console:
-    """What the console serves, and by which rules."""
+    """The app that the console serves, and the rules of access."""
 
     app: App
     sessions: Sessions
     guesses: Guesses
     read_only: bool
-    watch: Watch
+    changes: ChangeWatcher
     ledgers: Ledgers
-
-    def rolling(self, name: str) -> Kind:
-        """The rolling kind of that name."""
-        kind = self.app.registry.get(name)
-        if kind.period is None:
-            raise Unknown(f"kind {name!r} is not rolling")
-        return kind
-
-    def sweep(self, name: str) -> Kind:
-        """The sweep of that name."""
-        kind = self.app.registry.get(name)
-        if kind.sweep is None:
-            raise Unknown(f"kind {name!r} is not a sweep")
-        return kind
 
 
 def decoded(raw: str) -> str:
-    """A part of the path as it was meant; it may have any character in it, also a slash."""
+    """A part of the path, decoded; it may have any character, also a slash."""
     try:
         text = unquote(raw, errors="strict")
     except UnicodeDecodeError:
@@ -65,9 +50,9 @@ def _console(request: Request) -> Console:
 
 
 def _known(request: Request, console: Annotated[Console, Depends(_console)]) -> Console:
-    # The gate has seen to that. Should a request ever find a way around it, it ends here.
+    # The access gate has checked this already; here a request that got around it ends.
     if getattr(request.state, "actor", None) is None:
-        raise HTTPException(401, "nobody is logged in")
+        raise HTTPException(401, "you are not logged in")
     return console
 
 
@@ -107,7 +92,7 @@ def _name(name: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
     return decoded(name)
 
 
-# The console, for whoever is known, with the tables of its app there or maybe not; and for anyone.
+# The console for a person who is logged in, with its tables made or maybe not; and for anyone.
 ReadyConsole = Annotated[Console, Depends(_ready)]
 KnownConsole = Annotated[Console, Depends(_known)]
 AnyConsole = Annotated[Console, Depends(_console)]

@@ -9,13 +9,13 @@ from windlass.app import App
 from windlass.errors import BadInput
 from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
-from windlass.watch.change.listen import Watch
+from windlass.watch.change.listen import ChangeWatcher
 from windlass.web import static
 from windlass.web.access import AccessGate
 from windlass.web.problem import handle_problems
 from windlass.web.request import Console
 from windlass.web.route import routes
-from windlass.web.session import Guesses, Sessions
+from windlass.web.session.model import Guesses, Sessions
 from windlass.web.shell import Shell
 
 LONGEST_SECRET = 1_000
@@ -39,7 +39,7 @@ def create(
         sessions=Sessions(secret, viewer_secret),
         guesses=Guesses(),
         read_only=read_only,
-        watch=Watch(app),
+        changes=ChangeWatcher(app.fleet),
         ledgers=Ledgers(app.fleet),
     )
     site = FastAPI(

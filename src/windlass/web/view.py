@@ -36,10 +36,10 @@ from pydantic import (
 )
 
 from windlass.clock import to_datetime
-from windlass.value.key import shown
+from windlass.value.key import encode_key, shown
 from windlass.value.listing import Listing
 from windlass.value.task import LONGEST_KEY
-from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, TEXT, below, view_fields
+from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, STORED_KEY, TEXT, below, view_fields
 from windlass.web.json import json_text
 
 T = TypeVar("T")
@@ -91,6 +91,7 @@ Text = Annotated[str, BeforeValidator(str)]
 BY_MARK = {
     MOMENT: Moment,
     KEY: KeyText,
+    STORED_KEY: Annotated[str, BeforeValidator(encode_key)],
     JSON: Annotated[str, BeforeValidator(json_text)],
     JSON_TEXT: str,
     TEXT: Text,

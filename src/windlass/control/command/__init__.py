@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The commands `windlass control` and `windlass run`."""

@@ -18,8 +18,9 @@ from windlass.cli.output import (
     console,
     counted,
     done,
-    fits,
+    moment_text,
     plain,
+    print_fitting,
     print_json,
     say,
     table,
@@ -30,10 +31,11 @@ from windlass.cli.output import (
 )
 from windlass.clock import SECOND, from_datetime
 from windlass.control import operate
-from windlass.control.model.control import DONE, Place, RunStatus, RunView, check_place
+from windlass.control.command.option import NameArgument, PartitionOption
+from windlass.control.model.argument import ControlKey, check_key
+from windlass.control.model.control import DONE, RunStatus, RunView
 from windlass.control.model.step import StepName, StepState
 from windlass.errors import NotPossible
-from windlass.operate import fan_out as gather
 from windlass.value.duration import format_duration
 from windlass.watch.audit.model import Action
 
@@ -48,17 +50,13 @@ STEP_COLOURS = {
     StepState.UNDER_WAY: "blue",
     StepState.NOT_FINISHED: "yellow",
 }
-MOST = {"name": 40, "partition": 30, "step": 24, "who": 40}
-MOST_WHEN_NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
-TRIES_SHOWN = 20
+WIDE = {"name": 40, "partition": 30, "step": 24, "who": 40}
+NARROW = {"name": 24, "partition": 16, "step": 16, "who": 24}
+WIDE_STEP, NARROW_STEP = {"step": 40}, {"step": 24}
 LONGEST_JSON = 1_000
 
-cli = typer.Typer(help="Look at named runs, free those that are stuck, have others start over.")
+cli = typer.Typer()
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the run.")]
-PartitionOption = Annotated[
-    str, typer.Option("--partition", metavar="P", help="Its partition; default: none.")
-]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -72,10 +70,10 @@ def list_runs(
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List named runs: who runs them, or how they ended."""
+    """List control runs: who runs them, or how they ended."""
     loaded = _load(app)
     wanted = [RunStatus.RUNNING] * running + [RunStatus.FAILED] * failed
-    found = gather.controls(loaded.fleet, name=name, statuses=wanted or tuple(RunStatus))
+    found = operate.listing(loaded.fleet, name=name, statuses=wanted or tuple(RunStatus))
     warn_missing(found.missing)
     if as_json:
         print_json(plain(found))
@@ -95,10 +93,9 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show the steps of a run, where it stopped, its error, and its earlier tries."""
-    loaded = _load(app)
-    place = check_place(name, partition)
-    run, now = _find(loaded, place), loaded.clock.now()
-    tries = gather.control_history(loaded.fleet, place, limit=TRIES_SHOWN)
+    loaded, key = _load(app), check_key(name, partition)
+    run, now = _find(loaded, key), loaded.clock.now()
+    tries = operate.history(loaded.fleet, key)
     if as_json:
         print_json(plain(run) | {"history": plain(tries)})
         return
@@ -123,26 +120,25 @@ def release(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Free a run that is stuck: its holder can record nothing more, and anyone may start it."""
-    loaded = _load(app)
-    place = check_place(name, partition)
-    run, now = _find(loaded, place), loaded.clock.now()
+    """Release a run that is stuck: its holder can record nothing more, and anyone may start it."""
+    loaded, key = _load(app), check_key(name, partition)
+    run, now = _find(loaded, key), loaded.clock.now()
     if run.status is not RunStatus.RUNNING:
-        _refuse(place, f"there is nothing to release: {_past(run, now)}")
+        _refuse(key, f"there is nothing to release: {_past(run, now)}")
     if not yes:
-        _ask(f"{_holding(run, place, now)}\nRelease it?", f"control {place} was not released")
+        _ask(f"{_holding(run, key, now)}\nRelease it?", f"control {key} was not released")
     asked = None if yes else run.batch
-    with audit_log(loaded).record(Action.CONTROL_RELEASE, str(place), batch=run.batch) as entry:
-        reply = operate.release(loaded.fleet, place, batch=asked)
+    with audit_log(loaded).record(Action.CONTROL_RELEASE, str(key), batch=run.batch) as entry:
+        reply = operate.release(loaded.fleet, key, batch=asked)
         if reply.code != DONE:
-            now_runs = _find(loaded, place)
-            its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
-            _refuse(place, f"it has ended meanwhile; {its_end}")
-        entry.says(f"{place} is released")
+            latest = _find(loaded, key)
+            state = f"{latest.who} runs it now" if latest.batch != run.batch else "it is free"
+            _refuse(key, f"it has ended meanwhile; {state}")
+        entry.says(f"{key} is released")
     if as_json:
-        print_json(plain(_find(loaded, place)))
+        print_json(plain(_find(loaded, key)))
     else:
-        done(f"{place} is released; {reply.data['who']} can record nothing more")
+        done(f"{key} is released; {reply.data['who']} can record nothing more")
 
 
 @cli.command()
@@ -153,29 +149,27 @@ def reset(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a run that failed start over: forget which steps are done, their results, its data."""
-    loaded = _load(app)
-    place = check_place(name, partition)
-    run, now = _find(loaded, place), loaded.clock.now()
+    """Make a run that failed start over: forget which steps are done, their results, its data."""
+    loaded, key = _load(app), check_key(name, partition)
+    run, now = _find(loaded, key), loaded.clock.now()
     if run.status is RunStatus.RUNNING:
-        _refuse(place, f"{run.who} is running it; release it first")
+        _refuse(key, f"{run.who} is running it; release it first")
     if run.status is not RunStatus.FAILED:
-        _refuse(place, f"there is nothing to reset: {_past(run, now)}")
+        _refuse(key, f"there is nothing to reset: {_past(run, now)}")
     if not yes:
-        ended = counted(sum(step.is_done for step in run.steps), "step")
         _ask(
-            f"{place} failed {when(run.end_time, now=now)} with {ended} done. They are forgotten, "
-            "and the next try starts over.\nReset it?",
-            f"control {place} was not reset",
+            f"{key} failed {when(run.end_time, now=now)} with {_steps_done(run)}. They are "
+            "forgotten, and the next try starts over.\nReset it?",
+            f"control {key} was not reset",
         )
-    with audit_log(loaded).record(Action.CONTROL_RESET, str(place), batch=run.batch) as entry:
-        if operate.reset(loaded.fleet, place, batch=run.batch).code != DONE:
-            _refuse(place, "it was started meanwhile")
-        entry.says(f"{place} starts over")
+    with audit_log(loaded).record(Action.CONTROL_RESET, str(key), batch=run.batch) as entry:
+        if operate.reset(loaded.fleet, key, batch=run.batch).code != DONE:
+            _refuse(key, "it was started meanwhile")
+        entry.says(f"{key} starts over")
     if as_json:
-        print_json(plain(_find(loaded, place)))
+        print_json(plain(_find(loaded, key)))
     else:
-        done(f"{place} is reset; its next try begins with its first step")
+        done(f"{key} is reset; its next try begins with its first step")
 
 
 def _load(app: str | None) -> App:
@@ -184,36 +178,36 @@ def _load(app: str | None) -> App:
     return loaded
 
 
-def _find(loaded: App, place: Place) -> RunView:
-    run = loaded.control.get(*place)
+def _find(loaded: App, key: ControlKey) -> RunView:
+    run = loaded.control.get(*key)
     if run is not None:
         return run
-    others = [each.partition for each in gather.controls(loaded.fleet, name=place.name)]
+    others = [each.partition for each in operate.listing(loaded.fleet, name=key.name)]
     hint = f"; try --partition {others[-1]!r}" if others else ""
     if others == [""]:
         hint = "; it was started without a partition"
-    complain(f"control {place} was never started{hint}")
+    complain(f"control {key} was never started{hint}")
     raise typer.Exit(1)
 
 
-def _refuse(place: Place, why: str) -> NoReturn:
-    raise NotPossible(f"control {place}: {why}")
+def _refuse(key: ControlKey, why: str) -> NoReturn:
+    raise NotPossible(f"control {key}: {why}")
 
 
 def _ask(question: str, refusal: str) -> None:
-    """Go on only if a person says yes; on standard error, which is for people."""
+    """Go on only if a person says yes. Asks on standard error, which is for people."""
     typer.echo(f"{question} [y/N]: ", nl=False, err=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() in {"y", "yes"}:
         return
     if not answer:
         typer.echo(err=True)
-        refusal = "there is nobody to ask; use --yes"
+        refusal = "nobody answers; use --yes"
     complain(refusal)
     raise typer.Exit(1)
 
 
-def _holding(run: RunView, place: Place, now: int) -> str:
+def _holding(run: RunView, key: ControlKey, now: int) -> str:
     """Who would lose the run, and what that does not do."""
     began = f"{timestamp(run.start_time)} ({when(run.start_time, now=now)})"
     at = "" if run.step is None else f", at step {run.step!r}"
@@ -221,7 +215,7 @@ def _holding(run: RunView, place: Place, now: int) -> str:
     if run.expire_time is not None:
         until = f"it {'expired' if run.expired else 'expires'} {when(run.expire_time, now=now)}"
     return (
-        f"{run.who} has been running {place} since {began}{at}; {until}.\n"
+        f"{run.who} has been running {key} since {began}{at}; {until}.\n"
         "Releasing does not stop it: if it still lives, two may run at once."
     )
 
@@ -233,36 +227,31 @@ def _past(run: RunView, now: int) -> str:
 
 
 def _show_list(found: list[RunView], now: int) -> None:
-    """All in one table, or, where that has no room, in two."""
+    """All in one table, or in two if that is too wide."""
     whole = table(
         *("name", "partition", "status", "step", "started", "progress", "took", "tries"),
         *("who", "error"),
         right=("tries",),
         wrap=("name", "partition"),
         cut=("error",),
-        most=MOST,
+        most=WIDE,
     )
-    place = ["name", "partition"] if any(run.partition for run in found) else ["name"]
+    key = ["name", "partition"] if any(run.partition for run in found) else ["name"]
     progress = ["progress"] if any(run.progress for run in found) else []
     states = table(
-        *(*place, "status", "step", "started", *progress),
+        *(*key, "status", "step", "started", *progress),
         wrap=("name", "partition"),
-        most=MOST_WHEN_NARROW,
+        most=NARROW,
     )
-    ends = table(*place, "who", "error", cut=("error",), most=MOST_WHEN_NARROW)
+    ends = table(*key, "who", "error", cut=("error",), most=NARROW)
     for run in found:
         names = [Text(visible(run.name), style="bold"), Text(visible(run.partition) or "-")]
         state = [_status(run), Text(_step(run.step)), Text(when(run.start_time, now=now))]
         far, end = Text(_progress(run)), [Text(visible(run.who or "-")), _first_line(run.error)]
         whole.add_row(*names, *state, far, _took(run, now), str(run.tries), *end)
-        states.add_row(*names[: len(place)], *state, *[far][: len(progress)])
-        ends.add_row(*names[: len(place)], *end)
-    if fits(whole):
-        console.print(whole)
-    else:
-        console.print(states)
-        console.print()
-        console.print(ends)
+        states.add_row(*names[: len(key)], *state, *[far][: len(progress)])
+        ends.add_row(*names[: len(key)], *end)
+    print_fitting(whole, states, ends)
 
 
 def _show_facts(run: RunView, now: int) -> None:
@@ -285,7 +274,7 @@ def _show_facts(run: RunView, now: int) -> None:
         ("ended", run.end_time),
     ):
         if moment is not None:
-            shown.add_row(label, _moment(moment, now))
+            shown.add_row(label, moment_text(moment, now=now))
     shown.add_row("running for" if is_running else "took", _took(run, now))
     if run.data is not None:
         shown.add_row("data", _json(run.data))
@@ -300,35 +289,33 @@ def _where(run: RunView) -> str:
 
 def _show_steps(run: RunView, now: int) -> None:
     columns = ("step", "state", "began", "took", "result")
-    whole = table(*columns, wrap=("step",), cut=("result",), most={"step": MOST["name"]})
-    narrow = table(
-        *(column for column in columns if column != "began"),
-        wrap=("step",),
-        cut=("result",),
-        most={"step": MOST_WHEN_NARROW["name"]},
-    )
+    whole = table(*columns, wrap=("step",), cut=("result",), most=WIDE_STEP)
+    narrow = table(*columns[:2], *columns[3:], wrap=("step",), cut=("result",), most=NARROW_STEP)
     for step in run.steps:
         state = Text(step.state.value, style=STEP_COLOURS[step.state])
         took = _lasted(step.seconds, step.began_at, now)
         result = "" if step.result is None else _json(step.result)
         whole.add_row(_step(step.step), state, timestamp(step.began_at), took, result)
         narrow.add_row(_step(step.step), state, took, result)
-    console.print(whole if fits(whole) else narrow)
+    print_fitting(whole, narrow)
 
 
 def _show_tries(tries: list[RunView], now: int) -> None:
     columns = ("earlier tries", "status", "took", "try", "step")
-    whole = table(*columns, "steps", "who", "error", right=("try",), cut=("error",), most=MOST)
-    narrow = table(*columns, "error", right=("try",), cut=("error",), most=MOST_WHEN_NARROW)
+    whole = table(*columns, "steps", "who", "error", right=("try",), cut=("error",), most=WIDE)
+    narrow = table(*columns, "error", right=("try",), cut=("error",), most=NARROW)
     for run in tries:
         cells = [Text(timestamp(run.end_time)), _status(run), Text(_took(run, now))]
         cells += [Text(str(run.tries)), Text(_step(run.step))]
-        ended = sum(step.is_done for step in run.steps)
-        steps = f"{counted(ended, 'step')} done" if run.steps else "-"
         error = _first_line(run.error)
+        steps = _steps_done(run) if run.steps else "-"
         whole.add_row(*cells, steps, visible(run.who or "-"), error)
         narrow.add_row(*cells, error)
-    console.print(whole if fits(whole) else narrow)
+    print_fitting(whole, narrow)
+
+
+def _steps_done(run: RunView) -> str:
+    return f"{counted(sum(step.is_done for step in run.steps), 'step')} done"
 
 
 def _status(run: RunView) -> Text:
@@ -338,7 +325,7 @@ def _status(run: RunView) -> Text:
 
 
 def _step(step: StepName | None) -> str:
-    """A step as people name it; "1" is not 1."""
+    """A step as people write it: the name "1" differs from the number 1."""
     if isinstance(step, str):
         return f'"{step}"' if step.isdigit() else visible(step)
     return "-" if step is None else str(step)
@@ -349,11 +336,6 @@ def _progress(run: RunView) -> str:
         return "-"
     total = run.progress.total
     return f"{run.progress.done:,}" + ("" if total is None else f" of {total:,}")
-
-
-def _moment(moment: datetime, now: int) -> str:
-    told, away = timestamp(moment), when(moment, now=now)
-    return told if told == away else f"{told} ({away})"
 
 
 def _took(run: RunView, now: int) -> str:
@@ -367,7 +349,7 @@ def _lasted(seconds: float | None, since: datetime, now: int) -> str:
 
 
 def _json(value: Any) -> str:
-    """What was kept, as it was kept; of much, the beginning."""
+    """A value as JSON on one line, cut if it is long."""
     text = visible(msgspec.json.format(msgspec.json.encode(value), indent=0).decode())
     return text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}…"
 

@@ -1,4 +1,4 @@
-"""`windlass run NAME -- command args...`: any command, once at a time, its exit code kept."""
+"""`windlass run NAME -- command args...`: a command, once at a time, with its exit code."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from sqlalchemy.exc import SQLAlchemyError
 from typer.core import TyperCommand
 
 from windlass.cli.load import AppOption, load_app
 from windlass.cli.output import complain
-from windlass.control.command.control import NameArgument, PartitionOption
-from windlass.control.engine.run import ControlRun
+from windlass.control.command.option import NameArgument, PartitionOption
 from windlass.control.engine.terminate import Terminated
 from windlass.control.model.control import RUNNING
-from windlass.errors import AlreadyRunning, DatabaseUnavailable, RunLost, WindlassError
+from windlass.errors import AlreadyRunning, RunLost
 from windlass.value.outcome import storable
+
+if TYPE_CHECKING:
+    from windlass.control.engine.run import ControlRun
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -64,8 +65,8 @@ def run(
         typer.Option(
             "--expires",
             metavar="DURATION",
-            help="After so long (2h) somebody else may start it, even if this still runs. "
-            "Default: as long as this process lives.",
+            help="After this time (2h) another start may take it over, even if this still runs. "
+            "Default: never, as long as this process lives.",
         ),
     ] = None,
 ) -> None:
@@ -74,7 +75,7 @@ def run(
         _refuse("the command is empty; give one after --")
     loaded = load_app(app, needs_kinds=False)
     held = loaded.control(name, partition, expires, data={"command": _told(command)})
-    with Child(command) as child:
+    with CommandProcess(command) as child:
         try:
             with held as entered:
                 child.run()
@@ -85,7 +86,7 @@ def run(
         except RunLost as problem:
             complain(str(problem))
             sys.exit(child.code or 1)
-        except (WindlassError, SQLAlchemyError) as problem:
+        except Exception as problem:
             if child.code is None:
                 raise
             why = str(problem).partition("\n")[0]
@@ -96,16 +97,16 @@ def run(
     sys.exit(child.code)
 
 
-def _keep(entered: ControlRun, child: Child) -> None:
+def _keep(entered: ControlRun, child: CommandProcess) -> None:
     if child.error is not None:
         entered.error(child.error)
-    # If it cannot be written now, the end of the block tells so, or is written after all.
-    with suppress(DatabaseUnavailable, SQLAlchemyError):
+    # The end of the block is written next, and fails if the database is still away.
+    with suppress(Exception):
         entered.note({"exit_code": child.code})
 
 
 def _told(command: list[str]) -> list[str]:
-    """The command line, as `ps` shows it to everybody; of a long one, the beginning."""
+    """The command line as `ps` shows it to everybody, cut if it is long."""
     kept, room = [], LONGEST_COMMAND
     for word in map(storable, command):
         kept.append(word if len(word) < room else f"{word[:room]}…")
@@ -120,8 +121,8 @@ def _refuse(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-class Child:
-    """The command as a process, to which signals are handed on: it makes of them what it will.
+class CommandProcess:
+    """The command as a process, which gets our signals.
 
     Before it has begun they end us instead, and while its end is recorded they do nothing.
     """
@@ -136,11 +137,11 @@ class Child:
         self.code: int | None = None
         self.error: str | None = None
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> CommandProcess:
         for number in signal.Signals:
-            # What is ignored, as with nohup, stays so for the command too.
+            # A signal that is ignored, as with nohup, stays ignored for the command.
             if number.name in FORWARDED and signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._hand_on)
+                self._before[number] = signal.signal(number, self._forward)
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
@@ -149,7 +150,7 @@ class Child:
             signal.signal(number, handler)
 
     def run(self) -> None:
-        """Run it to its end. The code is, as in shells, 128 + n if signal n ended it."""
+        """Run it to its end. As in shells, the code is 128 + n if signal n ended it."""
         self._is_begun = True
         try:
             self._process = subprocess.Popen(self._command)
@@ -164,7 +165,7 @@ class Child:
         self._end(self._wait(self._process))
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for its end; woken by every signal, whichever thread of ours the system gave it."""
+        """Wait for its end; every signal wakes this up, whichever thread received it."""
         woken, wake = socket.socketpair()
         with woken, wake:
             wake.setblocking(False)
@@ -188,7 +189,7 @@ class Child:
         elif code < 0:
             self.error = f"killed by {_name_of(-code)} ({self.error})"
 
-    def _hand_on(self, number: int, _frame: FrameType | None) -> None:
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
         name = _name_of(number)
         if name in INTERRUPTING:
             self._interruption = name
@@ -196,7 +197,7 @@ class Child:
             raise Terminated(128 + number)
         if self._process is None:
             self._early.append(number)
-        # The terminal tells the command itself: to many, twice means more than once.
+        # The terminal sends it to the command, too, and many commands treat a second one as urgent.
         elif name not in FROM_KEYBOARD or not _has_terminal():
             self._process.send_signal(number)
 
@@ -209,7 +210,7 @@ def _name_of(number: int) -> str:
 
 
 def _has_terminal() -> bool:
-    """Whether what is typed at the terminal is for us."""
+    """Whether we are in the foreground of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY)
     except OSError:

@@ -1,31 +1,29 @@
-"""`app.control`: the plain calls about named runs, and the way into a run that a block holds."""
+"""`app.control`: a run for a block to hold, and the plain calls."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any
 
+from windlass.control.engine.hold import HeldRun
 from windlass.control.engine.register import Register
-from windlass.control.engine.run import LEASE, ControlRun
-from windlass.control.model import control as rule
-from windlass.control.model.control import (
-    DONE,
-    REFUSED,
+from windlass.control.engine.run import ControlRun
+from windlass.control.model.argument import (
+    ControlKey,
     Expiry,
-    Place,
-    Reply,
-    RunView,
+    check_data,
+    check_key,
     parse_expires,
 )
+from windlass.control.model.control import DONE, REFUSED, Noted, Reply, RunView
 from windlass.control.model.step import StepName, check_step
 from windlass.core.shard.fleet import Fleet
 from windlass.errors import BadInput, BadStep
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_TRACEBACK, storable
-from windlass.value.payload import LARGEST_PAYLOAD
-from windlass.value.twin import twin
+from windlass.value.twin import awaited
 
-# Of runs that are started here and ended elsewhere, so many are known as ours.
+LEASE = "60s"
+# At most this many batches are kept of runs that were started here and ended elsewhere.
 MOST_REMEMBERED = 10_000
 
 
@@ -34,7 +32,7 @@ class Controls:
 
     def __init__(self, fleet: Fleet) -> None:
         self._register = Register(fleet)
-        self._batches: dict[Place, int] = {}
+        self._batches: dict[ControlKey, int] = {}
         self._lock = threading.Lock()
 
     def __call__(
@@ -46,18 +44,19 @@ class Controls:
         *,
         lease: Duration = LEASE,
     ) -> ControlRun:
-        """The run of that name, to enter with `with` or `async with`.
+        """A control run, to enter with `with` or `async with`.
 
         Without `expires` it is held by a `lease` that is renewed while the block runs.
         """
-        place = rule.check_place(name, partition)
-        return ControlRun(
+        key = check_key(name, partition)
+        held = HeldRun(
             self._register,
-            place,
+            key,
             expires=parse_expires(expires),
             lease=parse_duration(lease, what="lease"),
-            data=_checked(data, place),
+            data=check_data(data, key),
         )
+        return ControlRun(held)
 
     def start(
         self,
@@ -67,16 +66,16 @@ class Controls:
         *,
         data: object = None,
     ) -> Reply:
-        """Start a run: 0, or 8 if somebody runs it.
+        """Start a run: 0, or 8 if it is running.
 
         Without `expires` it is held until it is finished, failed or released.
         """
-        place = rule.check_place(name, partition)
+        key = check_key(name, partition)
         reply = self._register.start(
-            place, expires=parse_expires(expires), data=_checked(data, place)
+            key, expires=parse_expires(expires), data=check_data(data, key)
         )
         if reply.code == DONE:
-            self._remember(place, reply.data["batch"])
+            self._remember(key, reply.data["batch"])
         return reply
 
     def step(
@@ -86,10 +85,10 @@ class Controls:
 
         Where several threads or processes may start the run, pass the `batch` of yours.
         """
-        place = rule.check_place(name, partition)
-        asked = check_step(step, what=f"control {place}")
+        key = check_key(name, partition)
+        asked = check_step(step, what=f"control {key}")
         try:
-            return self._register.step(place, asked, batch=self._batch(place, batch))
+            return self._register.step(key, asked, batch=self._batch(key, batch))
         except BadStep as problem:
             return Reply(REFUSED, str(problem))
 
@@ -97,10 +96,10 @@ class Controls:
         self, name: str, partition: str = "", *, batch: int | None = None, data: object = None
     ) -> Reply:
         """End a run as succeeded: 0, or 451."""
-        place = rule.check_place(name, partition)
-        mine = self._batch(place, batch)
-        reply = self._register.finish(place, batch=mine, data=_checked(data, place))
-        return self._forget(place, reply)
+        key = check_key(name, partition)
+        mine = self._batch(key, batch)
+        reply = self._register.finish(key, Noted(check_data(data, key)), batch=mine)
+        return self._forget(key, reply)
 
     def error(
         self,
@@ -111,85 +110,48 @@ class Controls:
         batch: int | None = None,
         data: object = None,
     ) -> Reply:
-        """End a run as failed, for which reason: 0, or 451. Its steps are kept for the next try."""
-        place = rule.check_place(name, partition)
-        mine = self._batch(place, batch)
+        """End a run as failed: 0, or 451. Its steps are kept for the next try."""
+        key = check_key(name, partition)
+        mine = self._batch(key, batch)
         why = storable(str(error))[:LONGEST_TRACEBACK] or "failed"
-        reply = self._register.fail(place, why, batch=mine, data=_checked(data, place))
-        return self._forget(place, reply)
+        reply = self._register.fail(key, Noted(check_data(data, key)), batch=mine, error=why)
+        return self._forget(key, reply)
 
     def get(self, name: str, partition: str = "") -> RunView | None:
         """The row of a run, or None if it was never started."""
-        return self._register.get(rule.check_place(name, partition))
+        return self._register.get(check_key(name, partition))
 
-    async def astart(
-        self,
-        name: str,
-        partition: str = "",
-        expires: Expiry | None = None,
-        *,
-        data: object = None,
-    ) -> Reply:
-        """`start`, awaited."""
-        return await twin(self.start, name, partition, expires, data=data)
-
-    async def astep(
-        self, name: str, step: StepName, partition: str = "", *, batch: int | None = None
-    ) -> Reply:
-        """`step`, awaited."""
-        return await twin(self.step, name, step, partition, batch=batch)
-
-    async def afinish(
-        self, name: str, partition: str = "", *, batch: int | None = None, data: object = None
-    ) -> Reply:
-        """`finish`, awaited."""
-        return await twin(self.finish, name, partition, batch=batch, data=data)
-
-    async def aerror(
-        self,
-        name: str,
-        error: object = "",
-        partition: str = "",
-        *,
-        batch: int | None = None,
-        data: object = None,
-    ) -> Reply:
-        """`error`, awaited."""
-        return await twin(self.error, name, error, partition, batch=batch, data=data)
-
-    async def aget(self, name: str, partition: str = "") -> RunView | None:
-        """`get`, awaited."""
-        return await twin(self.get, name, partition)
+    astart = awaited(start)
+    astep = awaited(step)
+    afinish = awaited(finish)
+    aerror = awaited(error)
+    aget = awaited(get)
 
     def forget(self) -> None:
-        """Know of no run that was started here; tests begin like this."""
+        """Forget all runs that were started here; for tests."""
         with self._lock:
             self._batches.clear()
 
-    def _batch(self, place: Place, given: int | None) -> int | None:
-        """The batch of the run that this app started, unless the caller says which."""
+    def _batch(self, key: ControlKey, given: int | None) -> int | None:
+        """The batch that the caller gave, or that of the run that this app started."""
         if given is None:
             with self._lock:
-                return self._batches.get(place)
+                return self._batches.get(key)
         if isinstance(given, bool) or not isinstance(given, int):
-            raise BadInput(f"control {place}: batch={given!r} is no number; pass data['batch']")
+            raise BadInput(f"control {key}: batch={given!r} is not a number; pass data['batch']")
         return given
 
-    def _remember(self, place: Place, batch: int) -> None:
+    def _remember(self, key: ControlKey, batch: int) -> None:
         with self._lock:
-            self._batches.pop(place, None)
-            self._batches[place] = batch
+            self._batches.pop(key, None)
+            self._batches[key] = batch
             if len(self._batches) > MOST_REMEMBERED:
                 del self._batches[next(iter(self._batches))]
 
-    def _forget(self, place: Place, reply: Reply) -> Reply:
-        # A run that ended under us stays remembered: what we say of it later must be refused.
+    def _forget(self, key: ControlKey, reply: Reply) -> Reply:
+        # The batch of a run that was taken over stays known: later calls must be refused.
         if reply.code == DONE:
             with self._lock:
-                if self._batches.get(place) == reply.data["batch"]:
-                    del self._batches[place]
+                if self._batches.get(key) == reply.data["batch"]:
+                    del self._batches[key]
         return reply
-
-
-def _checked(data: object, place: Place) -> Any:
-    return rule.check_data(data, place=place, largest=LARGEST_PAYLOAD)

@@ -1,12 +1,9 @@
-"""A run that a block of code holds: entered, stepped through, and ended with the block."""
+"""A control run that a block of code holds: it takes steps, and tracks its loops."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import threading
-import time
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -16,160 +13,95 @@ from collections.abc import (
     Iterator,
     Sized,
 )
-from contextlib import ExitStack, contextmanager
-from datetime import datetime
-from functools import wraps
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
-from windlass import telemetry
-from windlass.clock import SECOND
-from windlass.control.engine.register import Register
-from windlass.control.engine.terminate import Terminated, termination
-from windlass.control.engine.track import bar, each
-from windlass.control.model.control import (
-    DONE,
-    INTERRUPTED,
-    REFUSED,
-    RUNNING,
-    SKIP,
-    Expires,
-    Place,
-    Progress,
-    Reply,
-    check_data,
-)
-from windlass.control.model.step import LARGEST_NUMBER, StepName, check_step
-from windlass.core.loop import Loop
-from windlass.errors import AlreadyRunning, BadInput, BadStep, RunLost
-from windlass.value.outcome import LONGEST_TRACEBACK, describe, storable
-from windlass.value.payload import LARGEST_PAYLOAD, LARGEST_RESULT, result_decoder
-from windlass.value.twin import twin
-
-LEASE = "60s"
-BEATS_PER_LEASE = 4
-PROGRESS_SECONDS = 1.0
-JOIN_SECONDS = 10.0
+from windlass.control.engine.hold import HeldRun
+from windlass.control.engine.terminate import termination
+from windlass.control.engine.track import Tracker, bar, each
+from windlass.control.model.argument import check_data
+from windlass.control.model.control import DONE, SKIP, Noted, Reply
+from windlass.control.model.step import LARGEST_NUMBER, StepName
+from windlass.errors import BadInput, BadStep
+from windlass.value.outcome import LONGEST_TRACEBACK, storable
+from windlass.value.payload import LARGEST_RESULT, result_decoder
+from windlass.value.twin import awaited, twin
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Facts(TypedDict):
-    """What every end of a block says."""
-
-    batch: int
-    progress: Progress | None
-
-
-class Beat(Loop):
-    """Renews the lease of a run while its block is running."""
-
-    name = "control"
-
-    def __init__(self, renew: Callable[[], bool], *, every: float) -> None:
-        super().__init__()
-        self._renew = renew
-        self._every = every
-        self._is_first = True
-
-    def tick(self) -> float:
-        # The start has just written the lease.
-        if self._is_first:
-            self._is_first = False
-        elif not self._renew():
-            self.stop()
-        return self._every
-
-
 class ControlRun:
-    """One try of a named run, held while its block runs."""
+    """One try of a control run, held while its block is running."""
 
-    def __init__(
-        self,
-        register: Register,
-        place: Place,
-        *,
-        expires: Expires | None,
-        lease: int,
-        data: object,
-    ) -> None:
-        self._register = register
-        self._place = place
-        self._expires = expires
-        self._lease = lease
-        self._given = data
-        self._batch: int | None = None
-        self._tries = 0
-        self._progress: Progress | None = None
-        self._lost: str | None = None
-        self._failing: str | None = None
-        self._beat: Beat | None = None
+    def __init__(self, held: HeldRun) -> None:
+        self._held = held
+        self._key = held.key
         self._is_tracking = False
-        self._is_minded = False
-        self._is_entered = False
-        self._pid = 0
-        self.data: Any = None
+        self._yields_to_sigterm = False
 
     @property
     def name(self) -> str:
         """The name of the run."""
-        return self._place.name
+        return self._key.name
 
     @property
     def partition(self) -> str:
         """The partition of the run."""
-        return self._place.partition
+        return self._key.partition
 
     @property
     def batch(self) -> int:
         """The number of this try, larger for every later one: a fence for your own writes."""
-        if self._batch is None:
-            raise BadInput(f"control {self._place} is not running; enter it with `with` first")
-        return self._batch
+        return self._held.batch
 
     @property
     def tries(self) -> int:
         """Which try of this run it is, from 1."""
-        return self._tries
+        return self._held.tries
+
+    @property
+    def data(self) -> Any:
+        """The data that is kept with the run."""
+        return self._held.data
 
     def __enter__(self) -> ControlRun:
         try:
-            self._begin()
-            self._is_minded = termination.mind()
+            self._held.begin()
+            self._yields_to_sigterm = termination.watch()
         except (KeyboardInterrupt, SystemExit) as error:
-            if self._is_entered:
-                self._end(error)
+            if self._held.is_entered:
+                self._held.end(error)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if os.getpid() != self._pid:
-            # A child by fork: the run is its parent's.
-            return
-        with self._recording():
-            self._end(error)
+        if not self._held.is_of_parent:
+            with self._recording():
+                self._held.end(error)
 
     async def __aenter__(self) -> ControlRun:
-        await self._abegin()
-        self._is_minded = termination.mind()
+        await self._held.abegin()
+        self._yields_to_sigterm = termination.watch()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if os.getpid() != self._pid:
+        if self._held.is_of_parent:
             return
         with self._recording():
-            ending = asyncio.create_task(twin(self._end, error))
+            ending = asyncio.create_task(twin(self._held.end, error))
             try:
                 await asyncio.shield(ending)
             except asyncio.CancelledError:
-                # The thread goes on, and what it writes is waited for.
+                # The thread cannot be cancelled: wait until it has written the end.
                 await asyncio.wait([ending])
                 raise
 
@@ -191,14 +123,14 @@ class ControlRun:
     ) -> Any:
         """Begin a step; False if an earlier try has done it.
 
-        With a function, it is called once: its result is kept as JSON together with the mark that
-        the step is done, and returned, now and in every later try, as it is read back.
+        A function is called once: its result is kept as JSON when the step is marked as done. This
+        try and every later one return the result as it is read back from JSON.
         """
         if function is None:
-            return self._ask(step).code == DONE
+            return self._held.step(step).code == DONE
         if inspect.iscoroutinefunction(function):
-            raise BadInput(f"control {self._place}: {step!r} is async; use await run.astep(...)")
-        reply = self._ask(step, called=True)
+            raise BadInput(f"control {self._key}: {step!r} is async; use await run.astep(...)")
+        reply = self._held.step(step, called=True)
         if reply.code == SKIP:
             return self._remembered(reply, function)
         return self._keep(step, function, function(*args, **kwargs))
@@ -226,8 +158,8 @@ class ControlRun:
     ) -> Any:
         """`step`, awaited; the function may be async, and runs on a thread if it is not."""
         if function is None:
-            return (await twin(self._ask, step)).code == DONE
-        reply = await twin(self._ask, step, called=True)
+            return (await twin(self._held.step, step)).code == DONE
+        reply = await twin(self._held.step, step, called=True)
         if reply.code == SKIP:
             return self._remembered(reply, function)
         if inspect.iscoroutinefunction(function):
@@ -240,214 +172,85 @@ class ControlRun:
 
     def note(self, data: object) -> None:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
-        checked = check_data(data, place=self._place, largest=LARGEST_PAYLOAD)
-        reply = self._must(self._register.note(self._place, batch=self._mine, data=checked))
-        self.data = reply.data["data"]
+        reply = self._held.note(Noted(check_data(data, self._key)))
+        self._held.data = reply.data["data"]
 
-    async def anote(self, data: object) -> None:
-        """`note`, awaited."""
-        await twin(self.note, data)
+    anote = awaited(note)
 
     def error(self, why: object) -> None:
-        """Have the run recorded as failed when its block ends, although it does not raise."""
-        assert self._mine
-        self._failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
+        """Record the run as failed when its block ends, even if the block does not raise."""
+        assert self._held.current_batch
+        self._held.failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
 
     def track(self, iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
         """Go through `iterable` and show how far: a bar on a terminal, a number in the table."""
-        total = self._total(iterable, total)
-        with ExitStack() as stack:
-            advance = self._show_bar(stack, total)
-            done, written = 0, self._tell(0, total)
+        with self._tracker(iterable, total) as tracker:
+            tracker.write()
             for item in iterable:
                 yield item
-                done += 1
-                self._progress = Progress(done, total)
-                advance()
-                if time.monotonic() - written >= PROGRESS_SECONDS:
-                    written = self._tell(done, total)
-            self._tell(done, total)
+                if tracker.advance():
+                    tracker.write()
+            tracker.write()
 
     async def atrack(
         self, iterable: Iterable[T] | AsyncIterable[T], total: int | None = None
     ) -> AsyncIterator[T]:
         """`track` for `async for`; the iterable may be async."""
-        total = self._total(iterable, total)
-        with ExitStack() as stack:
-            advance = self._show_bar(stack, total)
-            done, written = 0, await twin(self._tell, 0, total)
+        with self._tracker(iterable, total) as tracker:
+            await twin(tracker.write)
             async for item in each(iterable):
                 yield item
-                done += 1
-                self._progress = Progress(done, total)
-                advance()
-                if time.monotonic() - written >= PROGRESS_SECONDS:
-                    written = await twin(self._tell, done, total)
-            await twin(self._tell, done, total)
-
-    @property
-    def _mine(self) -> int:
-        """The batch, for what is done inside the block."""
-        if self._batch is not None and not self._is_entered:
-            raise BadInput(f"control {self._place}: its block has ended; enter it again")
-        return self.batch
-
-    def renew(self) -> bool:
-        """Push the end of the lease; False if the run is lost. The heartbeat calls it."""
-        reply = self._register.note(self._place, batch=self._mine, lasting=self._lease)
-        if reply.code == REFUSED:
-            self._lose(reply.msg)
-        return reply.code == DONE
-
-    async def _abegin(self) -> None:
-        """`_begin`, awaited. If the caller is cancelled meanwhile, nobody holds the run."""
-        lock, has_begun, is_given_up = threading.Lock(), False, False
-
-        def begin() -> None:
-            nonlocal has_begun
-            self._begin()
-            with lock:
-                has_begun = True
-                is_over = is_given_up
-            if is_over:
-                self._end(asyncio.CancelledError())
-
-        try:
-            await twin(begin)
-        except asyncio.CancelledError as error:
-            with lock:
-                is_given_up = True
-                is_held = has_begun
-            if is_held:
-                await asyncio.shield(twin(self._end, error))
-            raise
-
-    def _begin(self) -> None:
-        if self._is_entered:
-            raise BadInput(f"control {self._place} is entered already; make another run for it")
-        expires = Expires(lasting=self._lease) if self._expires is None else self._expires
-        reply = self._register.start(self._place, expires=expires, data=self._given)
-        if reply.code == RUNNING:
-            since = reply.data["since"]
-            raise AlreadyRunning(
-                *self._place,
-                who=reply.data["who"],
-                since=None if since is None else datetime.fromisoformat(since),
-                step=reply.data["step"],
-            )
-        self._batch = reply.data["batch"]
-        self._tries = reply.data["tries"]
-        self.data = reply.data["data"]
-        self._lost = self._failing = self._progress = None
-        self._is_entered, self._pid = True, os.getpid()
-        if self._expires is None:
-            self._beat = Beat(self.renew, every=self._lease / SECOND / BEATS_PER_LEASE)
-            self._beat.start()
-
-    def _end(self, error: BaseException | None) -> None:
-        if self._beat is not None:
-            self._beat.stop()
-            self._beat.join(JOIN_SECONDS)
-        facts: Facts = {"batch": self._mine, "progress": self._progress}
-        self._is_entered = False
-        if error is None or (isinstance(error, SystemExit) and not error.code):
-            why = self._failing
-            self._must(
-                self._register.finish(self._place, **facts)
-                if why is None
-                else self._register.fail(self._place, why, **facts)
-            )
-            return
-        if self._lost is not None:
-            return
-        try:
-            reply = self._register.fail(self._place, _told(error), **facts)
-        except Exception:
-            # The block's own error matters more than that nobody could write it down.
-            telemetry.log.exception("control %s: its error could not be recorded", self._place)
-            return
-        if reply.code == REFUSED:
-            self._lose(reply.msg)
-
-    def _ask(self, step: StepName, *, called: bool = False) -> Reply:
-        asked = check_step(step, what=f"control {self._place}")
-        return self._must(
-            self._register.step(self._place, asked, batch=self._mine, called=called, in_block=True)
-        )
+                if tracker.advance():
+                    await twin(tracker.write)
+            await twin(tracker.write)
 
     def _remembered(self, reply: Reply, function: Callable[..., Any]) -> Any:
         if "result" not in reply.data:
             raise BadStep(
-                f"control {self._place}: step {reply.data['step']!r} was done without a function, "
+                f"control {self._key}: step {reply.data['step']!r} was done without a function, "
                 "so no result is remembered; give it another name"
             )
         return _as_promised(reply.data["result"], function)
 
     def _keep(self, step: StepName, function: Callable[..., Any], result: object) -> Any:
         what = f"the result of step {step!r}"
-        plain = check_data(result, place=self._place, what=what, largest=LARGEST_RESULT)
-        self._must(self._register.complete(self._place, step, batch=self._mine, result=plain))
+        plain = check_data(result, self._key, what=what, largest=LARGEST_RESULT)
+        self._held.complete(step, plain)
         return _as_promised(plain, function)
+
+    @contextmanager
+    def _tracker(self, iterable: object, total: object) -> Iterator[Tracker]:
+        expected = self._total(iterable, total)
+        # A loop inside a tracked loop has no bar of its own.
+        is_inner, self._is_tracking = self._is_tracking, True
+        with ExitStack() as stack:
+            stack.callback(setattr, self, "_is_tracking", is_inner)
+            title = " ".join(filter(None, self._key))
+            advance_bar = (lambda: None) if is_inner else bar(stack, title, expected)
+            keep = partial(setattr, self._held, "progress")
+            yield Tracker(expected, keep=keep, write=self._held.note, bar=advance_bar)
 
     def _total(self, iterable: object, total: object) -> int | None:
         if total is None:
             return len(iterable) if isinstance(iterable, Sized) else None
-        if (
-            isinstance(total, bool)
-            or not isinstance(total, int)
-            or not 0 <= total <= LARGEST_NUMBER
-        ):
-            raise BadInput(
-                f"control {self._place}: total={total!r} is not a whole number from 0 on"
-            )
+        if type(total) is not int or not 0 <= total <= LARGEST_NUMBER:
+            raise BadInput(f"control {self._key}: total={total!r} is not a whole number from 0 on")
         return total
 
-    def _show_bar(self, stack: ExitStack, total: int | None) -> Callable[[], None]:
-        """A bar, unless there is one: a loop in a loop counts in the table alone."""
-        if self._is_tracking:
-            return lambda: None
-        self._is_tracking = True
-        stack.callback(setattr, self, "_is_tracking", False)
-        return bar(stack, " ".join(filter(None, self._place)), total)
-
-    def _tell(self, done: int, total: int | None) -> float:
-        self._progress = Progress(done, total)
-        self._must(self._register.note(self._place, batch=self._mine, progress=self._progress))
-        return time.monotonic()
-
-    @contextmanager
-    def _recording(self) -> Iterator[None]:
-        """While the end is recorded, SIGTERM waits; when it is, the process may end by it."""
-        if not self._is_minded:
-            yield
-            return
-        self._is_minded = False
-        termination.ending()
-        try:
-            yield
-        finally:
-            termination.ended()
-
-    def _must(self, reply: Reply) -> Reply:
-        if reply.code == REFUSED:
-            self._lose(reply.msg)
-            raise RunLost(*self._place, why=reply.msg)
-        return reply
-
-    def _lose(self, why: str) -> None:
-        if self._lost is None:
-            self._lost = why
-            telemetry.emit("control.lost", **self._place._asdict(), batch=self._batch, why=why)
+    def _recording(self) -> AbstractContextManager[None]:
+        """While the end is recorded, SIGTERM waits; after that it may end the process."""
+        yields, self._yields_to_sigterm = self._yields_to_sigterm, False
+        return termination.recording() if yields else nullcontext()
 
 
 def controlled(make: Callable[[], ControlRun], function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as a run of its own: it gets the run as its first argument."""
+    """`function` as the block of a control run: it gets the run as its first argument."""
     if not callable(function):
         raise BadInput(f"@app.controlled: {function!r} is not a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadInput(
-            f"@app.controlled: {function.__name__!r} is a generator, whose body runs when its run "
-            "has ended already; use `with app.control(...)` inside it"
+            f"@app.controlled: {function.__name__!r} is a generator, whose body runs after its run "
+            "has ended; use `with app.control(...)` inside it"
         )
     if inspect.iscoroutinefunction(function):
 
@@ -466,13 +269,6 @@ def controlled(make: Callable[[], ControlRun], function: Callable[..., Any]) -> 
     return run
 
 
-def _told(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt | Terminated | asyncio.CancelledError):
-        return INTERRUPTED
-    text, trace = describe(error)
-    return f"{text}\n\n{trace}"
-
-
 def _as_promised(plain: object, function: Callable[..., Any]) -> Any:
-    """What is kept, as the type that the function's annotation promises."""
+    """The value from JSON, as the type that the function's annotation promises."""
     return None if plain is None else result_decoder(function)(msgspec.json.encode(plain).decode())

@@ -1,9 +1,8 @@
-"""A SIGTERM that comes while runs are held ends their blocks first, and the process after them.
+"""SIGTERM while control runs are held: their blocks end first, then the process.
 
 The signal becomes a SystemExit in the main thread, which no `except Exception` and no event loop
 keeps. It ends the blocks from the inside out; `asyncio.run` cancels its tasks, and so theirs. When
-the last of them has recorded its end, the process is ended by the signal after all. A second
-SIGTERM ends it at once.
+the last block has recorded its end, the signal ends the process. A second SIGTERM ends it at once.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 EXIT_CODE = 128 + signal.SIGTERM
@@ -21,55 +22,59 @@ class Terminated(SystemExit):
 
 
 class Termination:
-    """Minds SIGTERM for all runs of the main thread, where nobody else does."""
+    """Handles SIGTERM for all runs of the main thread, unless the program has its own handler."""
 
     def __init__(self) -> None:
         self._held = 0
-        self._ending = 0
-        self._came = False
-        self._is_put_off = False
+        self._recording = 0
+        self._was_received = False
+        self._is_postponed = False
         self._pid = 0
 
-    def mind(self) -> bool:
-        """A block begins; whether it is one of those that are ended first."""
+    def watch(self) -> bool:
+        """A block begins; whether a SIGTERM ends it before the process."""
         if threading.current_thread() is not threading.main_thread():
             return False
         if not self._held:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
                 return False
-            self._came, self._is_put_off, self._pid = False, False, os.getpid()
+            self._was_received, self._is_postponed, self._pid = False, False, os.getpid()
             signal.signal(signal.SIGTERM, self._handle)
         self._held += 1
         return True
 
-    def ending(self) -> None:
-        """The end of a block is being recorded: that is not broken off."""
-        self._ending += 1
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """The end of a watched block is being recorded: a SIGTERM waits until that is done."""
+        self._recording += 1
+        try:
+            yield
+        finally:
+            self._end()
 
-    def ended(self) -> None:
-        """The end of a block was recorded, or could not be."""
-        self._ending -= 1
+    def _end(self) -> None:
+        self._recording -= 1
         self._held -= 1
         if self._held:
-            if self._is_put_off and not self._ending:
-                # It was put off for this one, and ends those around it now. Once: those of an
-                # event loop end in turn, and another one would break off their ends.
-                self._is_put_off = False
+            if self._is_postponed and not self._recording:
+                # It waited for this block, and ends the blocks around it now. Only once: the
+                # blocks of an event loop end in turn, and a second one would interrupt their ends.
+                self._is_postponed = False
                 raise Terminated(EXIT_CODE)
             return
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if self._came:
+        if self._was_received:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self._came = True
+        self._was_received = True
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if os.getpid() != self._pid:
-            # A child by fork: it has no run, and ends as if we were not there.
+            # A forked child holds no run: the signal ends it as usual.
             os.kill(os.getpid(), signal.SIGTERM)
-        elif self._ending:
-            self._is_put_off = True
+        elif self._recording:
+            self._is_postponed = True
         else:
             raise Terminated(EXIT_CODE)
 

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The rules of control runs, without a database."""

@@ -1,16 +1,16 @@
-"""The steps of a run: which of them are done, and what asking for one makes of them.
+"""The steps of a control run: which are done, and what happens when one is asked for.
 
 A step is done when the next one begins, when the run finishes, or when its function has returned
-and the result is written. A step that was interrupted is thus repeated, never skipped. Numbers are
-in order by themselves. Names are in the order in which they were asked for: a re-run that asks for
-what is done in another order has other code than the run it continues, and is told so.
+and the result is written. So an interrupted step is repeated, never skipped. Steps with numbers
+are ordered by their numbers. Steps with names are in the order in which they were asked for: a
+later try that asks for done steps in another order runs other code, and gets a BadStep.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,18 +19,21 @@ from msgspec.structs import replace
 from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadStep
 from windlass.value.task import is_storable
+from windlass.value.view import TEXT, Json
 
 LONGEST_NAME = 255
 LARGEST_NUMBER = 2**53 - 1
 LARGEST_STEPS = 4 * 1024 * 1024
 
 StepName = int | str
+# A step in a view. The API shows numbers as text, too.
+StepText = Annotated[StepName, TEXT]
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step. `asked` is the try that asked for it last; `called`: it ends with its function."""
 
-    step: int | str
+    step: StepName
     began_at: int
     ended_at: int | None = None
     asked: int = 1
@@ -54,14 +57,14 @@ class StepState(Enum):
 
 
 class StepView(msgspec.Struct, frozen=True):
-    """A step as people see it; `seconds` is how long it took."""
+    """A step as people see it; `seconds` is how long it took. `result` is JSON."""
 
-    step: int | str
+    step: StepText
     state: StepState
     began_at: datetime
     ended_at: datetime | None
     seconds: float | None
-    result: Any
+    result: Json | None
 
     @property
     def is_done(self) -> bool:
@@ -70,7 +73,7 @@ class StepView(msgspec.Struct, frozen=True):
 
 
 def step_view(step: Step, *, running: int | None, ended_at: int | None) -> StepView:
-    """A step of a run whose try `running` is under way, or that ended then."""
+    """A step of a run whose try number `running` is under way, or that ended at `ended_at`."""
     state, until = StepState.DONE, step.ended_at
     if until is None:
         is_running = step.asked == running
@@ -87,7 +90,7 @@ def step_view(step: Step, *, running: int | None, ended_at: int | None) -> StepV
 
 
 def check_step(given: object, *, what: str) -> StepName:
-    """`given`, if it can be a step: a positive number, or a name."""
+    """`given` as a step, a positive number or a name; BadStep if it is neither."""
     if isinstance(given, str):
         if not given or len(given) > LONGEST_NAME:
             raise BadStep(
@@ -98,15 +101,13 @@ def check_step(given: object, *, what: str) -> StepName:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
         raise BadStep(f"{what}: step {given!r} is neither a whole number from 1 on nor a name")
-    if given < 1:
-        raise BadStep(f"{what}: step {given!r} is not a number from 1 on")
-    if given > LARGEST_NUMBER:
-        raise BadStep(f"{what}: step {given!r} is over {LARGEST_NUMBER:,}")
+    if not 1 <= given <= LARGEST_NUMBER:
+        raise BadStep(f"{what}: step {given!r} is not a number from 1 to {LARGEST_NUMBER:,}")
     return given
 
 
 def find(steps: Steps, asked: StepName) -> Step | None:
-    """The step of that name or number; 1 and "1" are two."""
+    """The step with that name or number; 1 and "1" are different steps."""
     return next((step for step in steps if step.step == asked), None)
 
 
@@ -117,18 +118,18 @@ def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
 
 
 def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str) -> Steps:
-    """The steps after `asked`, which is not done, has begun: what was under way is done."""
+    """The steps after `asked`, which is not done, has begun: the step before it is done."""
     check_number(steps, asked, tries=tries, what=what)
     check_name(steps, asked, tries=tries, what=what)
     kept = [_ended(step, tries, now) for step in steps if step.step != asked]
-    # Beside what this try has asked for so far: the list is then in the order of asking.
+    # After the steps that this try has asked for: so the list stays in the order of asking.
     place = 1 + max((at for at, step in enumerate(kept) if step.asked == tries), default=-1)
     new = Step(asked, now, asked=tries, called=called)
     return (*kept[:place], new, *kept[place:])
 
 
 def check_once(known: Step | None, *, tries: int, what: str) -> None:
-    """BadStep if this very try has done the step: what was meant to be done again would not be."""
+    """BadStep if this try has done the step already: asking again would skip it silently."""
     if known is not None and known.is_done and known.asked == tries:
         raise BadStep(
             f"{what}: step {known.step!r} is asked for twice; in a loop, give each turn a step of "
@@ -137,7 +138,7 @@ def check_once(known: Step | None, *, tries: int, what: str) -> None:
 
 
 def check_number(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
-    """BadStep if this try has come further than the number `asked`."""
+    """BadStep if this try is already past the number `asked`."""
     if not isinstance(asked, int):
         return
     seen = (step.step for step in steps if isinstance(step.step, int) and step.asked == tries)
@@ -147,6 +148,20 @@ def check_number(steps: Steps, asked: StepName, *, tries: int, what: str) -> Non
             f"{what}: step {asked} goes backwards: this try has come to step {last} already; "
             "number the steps in the order in which they are taken"
         )
+
+
+def check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
+    """BadStep if an earlier try did a step before `asked` that this try has not asked for."""
+    step = find(steps, asked)
+    if step is None or not isinstance(asked, str) or step.asked == tries:
+        return
+    for earlier in steps[: steps.index(step)]:
+        if isinstance(earlier.step, str) and earlier.is_done and earlier.asked < tries:
+            raise BadStep(
+                f"{what}: step {asked!r} has moved: an earlier try did {earlier.step!r} before it; "
+                "keep the order of the steps, give those that changed another name, or start over "
+                "with: windlass control reset"
+            )
 
 
 def is_under_way(step: Step, *, tries: int) -> bool:
@@ -167,7 +182,7 @@ def finish(steps: Steps, *, tries: int, now: int) -> Steps:
 
 
 def encode_steps(steps: Steps, *, what: str) -> str:
-    """The steps as they are kept."""
+    """The steps as JSON."""
     encoded = msgspec.json.encode(steps)
     if len(encoded) > LARGEST_STEPS:
         raise BadStep(
@@ -178,7 +193,7 @@ def encode_steps(steps: Steps, *, what: str) -> str:
 
 
 def decode_steps(text: str | None) -> Steps:
-    """The steps as they were kept."""
+    """The steps of that JSON."""
     return () if text is None else _decode(text)
 
 
@@ -186,21 +201,7 @@ _decode = msgspec.json.Decoder(Steps).decode
 
 
 def _ended(step: Step, tries: int, now: int) -> Step:
-    """A step that was under way is done, unless its own function says when it is."""
+    """A step that was under way is done, unless it ends with its function."""
     if is_under_way(step, tries=tries) and not step.called:
         return replace(step, ended_at=now)
     return step
-
-
-def check_name(steps: Steps, asked: StepName, *, tries: int, what: str) -> None:
-    """BadStep if an earlier try did something before `asked` that this one has not come to."""
-    step = find(steps, asked)
-    if step is None or not isinstance(asked, str) or step.asked == tries:
-        return
-    for earlier in steps[: steps.index(step)]:
-        if isinstance(earlier.step, str) and earlier.is_done and earlier.asked < tries:
-            raise BadStep(
-                f"{what}: step {asked!r} has moved: an earlier try did {earlier.step!r} before it; "
-                "keep the order of the steps, give those that changed another name, or start over "
-                "with: windlass control reset"
-            )

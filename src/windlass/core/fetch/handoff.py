@@ -53,7 +53,7 @@ class HandOff:
 
     def read(self, ids: Collection[int], worker: int) -> list[Claimed]:
         """The rows of due nodes as an owner's read finds them."""
-        statements = STATEMENTS[self._database.dialect.name]
+        statements = STATEMENTS.of(self._database.dialect)
 
         def read(connection: Connection) -> list[Sequence[Any]]:
             asked = {"ids": statements.listed(ids)}
@@ -169,7 +169,7 @@ def resolved(database: Database, tasks: list[Claimed]) -> list[Claimed]:
 def _results(database: Database, wanted: Collection[int]) -> dict[int, str | None]:
     if not wanted:
         return {}
-    statements = STATEMENTS[database.dialect.name]
+    statements = STATEMENTS.of(database.dialect)
 
     def read(connection: Connection) -> dict[int, str | None]:
         rows = connection.execute(statements.results, {"ids": statements.listed(wanted)})

@@ -40,8 +40,9 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import SECOND
-from windlass.control.engine.register import key_of
-from windlass.control.model.control import Place, RunStatus
+from windlass.control.engine.register import routing_key
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import RunStatus
 from windlass.core.ring.store import worker
 from windlass.core.shard.fleet import Fleet, Rerouted
 from windlass.core.shard.shard import Shard
@@ -313,7 +314,7 @@ class Mover:
 
     def _walk_runs(self, done: Pass) -> None:
         for place, status in self._source.database.read(store.runs):
-            target = self._fleet.home(CONTROL, key_of(place))
+            target = self._fleet.home(CONTROL, routing_key(place))
             if target is self._source:
                 continue
             if status is RunStatus.RUNNING or not self._move_run(target, place):
@@ -321,10 +322,10 @@ class Mover:
             else:
                 done.moved += 1
 
-    def _move_run(self, target: Shard, place: Place) -> bool:
+    def _move_run(self, target: Shard, place: ControlKey) -> bool:
         source, roster = self._source.database, self._fleet.roster
         check = self._fleet.guard(target, roster.number)
-        if roster.home(CONTROL, key_of(place)) != target.ring:
+        if roster.home(CONTROL, routing_key(place)) != target.ring:
             return False
         copied = source.read(lambda connection: store.copy_run(connection, place))
         if copied is None:

@@ -22,7 +22,7 @@ from windlass.core.limit.store.switch import Switch
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import shard as store
 from windlass.errors import BadDatabase, DatabaseUnavailable
-from windlass.rolling.store import trigger
+from windlass.rolling.operate.follow import check_shard
 from windlass.value.shard import Roster, first_roster
 
 PROPOSALS = 10
@@ -96,7 +96,7 @@ def _begin(shards: Sequence[Shard], there: Sequence[Shard]) -> Roster:
     if len(used) > 1:
         raise BadDatabase(_have_tasks(used[1], used[0]))
     for shard in there:
-        _check_not_following(shard)
+        check_shard(shard.database)
     names = {shard.ring: shard.name for shard in there}
     first = first_roster(names, used=used[0].ring if used else None)
     anchor = next(shard for shard in there if first.peers[shard.ring].place == 0)
@@ -115,7 +115,7 @@ def _join(shard: Shard, roster: Roster, there: Sequence[Shard]) -> Roster:
         )
     if shard.database.read(store.has_tasks):
         raise BadDatabase(_have_tasks(shard, there[0]))
-    _check_not_following(shard)
+    check_shard(shard.database)
     other = next(each for each in there if each.ring in roster.peers)
     _copy_switches(other, shard)
 
@@ -179,15 +179,6 @@ def _all_must_answer(shards: Sequence[Shard], there: Sequence[Shard]) -> None:
             f"{', '.join(away)} did not answer, and shards that come together for the first time "
             "must all be there",
             missing=away,
-        )
-
-
-def _check_not_following(shard: Shard) -> None:
-    """A trigger would write items into its own database, wherever they belong."""
-    if trigger.follows_any(shard.database):
-        raise BadDatabase(
-            f"{shard.name} follows tables by triggers, which cannot write into other shards; first "
-            "call unfollow for each rolling kind with this database alone, and mirror from then on"
         )
 
 

@@ -7,7 +7,7 @@ taken back, as far as it has not begun.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -18,10 +18,9 @@ from windlass.core.task.declare import Call, How
 from windlass.core.task.enqueue import Guard, Unanswered, Vanished
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task
-from windlass.database.connection import backend_of, join
+from windlass.database.connection import is_alike, join
 from windlass.database.database import first_line
 from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
-from windlass.rolling.engine import ADD_AT_ONCE, CHANGE_AT_ONCE, parts
 from windlass.value.shard import Roster
 
 
@@ -159,8 +158,7 @@ class Router:
 
     def shard_of(self, conn: object) -> Shard:
         """The shard whose database a connection is on."""
-        backend = backend_of(conn)
-        alike = [shard for shard in self._fleet.shards if shard.database.dialect.name == backend]
+        alike = [shard for shard in self._fleet.shards if is_alike(conn, shard.database.dialect)]
         if alike:
             database = alike[0].database
             executor = join(conn, database.engine, database.dialect)
@@ -170,65 +168,9 @@ class Router:
                     return shard
         names = ", ".join(shard.name for shard in self._fleet.shards)
         raise BadConnection(
-            f"conn is a {backend} connection to none of the shards of this app ({names}); a task "
-            "can only join a transaction of a database that is a shard"
+            f"conn is not a connection to a shard of this app ({names}); a task can only join a "
+            "transaction of a database that is a shard"
         )
-
-
-class ItemRouter:
-    """Writes items of rolling kinds into the shards they belong to."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-
-    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
-        """Add what is not there yet; how many that were. `now` has all of them run at once."""
-        if self._fleet.single is not None:
-            return self._fleet.single.items.add(kind, codes, now=now)
-        added: list[int] = []
-        for part in parts(kind.name, codes, size=ADD_AT_ONCE * len(self._fleet.shards)):
-            self._fleet.keyed(partial(self._add, kind, part, added, now=now))
-        return sum(added)
-
-    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
-        """Remove items; how many were there. One that runs now goes when its run ends."""
-        if self._fleet.single is not None:
-            return self._fleet.single.items.remove(kind, codes)
-        removed = 0
-        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
-            for shard, listed in self._places(kind, part):
-                removed += shard.items.remove(kind, listed)
-        return removed
-
-    def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
-        """Have waiting items run next, before all others of their kind."""
-        for part in parts(kind.name, codes, size=CHANGE_AT_ONCE):
-            for shard, listed in self._places(kind, part):
-                shard.items.hurry(kind, listed)
-
-    def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
-        groups: dict[Target, list[str]] = {}
-        roster = self._fleet.roster
-        for code, target in targets_of(self._fleet, roster, kind.name, codes).items():
-            groups.setdefault(target, []).append(code)
-        for (shard, is_home), listed in groups.items():
-            if is_home:
-                guard = self._fleet.guard(shard, roster.number)
-                # What is done again after the shards have changed is not counted again.
-                added.append(shard.items.add(kind, listed, now=now, guard=guard))
-            elif now:
-                shard.items.hurry(kind, listed)
-
-    def _places(self, kind: Kind, codes: Sequence[str]) -> list[tuple[Shard, list[str]]]:
-        """Where items may be, earlier homes before the home: items move in that direction."""
-        earlier: dict[Shard, list[str]] = {}
-        home: dict[Shard, list[str]] = {}
-        for code in codes:
-            route = self._fleet.route(kind.name, code)
-            home.setdefault(route.home, []).append(code)
-            for shard in route.earlier:
-                earlier.setdefault(shard, []).append(code)
-        return [*earlier.items(), *home.items()]
 
 
 class Target(NamedTuple):

@@ -27,7 +27,6 @@ from windlass.database.database import Database, first_line
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable
 from windlass.flow.engine import Starts
-from windlass.rolling.engine import Items
 
 T = TypeVar("T")
 
@@ -53,7 +52,6 @@ class Shard:
         self.numbers = Numbers(database)
         self.bell = Bell(database)
         self.enqueue = Enqueue(database, clock, self.numbers, self.bell, max_payload=max_payload)
-        self.items = Items(database, clock, self.numbers, self.bell)
         self.starts = Starts(database, clock, self.numbers, self.bell, max_payload=max_payload)
         self.max_payload = max_payload
         self.row: ShardRow | None = None
@@ -81,7 +79,7 @@ class Shard:
 
     def prepare(self, *, tries: int) -> None:
         """Make sure that its tables are there. SQLite gets them."""
-        if self.database.dialect.name == "sqlite":
+        if self.database.dialect.migrates_itself:
             migrate.migrate(self.database)
         else:
             migrate.check(self.database, tries=tries)

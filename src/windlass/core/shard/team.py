@@ -21,7 +21,8 @@ from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.sweep.store import sweep
-from windlass.worker import Among, Only, Pulse, Worker, WorkerSettings
+from windlass.value.pulse import Pulse
+from windlass.worker import Among, Only, Worker, WorkerSettings
 
 # By what a sweep finds its shard.
 SWEEP_KEY = "windlass:sweep"

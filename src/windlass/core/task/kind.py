@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, UnknownKind
+from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, UnknownKind, Unknown
 from windlass.external.model import ExternalTerms
 from windlass.source.contract import SweepSource
 from windlass.sweep.model import SweepTerms, check_order, declared_ranges
@@ -209,6 +209,20 @@ class Registry:
         if known is not None:
             raise DuplicateKind(kind.name)
         self.kinds[kind.name] = kind
+
+    def rolling(self, name: str) -> Kind:
+        """The rolling kind of that name."""
+        kind = self.get(name)
+        if kind.period is None:
+            raise Unknown(f"kind {name!r} is not rolling")
+        return kind
+
+    def sweep(self, name: str) -> Kind:
+        """The sweep of that name."""
+        kind = self.get(name)
+        if kind.sweep is None:
+            raise Unknown(f"kind {name!r} is not a sweep")
+        return kind
 
     def get(self, name: str) -> Kind:
         found = self.kinds.get(name) or self.templates.get(name) or self.own.get(name)

@@ -1,15 +1,16 @@
-"""The statements that must differ between the databases, behind one contract."""
+"""What differs between the databases: one contract, and one choice for what others add to it."""
 
 from __future__ import annotations
 
 from sqlalchemy import URL
 
 from windlass.database.dialect.base import Dialect, Lane
+from windlass.database.dialect.choice import PerDialect, force_index
 from windlass.database.dialect.mysql import MySQL
 from windlass.database.dialect.postgresql import PostgreSQL
 from windlass.database.dialect.sqlite import SQLite
 
-__all__ = ["Dialect", "Lane", "dialect_of"]
+__all__ = ["Dialect", "Lane", "PerDialect", "dialect_of", "force_index"]
 
 
 def dialect_of(url: URL) -> Dialect:

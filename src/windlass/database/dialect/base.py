@@ -194,7 +194,12 @@ where id {ids}
 class Dialect(ABC):
     """The contract. `insert`, `change` and `remove` answer with the ids that they touched."""
 
+    # The family, as people write it: sqlite, postgresql or mysql.
     name: str
+    # Creates and upgrades its tables on first use; nobody has to run a command.
+    migrates_itself = False
+    # Compares several columns with several values at once, by an index.
+    compares_rows = True
     # Held by each transaction that writes: for a database that lets one of them in at a time.
     turn: AbstractContextManager[object] = nullcontext()
     # Lets a transaction that was begun by others write before it reads, there.
@@ -210,12 +215,19 @@ class Dialect(ABC):
     read_now = ""
     # Has a select hold what it reads, together with others, until the transaction ends.
     hold_shared = ""
+    # Has a select lock what it reads until the transaction ends.
+    hold_alone = "for update"
     # Asks whether a connection sees the tables of a shard, without breaking its transaction.
     has_shard: str
     # How a payload that comes as text is written into its column.
     payload = ":payload"
     # Which rows are in the index of keys; where that can be told, only those that have one.
     in_key_index = "t.task_key is not null"
+
+    @property
+    def server(self) -> str:
+        """Which server of its family it is, as `PerDialect` names them."""
+        return self.name
 
     @abstractmethod
     def engine_options(self, url: URL) -> dict[str, Any]: ...
@@ -227,6 +239,14 @@ class Dialect(ABC):
     @abstractmethod
     def prepare(self, engine: Engine) -> None:
         """Set up what every new connection needs."""
+
+    def is_private(self, url: URL) -> bool:
+        """Whether only one connection can see the data."""
+        return False
+
+    def at_one_moment(self, connection: Connection) -> Connection:
+        """The connection, told that all it reads next must be of one moment."""
+        return connection.execution_options(isolation_level="REPEATABLE READ")
 
     def writing(self, connection: Connection) -> Connection:
         """The connection, told that its next transaction will write."""

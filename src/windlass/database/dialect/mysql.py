@@ -177,6 +177,7 @@ class MySQL(PickAndStamp):
     """MySQL and its sister. Rows are locked and changed by primary key."""
 
     name = "mysql"
+    compares_rows = False
     in_key_index = "true"
     hint = HINT
     lock = "for update skip locked"
@@ -190,9 +191,15 @@ class MySQL(PickAndStamp):
 
     def __init__(self) -> None:
         super().__init__()
+        self._server = self.name
         # Both servers know this form of a shared lock.
         self._alive = text(ALIVE + " lock in share mode")
         self._lock_worker = text(ALIVE + " for update")
+
+    @property
+    def server(self) -> str:
+        """MySQL or MariaDB, which is known after the first connection."""
+        return self._server
 
     def engine_options(self, url: URL) -> dict[str, Any]:
         return {
@@ -218,6 +225,7 @@ class MySQL(PickAndStamp):
                 # Nor wait for long: a finish that waits keeps its worker from giving signs of life.
                 cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_SECONDS}")
                 if "mariadb" in str(raw.get_server_info()).lower():
+                    self._server = "mariadb"
                     seconds = max(1, self.idle_milliseconds // 1_000)
                     cursor.execute(f"set session idle_transaction_timeout = {seconds}")
 

@@ -34,6 +34,7 @@ from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import NewTask
 
 BUSY_SECONDS = 30.0
+IN_MEMORY = (None, "", ":memory:")
 OLDEST = (3, 38, 0)
 DUPLICATES = {f"SQLITE_CONSTRAINT_{of}" for of in ("PRIMARYKEY", "UNIQUE", "ROWID")}
 SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA", "OFF")
@@ -143,6 +144,8 @@ class SQLite(PickAndStamp):
     numbers_join = True
     has_shard = "select 1 from sqlite_master where name = 'windlass_shard'"
     is_embedded = True
+    migrates_itself = True
+    hold_alone = ""
     # It changes nothing, and locks the database as every statement does that might.
     keep_others_out = text("update windlass_shard set id = id where 0 = 1")
 
@@ -160,7 +163,7 @@ class SQLite(PickAndStamp):
         self._remove = {way: text(REMOVE.format(as_taken=AS_TAKEN[way])) for way in AS_TAKEN}
 
     def engine_options(self, url: URL) -> dict[str, Any]:
-        in_memory = url.database in (None, "", ":memory:")
+        in_memory = self.is_private(url)
         return {
             "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False},
             "poolclass": QueuePool,
@@ -198,6 +201,13 @@ class SQLite(PickAndStamp):
         def on_begin(connection: Connection) -> None:
             if connection.get_execution_options().get("windlass_write"):
                 connection.exec_driver_sql("begin immediate")
+
+    def is_private(self, url: URL) -> bool:
+        return url.database in IN_MEMORY
+
+    def at_one_moment(self, connection: Connection) -> Connection:
+        connection.exec_driver_sql("begin")
+        return connection
 
     def writing(self, connection: Connection) -> Connection:
         return connection.execution_options(windlass_write=True)

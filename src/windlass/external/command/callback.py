@@ -9,7 +9,6 @@ import typer
 
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.output import say
-from windlass.external.command.server import CallbackServer
 
 
 def register(root: typer.Typer) -> None:
@@ -23,6 +22,8 @@ def callback(
     port: Annotated[int, typer.Option("--port", help="On which port.")] = 8765,
 ) -> None:
     """Receive results from external systems over HTTP, until Ctrl-C."""
+    from windlass.external.command.server import CallbackServer
+
     loaded = load_app(app)
     loaded.prepare()
     server = CallbackServer(loaded.external, host, port)

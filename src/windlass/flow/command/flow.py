@@ -49,7 +49,7 @@ REDRAW_SECONDS = 0.5
 BAR = 30
 FORMATS = ("mermaid", "dot", "json")
 
-cli = typer.Typer(help="Start flows, and show, retry, skip and cancel their runs.")
+cli = typer.Typer()
 
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
 ArgumentsArgument = Annotated[
@@ -130,7 +130,7 @@ def start(
         handle: Any = loaded.flow_template.flow(flow)
         started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
         message = entry.says(f"run {started.id} of {flow} is started")
-    report({"id": started.id}, message, as_json=as_json)
+    report(message, {"id": started.id}, as_json=as_json)
 
 
 @cli.command()
@@ -146,7 +146,7 @@ def retry(
         if not count:
             entry.says(f"nothing to retry: no node of run {run} has failed")
     if count or as_json:
-        report({"nodes": count}, entry.outcome, as_json=as_json)
+        report(entry.outcome, {"nodes": count}, as_json=as_json)
     else:
         say(entry.outcome)
 
@@ -163,7 +163,7 @@ def skip(
     with audit_log(loaded).record(Action.FLOW_SKIP, str(run), node=node) as entry:
         loaded.flows.ref(run).skip(node)
         message = entry.says(f"{node} of run {run} counts as succeeded")
-    report({"node": node}, message, as_json=as_json)
+    report(message, {"node": node}, as_json=as_json)
 
 
 @cli.command()
@@ -179,7 +179,7 @@ def cancel(
         if not loaded.flows.ref(run).cancel(reason):
             raise NotPossible(f"run {run} has ended; there is nothing to cancel")
         message = entry.says(f"run {run} is cancelled")
-    report({"cancelled": True}, message, as_json=as_json)
+    report(message, {"cancelled": True}, as_json=as_json)
 
 
 @cli.command("import")
@@ -200,7 +200,7 @@ def import_template(
         loaded.flow_template(name, text)
         version = loaded.flow_template.row(name).version
         message = entry.says(f"{name} is saved as version {version}")
-    report({"name": name, "version": version}, message, as_json=as_json)
+    report(message, {"name": name, "version": version}, as_json=as_json)
 
 
 @cli.command()

@@ -34,7 +34,7 @@ from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
-from windlass.value.argument import ArgumentView, argument_views
+from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.view import Moment
 
 

@@ -177,10 +177,10 @@ def page(
     """A page of flow runs, newest first; each shard gives a part of it."""
     query = _query(finder, kind, status)
 
-    def ask(shard: Shard, below: int | None, share: int) -> _Part:
-        def read(connection: Connection) -> _Part:
+    def ask(shard: Shard, below: int | None, share: int) -> _RunsBelow:
+        def read(connection: Connection) -> _RunsBelow:
             found = query(connection, below=below, limit=share)
-            return _Part(_runs(connection, found.runs), found.below)
+            return _RunsBelow(_runs(connection, found.runs), found.below)
 
         return shard.database.read(read)
 
@@ -189,7 +189,9 @@ def page(
     return Listing(_newest_first(runs), found.missing, cursor=found.next)
 
 
-class _Part(NamedTuple):
+class _RunsBelow(NamedTuple):
+    """What one shard has for a page, and the id below which to go on; None at the end."""
+
     runs: list[FlowRunView]
     below: int | None
 

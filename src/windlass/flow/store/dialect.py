@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import TextClause, text
 
+from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import COLUMNS, encode
 from windlass.database.dialect.postgresql import often
 
@@ -208,4 +209,4 @@ def _mysql() -> FlowStatements:
     )
 
 
-STATEMENTS = {"postgresql": _postgresql(), "sqlite": _sqlite(), "mysql": _mysql()}
+STATEMENTS = PerDialect(sqlite=_sqlite(), postgresql=_postgresql(), mysql=_mysql())

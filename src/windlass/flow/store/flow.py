@@ -119,7 +119,7 @@ def insert(
     executor: Executor, dialect: Dialect, rows: Sequence[NewNode], slots: Sequence[NewSlot]
 ) -> None:
     """Write nodes and slots in as few statements as their size allows; safe to repeat."""
-    statements = STATEMENTS[dialect.name]
+    statements = STATEMENTS.of(dialect)
     for chunk in _chunks(rows):
         executor.execute(statements.insert_nodes, {"rows": encode(chunk).decode()})
     for begin in range(0, len(slots), 4 * CHUNK_ROWS):

@@ -83,7 +83,7 @@ def after_end(
     round_ = [Ended(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
     while round_:
         is_plain = all(node.how is How.SUCCEEDED for node in round_)
-        way = fill_at_once if is_plain and STATEMENTS[dialect.name].fill is not None else fill_below
+        way = fill_at_once if is_plain and STATEMENTS.of(dialect).fill is not None else fill_below
         empty, count = way(connection, dialect, round_, run_of, after, now=now)
         gone += count
         round_ = _end_nested(connection, empty, now=now)
@@ -128,7 +128,7 @@ def fill_at_once(
     now: int,
 ) -> tuple[list[int], Counter[int]]:
     """The same for nodes that have all succeeded, by one statement that brings what is due."""
-    statements = STATEMENTS[dialect.name]
+    statements = STATEMENTS.of(dialect)
     count = Counter(run_of[node.id] for node in ended)
     asked = {
         "ids": statements.listed([node.id for node in ended]),
@@ -154,7 +154,7 @@ def fill_at_once(
 
 def edges_below(connection: Connection, dialect: Dialect, ended: Sequence[Ended]) -> list[Edge]:
     """The slots of these nodes; of those that did not succeed, also all slots further below."""
-    statements = STATEMENTS[dialect.name]
+    statements = STATEMENTS.of(dialect)
     found: set[Edge] = set()
     for statement, ids in (
         (statements.edges, [node.id for node in ended if node.how is How.SUCCEEDED]),
@@ -180,7 +180,7 @@ def write(
         _move(run, Status.RUNNING, was=Status.RUNNING, filled=count) for run, count in left.items()
     ]
     if rows:
-        statements = STATEMENTS[dialect.name]
+        statements = STATEMENTS.of(dialect)
         ids = statements.listed([row["id"] for row in rows])
         asked = {"rows": encode(rows).decode(), "ids": ids}
         if not statements.is_array:

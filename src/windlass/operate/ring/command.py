@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -13,7 +13,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from windlass.app import App
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     check_watch,
@@ -29,12 +28,14 @@ from windlass.cli.output import (
     when,
 )
 from windlass.errors import DatabaseUnavailable
-from windlass.operate.ring import operate
 from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
-from windlass.operate.ring.operate import MemberView, RingMove, RingView
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
 from windlass.value.listing import Listing
+
+if TYPE_CHECKING:
+    from windlass.app import App
+    from windlass.operate.ring.operate import MemberView, RingMove, RingView
 
 REDRAW_SECONDS = 1.0
 MOVES_SHOWN = 10
@@ -54,13 +55,15 @@ def register(cli: typer.Typer) -> None:
 
 def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
     """Which worker owns which part of the rows, and who joined and left."""
+    from windlass.operate.ring.operate import rings
+
     check_watch(watch, as_json=as_json)
     loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     if watch:
         _watch(loaded)
         return
-    found = operate.rings(loaded.fleet)
+    found = rings(loaded.fleet)
     warn_missing(found.missing)
     if as_json:
         is_alone = loaded.fleet.single is not None
@@ -71,15 +74,17 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
 
 def _watch(app: App) -> None:
     """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
+    from windlass.operate.ring.operate import rings
+
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found, problem = operate.rings(app.fleet), ""
+    found, problem = rings(app.fleet), ""
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(_watched(found, problem), refresh=True)
                 time.sleep(REDRAW_SECONDS)
                 try:
-                    found, problem = operate.rings(app.fleet, tries=1), ""
+                    found, problem = rings(app.fleet, tries=1), ""
                     if found.missing:
                         problem = f"{', '.join(found.missing)} does not answer"
                 except DatabaseUnavailable as away:

@@ -13,6 +13,7 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
     console,
+    count_text,
     counted,
     done,
     print_json,
@@ -20,15 +21,13 @@ from windlass.cli.output import (
     table,
     warn_missing,
 )
-from windlass.core.shard.move import Pass
-from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.operate.shard import operate
 from windlass.operate.shard.operate import ShardView
 from windlass.watch.audit.model import Action
 
 NUMBERS = ("place", "waiting", "running", "ended", "workers")
 
-cli = typer.Typer(help="Look at the shards, and change their number.")
+cli = typer.Typer()
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The shard: its number in the list, or its database.")
@@ -49,7 +48,7 @@ def list_shards(app: AppOption = None, as_json: JsonOption = False) -> None:
         shown.add_row(
             str(shard.number),
             Text(shard.database, style="bold"),
-            *("-" if count is None else _count(count) for count in cells),
+            *("-" if count is None else count_text(count) for count in cells),
             _state(shard),
         )
     console.print(shown)
@@ -116,7 +115,7 @@ def move(
             dead_after=loaded.settings.dead_after,
             due=now,
             wait=not no_wait,
-            tell=_silent if as_json else _Progress(),
+            tell=_silent if as_json else say,
         )
         left = counted(result.busy + len(result.stuck), "row")
         entry.says(f"moved {counted(result.moved, 'row')}; {left} left")
@@ -140,34 +139,6 @@ def move(
         raise typer.Exit(1)
 
 
-class _Progress:
-    """Says how a move goes on, when there is something new to say."""
-
-    def __init__(self) -> None:
-        self._said = ""
-
-    def __call__(self, walk: Pass, moved: int) -> None:
-        waits = ""
-        if walk.busy > walk.runs:
-            waits = (
-                f"; waiting for {counted(walk.busy - walk.runs, 'row')} that run or are due; "
-                "those that are due go when its workers are stopped"
-            )
-        if walk.runs:
-            waits += (
-                f"; waiting for {counted(walk.runs, 'run')} of flows; a run ends where it is, and "
-                "is then moved with all its nodes"
-            )
-        line = f"moved {counted(moved, 'row')}{waits}"
-        if line != self._said and not walk.is_clean:
-            say(line)
-        self._said = line
-
-
-def _silent(_walk: Pass, _moved: int) -> None:
-    """For programs."""
-
-
 def _load(app: str | None) -> App:
     loaded = load_app(app)
     loaded.prepare()
@@ -188,5 +159,5 @@ def _state(shard: ShardView) -> Text:
     return Text(", ".join(words) or "up", style="yellow" if words else "green")
 
 
-def _count(number: int) -> str:
-    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
+def _silent(_line: str) -> None:
+    """For programs."""

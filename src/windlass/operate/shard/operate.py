@@ -7,17 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Connection
-
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.move import Mover, Pass
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import Load
-from windlass.core.task.store.task import COUNTED_EXACTLY
+from windlass.database.connection import Connection
 from windlass.errors import BadInput
 from windlass.sweep.store import sweep
 from windlass.value.shard import Roster
+from windlass.value.task import COUNTED_EXACTLY
 
 # Everyone who enqueues hears within a second that a shard takes no more rows.
 HEARD_SECONDS = 2.5
@@ -92,21 +91,24 @@ def move(
     dead_after: int,
     due: bool = False,
     wait: bool = True,
-    tell: Callable[[Pass, int], None] = lambda _pass, _moved: None,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> Moved:
     """Move the rows of a shard that belong elsewhere; of one that is drained, all.
 
-    Waits for rows that run, unless told not to. Whatever ends it, it can be done again. `tell`
-    hears after each walk what it did, and how many rows have moved in all.
+    Waits for rows that run, unless told not to. It can be repeated after any end. `tell` gets a
+    line whenever there is something new to tell.
     """
     _must_be_several(fleet)
     source = fleet.opened(fleet.named(name))
     mover = Mover(fleet, source, dead_after=dead_after, due=due)
-    moved, quiet_since = 0, None
+    moved, quiet_since, told = 0, None, ""
     while True:
         done = mover.walk()
         moved += done.moved
-        tell(done, moved)
+        line = _progress(done, moved)
+        if line != told and not done.is_clean:
+            tell(line)
+        told = line
         if done.is_clean:
             quiet_since = quiet_since or time.monotonic()
             if time.monotonic() - quiet_since >= HEARD_SECONDS or not _may_come(fleet, source):
@@ -121,6 +123,26 @@ def move(
                 return Moved(moved, done.busy, done.stuck, _sweeps(fleet, source))
         if not done.moved:
             time.sleep(LOOK_SECONDS)
+
+
+def _progress(done: Pass, moved: int) -> str:
+    rows = done.busy - done.runs
+    line = f"moved {_counted(moved, 'row')}"
+    if rows > 0:
+        line += (
+            f"; waiting for {_counted(rows, 'row')} that run or are due; "
+            "those that are due go when its workers are stopped"
+        )
+    if done.runs:
+        line += (
+            f"; waiting for {_counted(done.runs, 'run')} of flows; a run ends where it is, and "
+            "is then moved with all its nodes"
+        )
+    return line
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _sweeps(fleet: Fleet, source: Shard) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import UNSET, UnsetType
 
-from windlass.app import App
 from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, plain, print_json
-from windlass.operate.switch import view
-from windlass.operate.switch.operate import UNSET, Unset
 from windlass.watch.audit.model import Action
+
+if TYPE_CHECKING:
+    from windlass.app import App
+    from windlass.operate.switch.view import SwitchView
 
 DEFAULT = "default"
 
@@ -82,17 +84,16 @@ def set_(
     with audit_log(loaded).record(Action.SWITCH_SET, kind, **told) as entry:
         loaded.set(kind, **given)
         entry.says(f"{kind} is set")
-    holds = view.show(loaded.fleet, loaded.registry, loaded.clock, kind=kind).holds
-    _report(loaded, kind, f"{kind} is set: {holds}", as_json=as_json)
+    _report(loaded, kind, f"{kind} is set: {_switch(loaded, kind).holds}", as_json=as_json)
 
 
-def _given(option: str | None) -> str | Unset | None:
+def _given(option: str | None) -> str | UnsetType | None:
     if option is None:
         return UNSET
     return None if option == DEFAULT else option
 
 
-def _number(option: str | Unset | None) -> int | Unset | None:
+def _number(option: str | UnsetType | None) -> int | UnsetType | None:
     if not isinstance(option, str):
         return option
     if option.isdecimal() and int(option) > 0:
@@ -102,10 +103,16 @@ def _number(option: str | Unset | None) -> int | Unset | None:
 
 
 def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:
-    found = view.show(loaded.fleet, loaded.registry, loaded.clock, kind=kind)
+    found = _switch(loaded, kind)
     if as_json:
         print_json(plain(found, without=("has_breaker", "held_back", "holds")))
     elif found.held_back is None or found.off:
         done(message)
     else:
         done(f"{message}; {found.held_back}")
+
+
+def _switch(loaded: App, kind: str) -> SwitchView:
+    from windlass.operate.switch.view import show
+
+    return show(loaded.fleet, loaded.registry, loaded.clock, kind=kind)

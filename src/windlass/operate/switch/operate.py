@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import Connection
+from msgspec import UNSET, UnsetType
 
 from windlass.core.alert.store import write_alert
-from windlass.core.identity import whoami
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import NONE
 from windlass.core.shard.shard import Shard
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.errors import BadInput
 from windlass.value.breaker import CLOSED
+from windlass.value.identity import whoami
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate
 from windlass.value.window import parse_window
 
 MOST_AT_ONCE = 100_000
-
-
-class Unset:
-    """The value of an option that was not given."""
-
-    def __repr__(self) -> str:
-        return "unchanged"
-
-
-UNSET: Final = Unset()
 
 
 def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> Switch:
@@ -84,22 +75,22 @@ def _closing(
 def changes(
     kind: str,
     *,
-    rate: str | Unset | None = UNSET,
-    window: str | Unset | None = UNSET,
-    concurrency: int | Unset | None = UNSET,
+    rate: str | UnsetType | None = UNSET,
+    window: str | UnsetType | None = UNSET,
+    concurrency: int | UnsetType | None = UNSET,
 ) -> dict[str, Any]:
     """What to set for a kind, checked."""
     changes: dict[str, Any] = {}
     what = f"kind {kind!r}"
-    if not isinstance(rate, Unset):
+    if not isinstance(rate, UnsetType):
         if rate not in (None, NONE):
             parse_rate(rate, what=f"{what}: rate")
         changes["rate"] = rate
-    if not isinstance(window, Unset):
+    if not isinstance(window, UnsetType):
         if window not in (None, NONE):
             window = parse_window(window, what=f"{what}: window").text
         changes["window"] = window
-    if not isinstance(concurrency, Unset):
+    if not isinstance(concurrency, UnsetType):
         changes["concurrency"] = _checked(concurrency, what)
     if not changes:
         raise BadInput(f"{what}: nothing to set; give rate=, window= or concurrency=")

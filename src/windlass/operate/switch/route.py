@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
+from msgspec import UNSET
 from pydantic import Field
 
 from windlass.operate.switch import view
-from windlass.operate.switch.operate import UNSET
 from windlass.operate.switch.view import SwitchView
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems

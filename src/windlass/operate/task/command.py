@@ -15,10 +15,10 @@ from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
     console,
-    done,
     parse_json,
     plain,
     print_json,
+    report,
     say,
     status_text,
     table,
@@ -26,14 +26,13 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.core.task.declare import Call, How
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
-from windlass.value.task import TaskFilter, TaskView, check_key, check_priority
+from windlass.value.task import TaskFilter, TaskView
 from windlass.watch.audit.model import Action
 
-cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
+cli = typer.Typer()
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The id of the task.")]
 
@@ -106,7 +105,7 @@ def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = Fals
     loaded = _load(app)
     with audit_log(loaded).record(Action.TASK_RETRY, str(task_id)) as entry:
         message = entry.says(operate.must_retry(loaded.fleet, task_id))
-    _report(as_json, task_id, "waiting", message)
+    report(message, {"id": task_id, "status": "waiting"}, as_json=as_json)
 
 
 @cli.command()
@@ -121,7 +120,7 @@ def cancel(
     with audit_log(loaded).record(Action.TASK_CANCEL, str(task_id), reason=reason) as entry:
         message = operate.must_cancel(loaded.fleet, loaded.registry, task_id, reason=reason)
         entry.says(message)
-    _report(as_json, task_id, "cancelled", message)
+    report(message, {"id": task_id, "status": "cancelled"}, as_json=as_json)
 
 
 @cli.command()
@@ -148,18 +147,16 @@ def enqueue(
     if not isinstance(values, dict):
         complain(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
         raise typer.Exit(2)
-    how = How(
-        key=None if key is None else check_key(kind, key),
+    how = operate.how_to_enqueue(
+        kind,
+        key=key,
         delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
-        priority=None if priority is None else check_priority(kind, priority),
+        priority=priority,
     )
     with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:
-        ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
+        ref = loaded.submit(declared, [operate.call(values, how)], how)[0]
         message = entry.says(f"enqueued task {ref.id}")
-    if as_json:
-        print_json({"id": ref.id})
-    else:
-        done(message)
+    report(message, {"id": ref.id}, as_json=as_json)
 
 
 def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
@@ -205,10 +202,3 @@ def _status(name: str | None) -> Status | None:
     except KeyError:
         complain(f"status {name!r} is not one of {', '.join(map(str, Status))}")
         raise typer.Exit(2) from None
-
-
-def _report(as_json: bool, task_id: int, status: str, message: str) -> None:
-    if as_json:
-        print_json({"id": task_id, "status": status})
-    else:
-        done(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from windlass.core.finish.store import history
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.page import ShardPages, ask_page
 from windlass.core.shard.shard import OUTAGES, Shard
+from windlass.core.task.declare import Call, How
 from windlass.core.task.kind import Registry
 from windlass.core.task.store import page as task_page
 from windlass.core.task.store import task
@@ -24,7 +25,7 @@ from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.shard import COMING
 from windlass.value.status import Status
-from windlass.value.task import FailureView, TaskFilter, TaskView
+from windlass.value.task import FailureView, TaskFilter, TaskView, check_key, check_priority
 
 T = TypeVar("T")
 
@@ -144,6 +145,20 @@ def failures_of(fleet: Fleet, number: int) -> tuple[list[FailureView], tuple[str
     merged = [each for part in found.values for each in part]
     merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
     return merged[:FAILURES_SHOWN], found.missing
+
+
+def how_to_enqueue(kind: str, *, key: str | None, delay: int | None, priority: int | None) -> How:
+    """How a task of `kind` is enqueued by hand, checked; `delay` in microseconds."""
+    return How(
+        key=None if key is None else check_key(kind, key),
+        delay=delay,
+        priority=None if priority is None else check_priority(kind, priority),
+    )
+
+
+def call(arguments: dict[str, Any], how: How) -> Call:
+    """A call with named arguments."""
+    return Call((), arguments, how.key)
 
 
 def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> bool:

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What the handle of a rolling kind and operators can see and do."""

@@ -1,7 +1,7 @@
 """Histogram: how long ago the items of a rolling kind were visited, against the promise.
 
-Few items are counted. Of many, the index of due times tells how close together they are in each
-part: an item is due a period after its last visit. Nothing is read but some places of that index.
+Few items are counted. For many, the index of due times shows how close together they are in each
+part, because an item is due a period after its last visit. Only a few places of it are read.
 """
 
 from __future__ import annotations
@@ -9,39 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from windlass.clock import SECOND
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
 from windlass.database.dialect.base import Dialect
-from windlass.rolling.store import item as rolling
+from windlass.rolling.model import Bar, Histogram
+from windlass.rolling.store import freshness as store
 
 # Bars up to the promise, and after it; the last one has no end.
 BARS = 20
 LATE_BARS = 5
-MANY = 2 * rolling.SAMPLED
-
-
-@dataclass(frozen=True)
-class Bar:
-    """How many items have an age in this part; the last bar has no end."""
-
-    from_seconds: float
-    to_seconds: float | None
-    count: int
-    is_late: bool
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """The ages of all items; those that were never visited have none."""
-
-    bars: list[Bar]
-    never_visited: int
-    promise_seconds: float
-    is_estimate: bool
+# More items than these are estimated.
+MANY = 2 * store.SAMPLED
 
 
 @dataclass(frozen=True)
@@ -53,7 +34,7 @@ class Ages:
     is_estimate: bool
 
 
-def look(fleet: Fleet, kind: Kind) -> Histogram:
+def histogram(fleet: Fleet, kind: Kind) -> Histogram:
     """The ages of the items of a rolling kind, in all shards that answer."""
     assert kind.period is not None
     every = kind.period.every
@@ -76,9 +57,9 @@ def _ages(shard: Shard, kind: Kind, every: int) -> Ages:
     now = shard.clock.now()
 
     def read(connection: Connection) -> Ages:
-        total = rolling.tallied(connection, kind.name)
-        # The tally may be a little off: whether they are few is seen when they are looked at.
-        moments = None if total > MANY else rolling.last_visits(connection, kind.name, most=MANY)
+        total = store.tallied(connection, kind.name)
+        # The tally may be a little off: reading the items shows whether they are few.
+        moments = None if total > MANY else store.last_visits(connection, kind.name, most=MANY)
         if moments is not None:
             return _counted(moments, every, now)
         return _estimated(connection, shard.database.dialect, kind, total, now)
@@ -96,16 +77,16 @@ def _counted(moments: Sequence[int | None], every: int, now: int) -> Ages:
 
 
 def _estimated(connection: Connection, dialect: Dialect, kind: Kind, total: int, now: int) -> Ages:
-    """By due times: what is due in a tenth of the period was visited nine tenths of it ago."""
+    """By due times: an item due in a tenth of the period was visited nine tenths of it ago."""
     assert kind.period is not None
     every, bars = kind.period.every, BARS + LATE_BARS
     borders = [now + every - index * every // BARS for index in range(bars)]
     items = [0.0] * bars
     for lane in dialect.lanes(connection, [kind.name]):
-        # Whatever is older than all borders is in the last bar.
+        # Items older than all borders are in the last bar.
         moments = [min(lane.due_at, borders[-1]) - 1, *reversed(borders)]
-        found = rolling.crowds(connection, lane, moments)
+        found = store.crowds(connection, lane, moments)
         items = [known + more for known, more in zip(items, reversed(found), strict=True)]
-    # Together they are as many as there are.
+    # Scaled, so that the bars together have all items.
     times = total / max(1.0, sum(items))
     return Ages([round(each * times) for each in items], 0, is_estimate=True)

@@ -1,50 +1,47 @@
-"""Rolling kinds: look at their items, and follow a table."""
+"""Finding items, in whichever shard they are."""
 
 from __future__ import annotations
 
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database
-from windlass.errors import BadSource
 from windlass.rolling.model import Item
-from windlass.rolling.store import item as rolling
-from windlass.rolling.store import trigger
-from windlass.source.contract import MirrorSource
-from windlass.source.store.table import Table
+from windlass.rolling.store import item as store
+from windlass.value.listing import Listing
 
 
-def item(database: Database, kind: Kind, code: str) -> Item | None:
-    """One item; None if there is none of that code."""
-    return database.read(lambda connection: rolling.item(connection, kind.name, code))
+def item(fleet: Fleet, kind: Kind, code: str) -> Item | None:
+    """One item; None if there is none with that code."""
+    for shard in fleet.route(kind.name, code).shards:
+        found = shard.database.read(lambda connection: store.item(connection, kind.name, code))
+        if found is not None:
+            return found
+    return None
 
 
-def items(database: Database, kind: Kind, *, prefix: str, after: str, limit: int) -> list[Item]:
-    """Items whose codes begin with `prefix`, in the order of their codes, after one of them."""
-    return database.read(
-        lambda connection: rolling.items(
-            connection, kind.name, prefix=prefix, after=after, limit=limit
+def items(fleet: Fleet, kind: Kind, *, prefix: str, after: str, limit: int) -> Listing[Item]:
+    """Items whose codes begin with `prefix`, in the order of their codes, after `after`."""
+
+    def ask(shard: Shard) -> list[Item]:
+        return shard.database.read(
+            lambda connection: store.items(
+                connection, kind.name, prefix=prefix, after=after, limit=limit
+            )
         )
-    )
+
+    found = fleet.fan_out(ask)
+    # An item that is being moved is in two shards for a moment.
+    once = {each.code: each for part in found.values for each in part}
+    page = [once[code] for code in sorted(once)][:limit]
+    return Listing(page, found.missing, cursor=page[-1].code if len(page) == limit else None)
 
 
-def follow(database: Database, kind: Kind, source: MirrorSource) -> None:
-    """Have triggers add and remove items as rows of `source` come and go."""
-    trigger.install(database, _table(source), kind=kind.name, priority=kind.priority)
-
-
-def unfollow(database: Database, kind: Kind, source: MirrorSource) -> bool:
-    """Remove those triggers; whether there were any."""
-    return trigger.uninstall(database, _table(source), kind=kind.name)
-
-
-def is_followed(database: Database, kind: Kind, source: MirrorSource) -> bool:
-    """Whether `source` has those triggers."""
-    return isinstance(source, Table) and trigger.is_installed(database, source, kind=kind.name)
-
-
-def _table(source: MirrorSource) -> Table:
-    if not isinstance(source, Table):
-        raise BadSource(
-            f"{source!r} cannot be followed: only a windlass.Table can have triggers; "
-            "call add and remove from your own code, or mirror now and then"
-        )
-    return source
+def shard_of(fleet: Fleet, kind: Kind, code: str) -> Shard | None:
+    """The shard that has an item."""
+    if fleet.single is not None:
+        return fleet.single
+    for shard in fleet.route(kind.name, code).shards:
+        found = shard.database.read(lambda connection: store.find(connection, kind.name, code))
+        if found is not None:
+            return shard
+    return None

@@ -1,10 +1,10 @@
 """Mirror: make the items of a kind equal to the keys of a source.
 
-Both sides are read in byte order of the key, a page at a time, and walked side by side: what only
-the source has is added, what only the kind has is removed. The source may change meanwhile, and
-triggers or other programs add and remove items as it does. So whatever was changed is looked up in
-the source afterwards, and changed back if the source has changed its mind. A first import is
-walked a second time instead, if triggers are there: millions are not asked for one by one.
+Both sides are read in byte order of the key, page by page, and compared: what only the source has
+is added, what only the kind has is removed. The source may change meanwhile, and triggers or other
+programs add and remove items with it. So every change is checked against the source afterwards,
+and undone if the source has changed back. A first import does not check millions of keys one by
+one: if there are triggers, both sides are compared a second time instead.
 """
 
 from __future__ import annotations
@@ -13,26 +13,22 @@ import heapq
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 
-from sqlalchemy import Connection
-
 from windlass.core.shard.fleet import Fleet
-from windlass.core.shard.route import ItemRouter
 from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.errors import BadKey, BadSource
-from windlass.rolling.engine import ADD_AT_ONCE, CHANGE_AT_ONCE
+from windlass.rolling.engine import ADD_AT_ONCE, CHANGE_AT_ONCE, ItemRouter
 from windlass.rolling.model import Mirror
-from windlass.rolling.operate.item import is_followed
-from windlass.rolling.store import item as rolling
+from windlass.rolling.operate.follow import is_installed
+from windlass.rolling.store import item as store
 from windlass.source.contract import MirrorSource
 from windlass.value.task import check_key
 
 PAGE = 10_000
 
 
-def mirror(
-    fleet: Fleet, items: ItemRouter, kind: Kind, source: MirrorSource, *, dry_run: bool
-) -> Mirror:
+def mirror(fleet: Fleet, kind: Kind, source: MirrorSource, *, dry_run: bool) -> Mirror:
     """Add what is new in `source` and remove what is gone; or only count it."""
     if not isinstance(source, MirrorSource):
         raise BadSource(
@@ -40,32 +36,43 @@ def mirror(
             "check, keys and present"
         )
     source.check()
-    first = _walk(fleet, items, kind, source, dry_run=dry_run)
+    first = _compare(fleet, kind, source, dry_run=dry_run)
     result = Mirror(first.added, first.removed, dry_run)
     if first.had_items or dry_run or not _is_followed(fleet, kind, source):
         return result
-    again = _walk(fleet, items, kind, source, dry_run=False)
+    again = _compare(fleet, kind, source, dry_run=False)
     return Mirror(result.added + again.added - again.removed, result.removed, dry_run)
 
 
 def _is_followed(fleet: Fleet, kind: Kind, source: MirrorSource) -> bool:
-    # Triggers write into their own database, so apps with several shards have none.
-    return fleet.single is not None and is_followed(fleet.single.database, kind, source)
+    # Triggers write into their own database, so an app with several shards has none.
+    single = fleet.single
+    return single is not None and is_installed(single.database, source, kind=kind.name)
 
 
-def _walk(
-    fleet: Fleet, items: ItemRouter, kind: Kind, source: MirrorSource, *, dry_run: bool
-) -> _Side:
-    side = _Side(items, kind, source, dry_run=dry_run)
-    theirs = _checked(kind, source, chain.from_iterable(source.keys()))
-    for is_new, code in _differences(_all_codes(fleet, kind.name), theirs, side):
-        (side.add if is_new else side.remove)(code)
-    side.flush()
-    return side
+def _compare(fleet: Fleet, kind: Kind, source: MirrorSource, *, dry_run: bool) -> _Differences:
+    differences = _Differences(ItemRouter(fleet), kind, source, dry_run=dry_run)
+    ours = _all_codes(fleet, kind.name)
+    mine = next(ours, None)
+    differences.had_items = mine is not None
+    # Text compares by code point, which is the byte order of UTF-8.
+    for code in _checked(kind, source, chain.from_iterable(source.keys())):
+        while mine is not None and mine < code:
+            differences.remove(mine)
+            mine = next(ours, None)
+        if mine == code:
+            mine = next(ours, None)
+        else:
+            differences.add(code)
+    while mine is not None:
+        differences.remove(mine)
+        mine = next(ours, None)
+    differences.flush()
+    return differences
 
 
-class _Side:
-    """Collects what differs, and changes it a part at a time."""
+class _Differences:
+    """Collects what differs, and changes it page by page."""
 
     def __init__(
         self, items: ItemRouter, kind: Kind, source: MirrorSource, *, dry_run: bool
@@ -106,9 +113,8 @@ class _Side:
 
     def _remove_gone(self) -> None:
         gone, self._gone = self._gone, []
-        if gone:
-            # What came in the meantime is not touched; what comes from now on is put back.
-            gone = sorted(set(gone) - self._present(gone))
+        # Keys that came meanwhile stay; keys that come from now on are put back.
+        gone = sorted(set(gone) - self._present(gone))
         if self._dry_run:
             self.removed += len(gone)
         elif gone:
@@ -133,7 +139,7 @@ def _checked(kind: Kind, source: MirrorSource, keys: Iterable[str]) -> Iterator[
 
 
 def _all_codes(fleet: Fleet, kind: str) -> Iterator[str]:
-    """The codes in all shards, each once, in order; a shard that is down ends it with an error."""
+    """The codes in all shards, each once, in order; an error if a shard is down."""
     if fleet.single is not None:
         return _codes(fleet.single.database, kind)
     streams = [_codes(fleet.opened(shard).database, kind) for shard in fleet.shards]
@@ -141,36 +147,11 @@ def _all_codes(fleet: Fleet, kind: str) -> Iterator[str]:
 
 
 def _codes(database: Database, kind: str) -> Iterator[str]:
-    after = ""
-    while True:
+    after: str | None = ""
+    while after is not None:
 
-        def page(connection: Connection, after: str = after) -> rolling.Page:
-            return rolling.codes_after(connection, kind, after, limit=PAGE)
+        def read(connection: Connection, after: str = after) -> store.CodePage:
+            return store.codes_after(connection, kind, after, limit=PAGE)
 
-        found = database.read(page)
-        yield from found.codes
-        if found.last is None:
-            return
-        after = found.last
-
-
-def _differences(
-    ours: Iterator[str], theirs: Iterable[str], side: _Side
-) -> Iterator[tuple[bool, str]]:
-    """Codes that one of the two has, in order: (True, code) if it is theirs.
-
-    Text compares by code point, which is the byte order of UTF-8.
-    """
-    mine = next(ours, None)
-    side.had_items = mine is not None
-    for code in theirs:
-        while mine is not None and mine < code:
-            yield False, mine
-            mine = next(ours, None)
-        if mine == code:
-            mine = next(ours, None)
-        else:
-            yield True, code
-    while mine is not None:
-        yield False, mine
-        mine = next(ours, None)
+        codes, after = database.read(read)
+        yield from codes

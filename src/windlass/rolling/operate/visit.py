@@ -1,170 +1,220 @@
-"""Visits: have one item run now, and wait for it."""
+"""Visits: have one item run now, and wait for it.
+
+A live worker runs it, or the caller itself if there is none. The caller never just calls the
+handler: it joins as a worker that takes this one row by a written claim. So the item cannot run
+twice at the same time, and the outcome is recorded as a visit.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from functools import partial
+from typing import TypeVar
 
-from windlass.clock import SECOND, Clock
-from windlass.core.fetch.one import Visit, in_thread
+from windlass.clock import SECOND, from_datetime
+from windlass.core.fetch.one import in_thread
+from windlass.core.limit.store import switch
+from windlass.core.limit.switch import setting_of
+from windlass.core.ring.store import worker
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database
-from windlass.errors import ItemNotFound
-from windlass.operate.fan_out import shard_of_item
-from windlass.rolling.engine import Items
+from windlass.database.connection import Connection
+from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
+from windlass.rolling.engine import ItemWriter
 from windlass.rolling.model import Item
-from windlass.rolling.store import item as rolling
+from windlass.rolling.operate.item import shard_of
+from windlass.rolling.store import item as store
+from windlass.value.status import Status
 from windlass.value.twin import twin
 from windlass.worker import Only, Worker
 
-LET_GO_SECONDS = 5.0
+T = TypeVar("T")
+
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.25
+ASK_AGAIN_AFTER = 1.0
+RESTED_AFTER = 5 * SECOND
+CANCEL_SECONDS = 5.0
 SEEK_TRIES = 3
 
 
-class Visits:
-    """Has single items visited, in whichever shard they are."""
+class ItemVisit:
+    """One visit of one item, in whichever shard it is."""
 
     def __init__(
         self,
         fleet: Fleet,
+        kind: Kind,
+        code: str,
         *,
         worker_for: Callable[[Shard, Kind, Only], Worker],
         dead_after: int,
     ) -> None:
         self._fleet = fleet
+        self._kind = kind
+        self._code = code
         self._worker_for = worker_for
         self._dead_after = dead_after
+        self._shard, self._asked_at = self._find()
+        # Whether the window of the kind has been closed for so long that no worker still runs it.
+        self.is_rested = False
 
-    def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """The item after a visit, or as it is if its last visit is that fresh."""
-        for _ in range(SEEK_TRIES):
-            try:
-                return self._at(kind, code).visit(kind, code, fresh=fresh, timeout=timeout)
-            except ItemNotFound:
-                # It may have moved to another shard under us.
-                if self._fleet.single is not None:
-                    raise
-        raise ItemNotFound(kind.name, code)
+    def visit(self, *, fresh: int | None, timeout: int) -> Item:
+        """The item after a visit, or as it is if its last visit is at most `fresh` ago."""
+        deadline = time.monotonic() + timeout / SECOND
+        item = self._item()
+        if self._is_fresh(item, fresh):
+            return item
+        while True:
+            worker = self._worker_if_needed()
+            if worker is not None:
+                self._run_in_thread(worker, deadline)
+            visited = self.wait(deadline)
+            if visited is not None:
+                return visited
 
-    async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
+    async def avisit(self, *, fresh: int | None, timeout: int) -> Item:
         """`visit`, awaited; if the caller runs it, then on this event loop."""
-        for _ in range(SEEK_TRIES):
-            try:
-                visitor = await twin(self._at, kind, code)
-                return await visitor.avisit(kind, code, fresh=fresh, timeout=timeout)
-            except ItemNotFound:
-                if self._fleet.single is not None:
-                    raise
-        raise ItemNotFound(kind.name, code)
+        deadline = time.monotonic() + timeout / SECOND
+        item = await twin(self._item)
+        if self._is_fresh(item, fresh):
+            return item
+        while True:
+            worker = await twin(self._worker_if_needed)
+            if worker is not None and self._kind.is_async:
+                await _run_here(worker, deadline)
+            elif worker is not None:
+                await twin(self._run_in_thread, worker, deadline)
+            visited = await twin(self.wait, deadline)
+            if visited is not None:
+                return visited
 
-    def _at(self, kind: Kind, code: str) -> Visitor:
-        single = self._fleet.single
-        shard = single or shard_of_item(self._fleet, kind, code)
+    def has_worker(self) -> bool:
+        """Whether a live worker may run the kind now; HeldBack if the kind is paused or broken."""
+
+        def look(connection: Connection) -> tuple[switch.Switch, list[worker.WorkerView]]:
+            return switch.get(connection, self._kind.name), worker.listing(connection)
+
+        found, workers = self._shard.database.read(look)
+        now = self._shard.clock.now()
+        if found.off:
+            raise HeldBack(self._kind.name, f"it is paused: {found.reason or 'no reason given'}")
+        if self._kind.breaker is not None and found.breaker.is_open:
+            raise HeldBack(self._kind.name, "its breaker is open after too many errors in a row")
+        is_served = any(
+            view.lease_until >= now and self._kind.name in view.kinds for view in workers
+        )
+        if not is_served:
+            self._mark_dead_holder(workers, now)
+        # A closed window holds back the round, but not the visit of one item.
+        setting = setting_of(self._kind, found)
+        rest = max(RESTED_AFTER, 2 * self._dead_after)
+        # For how long a window that an operator has set has been closed is unknown.
+        was_set = found.window is not None
+        self.is_rested = not (was_set or setting.is_open(now) or setting.is_open(now - rest))
+        return is_served and setting.is_open(now)
+
+    def wait(self, deadline: float) -> Item | None:
+        """The item, once a visit has ended that was not over when this one was asked for.
+
+        None after a while, to check whether the worker that was asked is still alive;
+        ResultTimeout after the deadline.
+        """
+        pause, ask_again = FIRST_PAUSE, time.monotonic() + ASK_AGAIN_AFTER
+        while time.monotonic() < ask_again:
+            item = self._item()
+            if self._is_done(item):
+                return item
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ResultTimeout(
+                    f"{self._kind.name!r}: the visit of {self._code!r} did not end in time; "
+                    "if it runs it goes on and is recorded, if not it is still asked for"
+                )
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+        return None
+
+    def _find(self) -> tuple[Shard, int]:
+        """The shard that has the item, and the time there."""
+        shard = shard_of(self._fleet, self._kind, self._code)
         if shard is None:
-            raise ItemNotFound(kind.name, code)
-        return Visitor(
-            shard.database,
-            shard.clock,
-            shard.items,
-            worker_for=partial(self._worker_for, shard),
-            dead_after=self._dead_after,
+            raise ItemNotFound(self._kind.name, self._code)
+        return shard, shard.clock.now()
+
+    def _item(self) -> Item:
+        for _ in range(SEEK_TRIES):
+            found = self._read(store.item)
+            if found is not None:
+                return found
+            if self._fleet.single is not None:
+                break
+            # It may have moved to another shard meanwhile.
+            self._shard, self._asked_at = self._find()
+        raise ItemNotFound(self._kind.name, self._code)
+
+    def _read(self, query: Callable[[Connection, str, str], T]) -> T:
+        return self._shard.database.read(
+            lambda connection: query(connection, self._kind.name, self._code)
         )
 
-
-class Visitor:
-    """Has single items of one shard visited."""
-
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        items: Items,
-        *,
-        worker_for: Callable[[Kind, Only], Worker],
-        dead_after: int,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._items = items
-        self._worker_for = worker_for
-        self._dead_after = dead_after
-
-    def visit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """The item after a visit, or as it is if its last visit is that fresh."""
-        deadline = time.monotonic() + timeout / SECOND
-        wish = self._wish(kind, code)
-        item = wish.item()
-        if wish.is_fresh(item, fresh):
-            return item
-        while True:
-            if not self._ask(wish, kind, code):
-                self._run_in_thread(kind, self._worker(wish, kind, code), deadline)
-            visited = wish.wait(deadline)
-            if visited is not None:
-                return visited
-
-    async def avisit(self, kind: Kind, code: str, *, fresh: int | None, timeout: int) -> Item:
-        """`visit`, awaited; if the caller runs it, then on this event loop."""
-        deadline = time.monotonic() + timeout / SECOND
-        wish = self._wish(kind, code)
-        item = await twin(wish.item)
-        if wish.is_fresh(item, fresh):
-            return item
-        while True:
-            if not await twin(self._ask, wish, kind, code):
-                worker = await twin(self._worker, wish, kind, code)
-                if kind.is_async:
-                    await self._run_here(worker, deadline)
-                else:
-                    await twin(self._run_in_thread, kind, worker, deadline)
-            visited = await twin(wish.wait, deadline)
-            if visited is not None:
-                return visited
-
-    def _wish(self, kind: Kind, code: str) -> Visit:
-        return Visit(self._database, self._clock, kind, code, dead_after=self._dead_after)
-
-    def _ask(self, wish: Visit, kind: Kind, code: str) -> bool:
-        """Have a live worker run it next; False if there is none."""
-        if not wish.has_worker():
+    def _is_fresh(self, item: Item, fresh: int | None) -> bool:
+        if fresh is None or item.finished_at is None:
             return False
-        self._items.hurry(kind, [code])
-        return True
+        return self._asked_at - from_datetime(item.finished_at) <= fresh
 
-    def _worker(self, wish: Visit, kind: Kind, code: str) -> Worker:
-        number = self._database.read(lambda connection: rolling.find(connection, kind.name, code))
+    def _is_done(self, item: Item) -> bool:
+        return (
+            item.status is not Status.RUNNING
+            and item.finished_at is not None
+            and from_datetime(item.finished_at) > self._asked_at
+        )
+
+    def _mark_dead_holder(self, workers: list[worker.WorkerView], now: int) -> None:
+        """A dead worker may hold the item or its bucket, and no other worker is there to notice."""
+        holder, owner = self._read(store.holders)
+        # Twice the time, because after an outage all workers come back a moment late.
+        for view in workers:
+            if view.id in (holder, owner) and view.lease_until < now - self._dead_after:
+                why = "it missed its heartbeat"
+                worker.mark_dead(self._shard.database, number=view.id, now=now, why=why)
+
+    def _worker_if_needed(self) -> Worker | None:
+        """Have a live worker run the item next; if there is none, a worker of our own for it."""
+        if self.has_worker():
+            ItemWriter(self._shard).hurry(self._kind, [self._code])
+            return None
+        number = self._read(store.find)
         if number is None:
-            raise ItemNotFound(kind.name, code)
-        return self._worker_for(kind, Only(number, wish.is_rested))
+            # It was removed, or has just moved.
+            return None
+        return self._worker_for(self._shard, self._kind, Only(number, self.is_rested))
 
-    @staticmethod
-    def _run_in_thread(kind: Kind, worker: Worker, deadline: float) -> None:
-        """Run it until then. A handler that cannot be stopped goes on, and is recorded."""
+    def _run_in_thread(self, worker: Worker, deadline: float) -> None:
+        """Run it until the deadline. A sync handler cannot be stopped: it goes on, recorded."""
         running = in_thread(worker.run)
         try:
             running.result(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            if kind.is_async:
+            if self._kind.is_async:
                 _stop_at_once(worker)
-                running.result(LET_GO_SECONDS)
+                running.result(CANCEL_SECONDS)
 
-    @staticmethod
-    async def _run_here(worker: Worker, deadline: float) -> None:
-        """Run it on this event loop until then, or until the caller is cancelled."""
-        running = asyncio.ensure_future(worker.run())
-        try:
-            await asyncio.wait({running}, timeout=max(0.0, deadline - time.monotonic()))
-        finally:
-            if not running.done():
-                _stop_at_once(worker)
-            await running
+
+async def _run_here(worker: Worker, deadline: float) -> None:
+    """Run it on this event loop until the deadline, or until the caller is cancelled."""
+    running = asyncio.ensure_future(worker.run())
+    try:
+        await asyncio.wait({running}, timeout=max(0.0, deadline - time.monotonic()))
+    finally:
+        if not running.done():
+            _stop_at_once(worker)
+        await running
 
 
 def _stop_at_once(worker: Worker) -> None:
-    """Asked twice, it waits for nothing: the handler is cancelled, its row handed back."""
+    """Asked twice, a worker waits for nothing: it cancels the handler and returns the row."""
     worker.stop()
     worker.stop()

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Tables of any supported database as sources."""

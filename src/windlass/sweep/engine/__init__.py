@@ -1,1 +1,1 @@
-"""FIXME."""
+"""How a worker runs sweeps: rounds, ranges, reading, retries."""

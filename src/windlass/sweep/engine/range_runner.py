@@ -1,29 +1,29 @@
-"""A range in the hands of a worker: what is read, what runs, and how far all is done.
+"""One range in a worker: what is read, what runs, and how far it is done.
 
-Rows are reserved and read by a thread of their own, run in any order, and passed in theirs: the
-breakpoint is the last key before the first one that has not ended. What has failed for good is
-passed too, and set aside in the very transaction that saves the breakpoint beyond it.
+Rows are reserved and read on another thread and run in any order. The breakpoint is the last key
+before the first item that has not ended. It also moves past items that have failed for good: they
+are kept as failed items in the same transaction that saves the breakpoint beyond them.
 """
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from windlass.clock import Clock
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Run, State
-from windlass.sweep.engine.item import ItemRun, Row, claimed, is_over
-from windlass.sweep.model import Range, SweepTerms
-from windlass.sweep.store.failed_item import NewFailure
+from windlass.sweep.engine.item import ItemRun, Row, WaitingItems, claimed, is_over
+from windlass.sweep.engine.reader import Reading, ReadRequest
+from windlass.sweep.engine.tally import Tally
+from windlass.sweep.engine.tools import Tools
+from windlass.sweep.model import Range
+from windlass.sweep.store.failed_item import NewFailedItem
 from windlass.sweep.store.range import Save
 from windlass.value.key import Key, decoded, encode_key
-from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.value.outcome import Failed, Retried, Snoozed
 
 SAVE_EVERY = 1.0
 SAVE_APART = 0.25
@@ -36,319 +36,237 @@ LONGEST_WINDOW = 20_000
 STEADY = 0.7
 
 
-class Tally:
-    """What has ended since it was last written down, for statistics and the breaker."""
+class RangeRunner:
+    """Runs one claimed range. The sweeper's thread calls it; other threads only say what ended."""
 
-    def __init__(self) -> None:
-        self.done = 0
-        self.failed = 0
-        self.retried = 0
-        self.milliseconds = 0.0
-        # In order, but of successes in a row only one: more of them tell nothing.
-        self.outcomes: list[Run] = []
-        self._errors_in_a_row = 0
-        self._enough_errors: int | None = None
-
-    def note(self, run: Run, rows: int) -> None:
-        """Count how a run ended. One that was put off tells nothing, unless a breaker waits."""
-        if isinstance(run.outcome, Snoozed):
-            if run.is_probe:
-                self.outcomes.append(copy(run))
-            return
-        self.milliseconds += run.milliseconds
-        is_ok = not isinstance(run.outcome, Failed | Retried)
-        if isinstance(run.outcome, Failed):
-            self.failed += rows
-        elif isinstance(run.outcome, Retried):
-            self.retried += rows
-        else:
-            self.done += rows
-        if run.kind.breaker is not None:
-            self._enough_errors = run.kind.breaker.errors
-            self._errors_in_a_row = 0 if is_ok else self._errors_in_a_row + 1
-            last = self.outcomes[-1] if self.outcomes else None
-            is_same = last is not None and isinstance(last.outcome, Succeeded)
-            if not (is_ok and is_same) or run.is_probe:
-                self.outcomes.append(copy(run))
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether a breaker must hear of it at once."""
-        return any(
-            run.is_probe or isinstance(run.outcome, Failed | Retried) for run in self.outcomes
-        )
-
-    @property
-    def opens_breaker(self) -> bool:
-        """Whether these alone are enough errors in a row: nothing more should begin."""
-        return self._enough_errors is not None and self._errors_in_a_row >= self._enough_errors
-
-    def successor(self) -> Tally:
-        """An empty one that goes on counting errors in a row."""
-        following = Tally()
-        if not self.opens_breaker:
-            following._errors_in_a_row = self._errors_in_a_row
-        return following
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.done or self.failed or self.retried or self.outcomes)
-
-
-class Later:
-    """Runs that are to be tried again, each at its time."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._heap: list[tuple[int, int, ItemRun]] = []
-
-    def put(self, run: ItemRun, outcome: Outcome) -> None:
-        """Have a run tried again when its outcome says."""
-        assert isinstance(outcome, Retried | Snoozed)
-        now = self._clock.now()
-        more = int(isinstance(outcome, Retried))
-        run.task = replace(run.task, attempt=run.task.attempt + more, started_at=now)
-        run.state = State.QUEUED
-        run.is_probe = False
-        heapq.heappush(self._heap, (now + outcome.delay, run.number, run))
-
-    def give_up(self) -> Iterator[tuple[int, ItemRun]]:
-        """All of them, each with its time; nobody waits for them any more."""
-        heap, self._heap = self._heap, []
-        for due_at, _, run in heap:
-            yield due_at, run
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the time of one has come."""
-        return bool(self._heap) and self._heap[0][0] <= self._clock.now()
-
-    def due(self) -> Iterator[ItemRun]:
-        """Those whose time has come."""
-        while self._heap and self._heap[0][0] <= self._clock.now():
-            yield heapq.heappop(self._heap)[2]
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-
-class Part:
-    """One claimed range. The sweeper's thread moves it; runners only tell it what ended."""
-
-    def __init__(
-        self,
-        found: Range,
-        load: KindLoad,
-        terms: SweepTerms,
-        clock: Clock,
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, found: Range, load: KindLoad, tools: Tools) -> None:
+        assert load.kind.sweep is not None
         assert found.batch is not None
         assert found.worker is not None
         self.range = found
         self.load = load
-        self.terms = terms
+        self.terms = load.kind.sweep
         self.batch = found.batch
         self.worker = found.worker
-        self._clock = clock
-        self._wake = wake
+        self._wake = tools.wake
         self._task = claimed(
-            load.kind.name, found.id, batch=found.batch, worker=found.worker, now=clock.now()
+            load.kind.name, found.id, batch=found.batch, worker=found.worker, now=tools.clock.now()
         )
         self.end = found.end
         self.read_to = found.breakpoint
         self.breakpoint = found.breakpoint
         self.again_to = found.again_to
         self.is_careful = found.is_careful
-        # As its row has them: until all agree nothing is reserved.
+        # As they were saved last: until that is up to date, nothing is reserved.
         self.stored_careful = found.is_careful
-        self.stored_again_to = found.again_to
-        self.is_exhausted = False
+        self._stored_again_to = found.again_to
+        self._is_exhausted = False
         self.is_reading = False
         self.is_lost = False
-        # What keeps it from being saved; nothing more is read until it can be.
+        # Why it cannot be saved; until it can be, nothing more is read.
         self.problem: Exception | None = None
-        # Whether it straggled when that was looked at last, and whether people know.
+        # Whether it was a straggler at the last check, and whether people were alerted.
         self.straggles = False
-        self.is_told = False
+        self.has_alerted = False
         self.read_again_at = 0.0
         self._read_at = 0.0
         self._goal = 0
-        self.done, self.failed, self.repeated = found.done, found.failed, found.repeated
-        self.failures: list[tuple[ItemRun, str]] = []
+        self.done, self._failed, self._repeated = found.done, found.failed, found.repeated
+        self._failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
-        self.later = Later(clock)
+        self._waiting = WaitingItems(tools.clock)
         self._entries: deque[tuple[Sequence[Row], bool, bool]] = deque()
-        self.rows_waiting = 0
-        self._ready: deque[ItemRun] = deque()
+        self._rows_waiting = 0
+        # All runs from the first that has not ended on, in the order of their keys.
         self._window: deque[ItemRun] = deque()
         self._last_key: Key | None = decoded(found.breakpoint)
         self._has_moved = False
         self._page_ended = False
         self._saved_at = 0.0
         self._measured_at = time.monotonic()
-        self._measured = self.done + self.failed
+        self._measured = self.done + self._failed
         self._is_measured = False
-        self.per_second = 0.0
-
-    # Reading
+        self._per_second = 0.0
 
     @property
     def wants_rows(self) -> bool:
         """Whether it is time to reserve and read more."""
-        if self.is_reading or self.is_exhausted or self.is_lost or self.problem is not None:
+        if self.is_reading or self._is_exhausted or self.is_lost or self.problem is not None:
             return False
         if not self._is_stored or time.monotonic() < self.read_again_at:
             return False
         if self.is_careful:
-            return not self.in_flight and not self._has_moved
-        return self.rows_waiting < self._low and len(self._window) < LONGEST_WINDOW
+            return not self._has_items and not self._has_moved
+        return self._rows_waiting < self._fewest_waiting and len(self._window) < LONGEST_WINDOW
 
     @property
     def _is_stored(self) -> bool:
-        """Whether its row knows what is done again here, and with what care."""
-        stored = self.stored_careful, self.stored_again_to
+        stored = self.stored_careful, self._stored_again_to
         return stored == (self.is_careful, self.again_to)
 
     @property
-    def rows_wanted(self) -> int:
-        """How many rows to reserve: some seconds of work, so that others may have the rest."""
+    def _rows_wanted(self) -> int:
+        """How many rows to reserve: a few seconds of work, so that others may have the rest."""
         if self.is_careful:
             return 1
-        batch = self.terms.batch
+        page = self.terms.batch
         if self.terms.many:
-            pages = int(self.per_second * AHEAD_SECONDS / batch)
-            return batch * min(MOST_PAGES, max(2, pages))
-        fewest = max(min(batch, max(FEWEST_ROWS, 2 * self.load.limit)), self._goal)
-        return min(MOST_PAGES * batch, max(fewest, int(self.per_second * AHEAD_SECONDS)))
+            pages = int(self._per_second * AHEAD_SECONDS / page)
+            return page * min(MOST_PAGES, max(2, pages))
+        fewest = max(min(page, max(FEWEST_ROWS, 2 * self.load.limit)), self._goal)
+        return min(MOST_PAGES * page, max(fewest, int(self._per_second * AHEAD_SECONDS)))
 
     @property
-    def _low(self) -> int:
+    def _fewest_waiting(self) -> int:
         if self.terms.many:
             return 2 * self.terms.batch
-        return max(self.load.limit, int(self.per_second * AHEAD_SECONDS / 4))
+        return max(self.load.limit, int(self._per_second * AHEAD_SECONDS / 4))
 
-    def begin_reading(self) -> None:
-        """Rows are asked for. If the last ones lasted no time, more of them are."""
+    def begin_reading(self) -> ReadRequest:
+        """Ask for more rows; for twice as many if the last ones ran out very soon."""
         now = time.monotonic()
         is_fast = now - self._read_at < AHEAD_SECONDS / 8
-        self._goal = 2 * self.rows_wanted if is_fast else 0
+        self._goal = 2 * self._rows_wanted if is_fast else 0
         self._read_at = now
         self.is_reading = True
+        return ReadRequest(
+            range=self.range.id,
+            batch=self.batch,
+            worker=self.worker,
+            end=self.end,
+            read_to=self.read_to,
+            again_to=self.again_to,
+            rows_wanted=self._rows_wanted,
+            page_size=self.terms.batch,
+        )
 
-    def extend(self, rows: Sequence[Row], *, is_again: bool) -> None:
-        """Have a page of rows that were reserved and read."""
+    def receive(self, reading: Reading) -> None:
+        """Take the rows that were reserved and read, or learn how the range has changed."""
+        if reading.end != self.end:
+            self.move_end(reading.end)
+            return
+        if reading.again_is_over:
+            self.again_to, self.is_careful = None, False
+            return
+        self.read_to = reading.read_to
+        self._is_exhausted = reading.is_exhausted
+        for page in reading.pages:
+            self._add_page(page)
+        if reading.has_reserved and not self._has_items:
+            # The rows were deleted between the question where they end and the reading.
+            self._pass_to(reading.read_to)
+
+    def move_end(self, end: str | None) -> None:
+        self.end, self._is_exhausted = end, False
+
+    def _add_page(self, rows: Sequence[Row]) -> None:
         size = self.terms.batch if self.terms.many else 1
+        is_again = self.again_to is not None
         for begin in range(0, len(rows), size):
-            part = rows[begin : begin + size]
             is_last = begin + size >= len(rows)
-            self._entries.append((part, is_again, is_last))
-        self.rows_waiting += len(rows)
-
-    # Running
+            self._entries.append((rows[begin : begin + size], is_again, is_last))
+        self._rows_waiting += len(rows)
 
     def issue(self, most: int) -> list[ItemRun]:
-        """Up to so many runs that may begin now: those taken back, those due again, new ones."""
-        runs: list[ItemRun] = []
-        self._ready.extend(self.later.due())
-        while self._ready and len(runs) < most:
-            runs.append(self._ready.popleft())
+        """Up to `most` runs that may begin now; those that waited come first."""
+        runs = self._waiting.take(most)
         while self._entries and len(runs) < most:
             rows, is_again, is_last = self._entries.popleft()
-            self.rows_waiting -= len(rows)
+            self._rows_waiting -= len(rows)
             run = ItemRun(self._task, self.load, self, rows)
             run.is_again, run.is_last = is_again, is_last
             self._window.append(run)
             runs.append(run)
         return runs
 
-    @property
-    def only_waits(self) -> bool:
-        """Whether all that was read is done, but for items that are to be tried again later."""
-        if not len(self.later) or self.later.is_due or self.has_more or self.wants_rows:
-            return False
-        return sum(run.state is not State.ENDED for run in self._window) == len(self.later)
-
-    def set_waiting_aside(self) -> None:
-        """Set aside what is to be tried again later, with its time, and so go past it.
-
-        For a worker that does not wait for it: otherwise all that ran beyond would run again.
-        """
-        for due_at, run in self.later.give_up():
-            error = run.outcome.error if isinstance(run.outcome, Retried) else "it was put off"
-            tries = run.task.attempt - int(isinstance(run.outcome, Retried))
-            run.task = replace(run.task, attempt=tries)
-            run.outcome, run.state = Failed(error, error), State.ENDED
-            run.retry_at = due_at
-
     def landed(self, run: Run) -> None:
-        """A run has ended; called under the lock of the rows in flight."""
         assert isinstance(run, ItemRun)
-        outcome = run.outcome
         self.tally.note(run, len(run.rows))
-        if isinstance(outcome, Retried | Snoozed):
-            self.later.put(run, outcome)
+        if isinstance(run.outcome, Retried | Snoozed):
+            self._waiting.delay(run, run.outcome)
         if self.tally.opens_breaker:
             self.load.is_tripped = True
         if not self.load.queued or self.load.is_tripped:
             self._wake()
 
     def taken_back(self, run: Run) -> None:
-        """A run is not to begin now; it comes first when it may."""
-        assert isinstance(run, ItemRun)
-        self._ready.appendleft(run)
+        self._waiting.put_back(run)
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether everything that was read is done, except items that wait for their next try."""
+        waiting = self._waiting
+        if not waiting.has_delayed or waiting.has_due or waiting.has_ready:
+            return False
+        if self._entries or self.is_reading or self.wants_rows:
+            return False
+        return self._count_open() == len(waiting)
+
+    def fail_delayed(self) -> None:
+        """Keep the items that wait for their next try as failed items with the time of that try.
+
+        For a worker that does not wait: otherwise everything that ran beyond them would run again.
+        """
+        for run, error, due_at in self._waiting.give_up_delayed():
+            tries = run.task.attempt - int(isinstance(run.outcome, Retried))
+            run.task = replace(run.task, attempt=tries)
+            run.outcome, run.state = Failed(error, error), State.ENDED
+            run.retry_at = due_at
 
     @property
     def has_some(self) -> bool:
         """Whether something could begin."""
-        return bool(self.has_more or len(self.later))
+        return bool(self._entries or len(self._waiting) or self.is_reading)
 
     @property
-    def has_more(self) -> bool:
-        """Whether rows wait that could begin, or are about to come."""
-        return bool(self._entries or self._ready or self.is_reading)
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether something was issued and has not been passed, or waits to be issued."""
+    def _has_items(self) -> bool:
+        """Whether items that were read are not passed yet."""
         return bool(self._window or self._entries)
 
     @property
     def is_finished(self) -> bool:
-        """Whether all there is was read, and all that was read is done."""
-        return self.is_exhausted and not self.is_reading and not self.in_flight
+        """Whether everything was read and is done."""
+        return self._is_exhausted and not self.is_reading and not self._has_items
 
     @property
     def is_still(self) -> bool:
         """Whether nothing of it runs or is queued; items may wait for their next try."""
-        waiting = len(self.later) + len(self._ready)
-        open_ = sum(run.state is not State.ENDED for run in self._window)
-        return not self.is_reading and open_ == waiting
+        return not self.is_reading and self._count_open() == len(self._waiting)
+
+    def _count_open(self) -> int:
+        return sum(run.state is not State.ENDED for run in self._window)
 
     @property
-    def has_begun_beyond(self) -> bool:
-        """Whether anything beyond the breakpoint has ended, or was running until now."""
-        return any(run.state is not State.QUEUED for run in self._window)
-
-    # Saving
+    def again_to_if_released(self) -> str | None:
+        """How far the next owner may run items that have already run here."""
+        has_begun = any(run.state is not State.QUEUED for run in self._window)
+        return self.read_to if self.again_to is None and has_begun else self.again_to
 
     def advance(self) -> None:
-        """Pass everything that has ended, up to the first that has not."""
+        """Pass everything that has ended, up to the first item that has not."""
         window = self._window
         while window and window[0].state is State.ENDED and is_over(window[0].outcome):
             run = window.popleft()
             rows = len(run.rows)
             if isinstance(run.outcome, Failed):
-                self.failed += rows
-                self.failures.append((run, run.outcome.error))
+                self._failed += rows
+                self._failures.append((run, run.outcome.error))
             else:
                 self.done += rows
-            self.repeated += rows if run.is_again else 0
+            self._repeated += rows if run.is_again else 0
             self._last_key, self._has_moved = run.last, True
             self._page_ended = self._page_ended or run.is_last
 
+    def pass_all(self) -> None:
+        """Everything that was reserved is done: the breakpoint is the last reserved key."""
+        self._pass_to(self.read_to)
+
+    def _pass_to(self, place: str | None) -> None:
+        self.breakpoint, self._last_key = place, decoded(place)
+        self._has_moved = place is not None
+
     def wants_save(self, now: float) -> bool:
-        """Whether it is time: every second, at the end of a page, and when a breaker must hear."""
+        """Whether it is time: every second, at the end of a page, or when a breaker must know."""
         since = now - self._saved_at
         if self.problem is not None:
             return since >= SAVE_EVERY
@@ -359,7 +277,7 @@ class Part:
         return since >= SAVE_APART and (self._page_ended or self.tally.is_urgent)
 
     def save(self, numbers: Iterator[int]) -> Save:
-        """How it is now, to be written down."""
+        """Its state now, to be written; `numbers` are for its failed items."""
         if self._has_moved:
             self.breakpoint = encode_key(self._last_key)
         self._measure()
@@ -368,53 +286,48 @@ class Part:
             batch=self.batch,
             breakpoint=self.breakpoint,
             done=self.done,
-            failed=self.failed,
-            repeated=self.repeated,
-            per_second=self.per_second,
+            failed=self._failed,
+            repeated=self._repeated,
+            per_second=self._per_second,
             again_to=self.again_to,
             is_careful=self.is_careful,
             failures=[
-                NewFailure(
-                    next(numbers),
-                    encode_key(key),
-                    error,
-                    self.range.round,
-                    run.task.attempt,
-                    run.retry_at,
+                NewFailedItem(
+                    id=next(numbers),
+                    key=encode_key(key),
+                    error=error,
+                    round=self.range.round,
+                    tries=run.task.attempt,
+                    retry_at=run.retry_at,
                 )
-                for run, error in self.failures
+                for run, error in self._failures
                 for key, _ in run.rows
             ],
         )
 
     @property
     def failed_rows(self) -> int:
-        """How many rows are about to be set aside."""
-        return sum(len(run.rows) for run, _ in self.failures)
+        """How many rows the next save adds to the failed items."""
+        return sum(len(run.rows) for run, _ in self._failures)
 
     def saved(self, what: Save) -> None:
-        """What `save` made was written down."""
-        self.failures = []
+        """What `save` returned was written."""
+        self._failures = []
         self._saved_at = time.monotonic()
         self._has_moved = self._page_ended = False
-        self.stored_careful, self.stored_again_to = what.is_careful, what.again_to
+        self.stored_careful, self._stored_again_to = what.is_careful, what.again_to
 
     def not_saved(self, problem: Exception) -> None:
-        """It cannot be written down; that is tried again, but not at once."""
+        """It cannot be saved; that is tried again after a pause."""
         self.problem = problem
         self._saved_at = time.monotonic()
 
-    def pass_to(self, place: str | None) -> None:
-        """All up to `place` was reserved and nothing of it is left: be there."""
-        self.breakpoint, self._last_key = place, decoded(place)
-        self._has_moved = place is not None
-
     def _measure(self) -> None:
-        now, ended = time.monotonic(), self.done + self.failed
+        now, ended = time.monotonic(), self.done + self._failed
         elapsed = now - self._measured_at
         if elapsed < SAVE_EVERY / 2:
             return
         speed = max(0, ended - self._measured) / elapsed
         steady = STEADY if self._is_measured else 0.0
-        self.per_second = steady * self.per_second + (1 - steady) * speed
+        self._per_second = steady * self._per_second + (1 - steady) * speed
         self._measured_at, self._measured, self._is_measured = now, ended, True

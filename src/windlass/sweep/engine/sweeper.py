@@ -1,16 +1,16 @@
-"""The sweeper: walks over large sources, range by range, beside the tasks of a worker.
+"""The loop that runs all sweeps of one worker, beside its tasks.
 
-Who is the authority? The row of a range, and in it the batch of its claim: a worker that was marked
-left has lost all batches in the same transaction, so what it still writes changes nothing.
+Who is the authority? The row of a range, and in it the batch of its claim. When a worker is marked
+left, all its batches are cleared in the same transaction, so what it still writes changes nothing.
 
-Which time is trusted? None, for safety: a range is taken over when its worker is marked left, which
-is decided by the database's clock, and never because it has been silent. Pauses are measured on the
-monotonic clock.
+Which time is trusted? None, for safety. A range is taken over only when its worker is marked left,
+which the clock of the database decides, never because the range was silent. Pauses are measured on
+the monotonic clock.
 
-What does each failure do? A worker dies: its ranges fall when it is marked left, and whoever has
-room goes on from their breakpoints; what ran beyond them runs again, and is counted. The database
-is away: nothing is reserved and nothing saved, items that were reserved go on. The source is away:
-its error is told, reading is tried again after a growing pause, and the ranges stay where they are.
+What does each failure do? A worker dies: when it is marked left, its ranges have no owner, and a
+worker with room continues from their breakpoints. What ran beyond them runs again, and is counted.
+The database is away: nothing is reserved or saved; items that are reserved run. The source is away:
+the error is reported, and reading is tried again after a growing pause; the ranges stay unchanged.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import random
 import time
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection
-
 from windlass.clock import Clock
 from windlass.core.finish.store.history import MINUTE
 from windlass.core.limit.breaker import Breakers, Move
@@ -28,17 +26,20 @@ from windlass.core.limit.gate import Gate
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Count
 from windlass.database.number import Numbers
-from windlass.sweep.engine.range_runner import SAVE_EVERY, Part, Tally
-from windlass.sweep.engine.runner import Tools, Walk
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.engine.range_runner import SAVE_EVERY, RangeRunner
+from windlass.sweep.engine.runner import SweepRunner
+from windlass.sweep.engine.tally import Tally
+from windlass.sweep.engine.tools import Tools
+from windlass.sweep.model import SweepRow
+from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
-from windlass.sweep.store.sweep import SweepRow
 
-# How many threads ask the source of the only sweep, and of each one of several.
+# How many threads call the source of the only sweep, and of each of several.
 THREADS = 4
 FEWEST_THREADS = 2
 BUSY_PAUSE = 0.01
@@ -46,17 +47,19 @@ IDLE_PAUSE = 0.1
 LOOK_SECONDS = 0.5
 SOON_SECONDS = 0.1
 HAND_BACK_SECONDS = 10.0
-MIND_SECONDS = 10.0
+STRAGGLER_SECONDS = 10.0
+# A worker makes way for a careful range after a random time between these.
 WAY_SECONDS = (2.0, 6.0)
 
 
 class Sweeper(Loop):
-    """Moves all sweeps of one worker."""
+    """Runs all sweeps of one worker."""
 
     name = "sweep"
 
     def __init__(
         self,
+        *,
         database: Database,
         kinds: Mapping[str, Kind],
         clock: Clock,
@@ -64,22 +67,14 @@ class Sweeper(Loop):
         in_flight: InFlight,
         gate: Gate,
         breakers: Breakers,
-        *,
         worker: Callable[[], int],
         is_quiet: Callable[[], bool],
         once: bool = False,
         only_retries: bool = False,
     ) -> None:
         super().__init__()
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
-        self._in_flight = in_flight
-        self._breakers = breakers
-        self._worker = worker
-        self._once = once
         swept = [kind for kind in kinds.values() if kind.sweep is not None]
-        tools = Tools(
+        self._tools = Tools(
             database=database,
             clock=clock,
             numbers=numbers,
@@ -91,67 +86,71 @@ class Sweeper(Loop):
             only_retries=only_retries,
             threads=THREADS if len(swept) == 1 else FEWEST_THREADS,
         )
-        self.walks = [Walk(kind, tools) for kind in swept]
+        self._breakers = breakers
+        self._worker = worker
+        self.runners = [SweepRunner(kind, self._tools) for kind in swept]
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
-        self._handed_back_at = self._minded_at = time.monotonic()
-        self._suspects: list[Walk] = []
-        self._way_at: float | None = None
+        self._handed_back_at = self._checked_stragglers_at = time.monotonic()
+        # Sweeps with a range that waits to run alone.
+        self._careful: list[SweepRunner] = []
+        self._make_way_at: float | None = None
         self.done = 0
         self.failed = 0
         self.is_idle = False
-        # A source that could not be read, for one who does not wait for better times.
+        # Why a source could not be read, for a worker that does not wait until it can be.
         self.trouble: Exception | None = None
 
     def tick(self) -> float:
-        me = self._worker()
-        if self._in_flight.is_halted or me != self._me:
-            for walk in self.walks:
-                walk.drop_all()
+        me, is_halted = self._worker(), self._tools.in_flight.is_halted
+        if is_halted or me != self._me:
+            for runner in self.runners:
+                runner.drop_all()
             self._me = me
-        if self._in_flight.is_halted:
+        if is_halted:
             return IDLE_PAUSE
         self._look()
-        careful = [walk for walk in self.walks if walk.is_careful]
-        makes_way = not careful and self._makes_way()
-        for walk in sorted(self.walks, key=lambda walk: walk not in self._suspects):
-            others = any(other.parts for other in self.walks)
-            walk.step(me, may_claim=not careful, is_alone=not others, makes_way=makes_way)
+        has_careful = any(runner.is_careful for runner in self.runners)
+        makes_way = not has_careful and self._makes_way()
+        for runner in sorted(self.runners, key=lambda runner: runner not in self._careful):
+            has_ranges = bool(self._held())
+            runner.step(me, may_claim=not has_careful, is_alone=not has_ranges, makes_way=makes_way)
         self.save()
-        if makes_way and all(part.is_still for walk in self.walks for part in walk.parts):
+        if makes_way and all(each.is_still for _, each in self._held()):
             self.release_all()
-            self._way_at = None
+            self._make_way_at = None
         self._hand_back_unknown(me)
-        self._mind_stragglers()
-        self.is_idle = all(walk.is_idle() for walk in self.walks)
-        if self._once:
-            self.trouble = next((walk.problem for walk in self.walks if walk.problem), None)
-        is_busy = any(walk.is_busy for walk in self.walks)
-        return BUSY_PAUSE if is_busy or self._once else IDLE_PAUSE
+        self._check_stragglers()
+        self.is_idle = all(runner.is_idle() for runner in self.runners)
+        if self._tools.once:
+            self.trouble = next((each.problem for each in self.runners if each.problem), None)
+        is_busy = any(runner.is_busy for runner in self.runners)
+        return BUSY_PAUSE if is_busy or self._tools.once else IDLE_PAUSE
 
     def look_soon(self) -> None:
-        """Something may have changed: look at the rows in a moment."""
+        """Something may have changed: read the rows in a moment."""
         self._looked_at = min(self._looked_at, time.monotonic() - LOOK_SECONDS + SOON_SECONDS)
         self.wake()
 
     def look_again(self) -> None:
-        """Be idle only after another look at the rows."""
+        """Be idle only after the rows were read again."""
         self.is_idle = False
         self._looked_at = float("-inf")
         self.wake()
 
     def save(self, *, all_of_it: bool = False) -> None:
-        """Write down how far the ranges are, of those for which it is time."""
+        """Save the ranges for which it is time, or all."""
         now = time.monotonic()
-        due: list[tuple[Walk, Part]] = []
-        for walk in self.walks:
-            for part in walk.parts:
-                part.advance()
-                if all_of_it or part.wants_save(now):
-                    due.append((walk, part))
+        due: list[tuple[SweepRunner, RangeRunner]] = []
+        for runner, each in self._held():
+            each.advance()
+            if all_of_it or each.wants_save(now):
+                due.append((runner, each))
         is_time = all_of_it or now - self._noted_at >= SAVE_EVERY
-        tallies = self._tallies(only_urgent=not is_time)
+        tallies = self._tools.in_flight.undisturbed(
+            lambda: self._take_tallies(only_urgent=not is_time)
+        )
         if not due and not tallies:
             return
         if is_time:
@@ -159,128 +158,116 @@ class Sweeper(Loop):
         self._write(due, tallies)
 
     def release_all(self) -> None:
-        """Save everything, and let the ranges wait for others."""
-        for walk in self.walks:
-            for part in walk.parts:
-                part.set_waiting_aside()
+        """Save all ranges and return them, so that other workers may claim them."""
+        for _, each in self._held():
+            each.fail_delayed()
         self.save(all_of_it=True)
-        now, me = self._clock.now(), self._me
-        every = [(walk, part) for walk in self.walks for part in walk.parts]
-        # One that cannot be saved is handed back as it was.
-        parts = [(walk, part) for walk, part in every if part.problem is None]
+        now = self._tools.clock.now()
+        # A range that cannot be saved is returned as it was saved last.
+        held = [(runner, each) for runner, each in self._held() if each.problem is None]
 
         def work(connection: Connection) -> None:
-            if not self._database.dialect.alive(connection, me):
-                return
-            for walk, part in parts:
-                again_to = part.again_to
-                if again_to is None and part.has_begun_beyond:
-                    again_to = part.read_to
-                save = part.save(iter(()))
-                ranges.release(connection, save, sweep=walk.name, again_to=again_to, now=now)
+            for runner, each in held:
+                again_to = each.again_to_if_released
+                save = each.save(iter(()))
+                ranges.release(connection, save, sweep=runner.name, again_to=again_to, now=now)
 
-        if parts:
-            self._database.write(work)
-        for walk in self.walks:
-            walk.parts.clear()
+        if held:
+            self._tools.database.write_as(self._me, work, lost=None)
+        for runner in self.runners:
+            runner.ranges.clear()
 
     def close(self) -> None:
-        """Let the threads go that ask sources; one that hangs is left behind."""
-        for walk in self.walks:
-            walk.close()
+        """Let the threads that call sources end; it does not wait for one that hangs."""
+        for runner in self.runners:
+            runner.close()
+
+    def _held(self) -> list[tuple[SweepRunner, RangeRunner]]:
+        return [(runner, each) for runner in self.runners for each in runner.ranges]
 
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
-        names, now = [walk.name for walk in self.walks], self._clock.now()
+        names, now = [runner.name for runner in self.runners], self._tools.clock.now()
 
         def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str], ranges.Free]:
             rows = {row.name: row for row in store.listing(connection)}
-            asked = {name for name in names if aside.is_asked(connection, name, now=now)}
-            return rows, asked, ranges.free(connection)
+            due = {name for name in names if failed_item.is_retry_due(connection, name, now=now)}
+            return rows, due, ranges.free(connection)
 
-        rows, asked, free = self._database.read(read, tries=2)
+        rows, due, free = self._tools.database.read(read, tries=2)
         self._looked_at = time.monotonic()
-        for walk in self.walks:
-            name = walk.name
-            walk.see(rows.get(name), is_asked=name in asked, has_fallen=name in free.abandoned)
-        self._suspects = [walk for walk in self.walks if walk.name in free.careful]
+        for runner in self.runners:
+            name = runner.name
+            has_abandoned = name in free.abandoned
+            runner.see(rows.get(name), is_retry_due=name in due, has_abandoned=has_abandoned)
+        self._careful = [runner for runner in self.runners if runner.name in free.careful]
 
     def _makes_way(self) -> bool:
-        """Whether to let go of everything, so that a range with a suspect in it can run alone.
+        """Whether to release everything, so that a careful range can run alone here.
 
-        Whoever has nothing to do takes it at once. If nobody does for some seconds, somebody who
-        has makes way for it; not all at the same time.
+        An idle worker claims it at once. If there is none for some seconds, a busy one makes way;
+        the random time keeps all workers from doing it together.
         """
-        is_wanted = any(walk.may_claim for walk in self._suspects)
-        if not is_wanted or not any(walk.parts for walk in self.walks):
-            self._way_at = None
+        is_wanted = any(runner.may_claim for runner in self._careful)
+        if not is_wanted or not self._held():
+            self._make_way_at = None
             return False
-        if self._way_at is None:
-            self._way_at = time.monotonic() + random.uniform(*WAY_SECONDS)
-        return time.monotonic() >= self._way_at
+        if self._make_way_at is None:
+            self._make_way_at = time.monotonic() + random.uniform(*WAY_SECONDS)
+        return time.monotonic() >= self._make_way_at
 
-    def _tallies(self, *, only_urgent: bool) -> list[tuple[Kind, Tally]]:
-        """What has ended since the last time, of those for which it is time."""
+    def _take_tallies(self, *, only_urgent: bool) -> list[tuple[SweepRunner, Tally]]:
+        return [
+            (runner, tally)
+            for runner in self.runners
+            for tally in runner.take_tallies(only_urgent=only_urgent)
+        ]
 
-        def swap() -> list[tuple[Kind, Tally]]:
-            taken: list[tuple[Kind, Tally]] = []
-            for walk in self.walks:
-                owners = [part.tally for part in walk.parts]
-                found = [*walk.again.tallies, *owners]
-                if only_urgent and not any(tally.is_urgent for tally in found):
-                    continue
-                taken += [(walk.kind, tally) for tally in found if not tally.is_empty]
-                walk.again.tallies = [Tally()]
-                for part in walk.parts:
-                    part.tally = part.tally.successor()
-            return taken
-
-        return self._in_flight.undisturbed(swap)
-
-    def _write(self, due: list[tuple[Walk, Part]], tallies: list[tuple[Kind, Tally]]) -> None:
-        failed = sum(part.failed_rows for _, part in due)
-        numbers = iter(self._numbers.take(failed) if failed else ())
-        made = [(walk, part, walk.made(part, numbers)) for walk, part in due]
-        saves = [(walk, part, save) for walk, part, save in made if save is not None]
-        now, me = self._clock.now(), self._me
-        lost: list[tuple[Walk, Part]] = []
+    def _write(
+        self,
+        due: list[tuple[SweepRunner, RangeRunner]],
+        tallies: list[tuple[SweepRunner, Tally]],
+    ) -> None:
+        tools = self._tools
+        failed = sum(each.failed_rows for _, each in due)
+        numbers = iter(tools.numbers.take(failed) if failed else ())
+        made = [(runner, each, runner.prepare_save(each, numbers)) for runner, each in due]
+        saves = [(runner, each, save) for runner, each, save in made if save is not None]
+        now = tools.clock.now()
+        lost: set[int] = set()
         moves: list[Move] = []
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> bool:
             lost.clear()
-            moves.clear()
-            if not self._database.dialect.alive(connection, me):
-                lost.extend(due)
-                return
-            for walk, part, save in sorted(saves, key=lambda each: each[2].id):
-                if not ranges.save(connection, save, sweep=walk.name, now=now):
-                    lost.append((walk, part))
-            moves.extend(self._note(connection, tallies, now))
+            for runner, _, save in sorted(saves, key=lambda made: made[2].id):
+                if not ranges.save(connection, save, sweep=runner.name, now=now):
+                    lost.add(save.id)
+            moves[:] = self._note(connection, tallies, now)
+            return True
 
         try:
-            self._database.write(work, tries=2)
+            is_alive = tools.database.write_as(self._me, work, lost=False, tries=2)
         except Exception:
-            # What ended is told with the next save.
-            for walk in self.walks:
-                walk.again.tallies += [tally for kind, tally in tallies if kind is walk.kind]
+            for runner, tally in tallies:
+                runner.put_back(tally)
             raise
-        self._obey(moves)
+        self._obey(moves if is_alive else [])
         self.failed += sum(tally.failed for _, tally in tallies)
         self.done += sum(tally.done + tally.failed for _, tally in tallies)
-        for walk, part, save in saves:
-            if (walk, part) in lost:
-                walk.drop(part)
+        for runner, each, save in saves:
+            if is_alive and save.id not in lost:
+                runner.saved(each, save)
             else:
-                walk.saved(part, save)
+                runner.drop(each)
 
     def _note(
-        self, connection: Connection, tallies: list[tuple[Kind, Tally]], now: int
+        self, connection: Connection, tallies: list[tuple[SweepRunner, Tally]], now: int
     ) -> list[Move]:
-        """Count what has ended, and tell the breakers; those that moved."""
+        """Count what has ended and inform the breakers; those that opened or closed."""
         counts = _counts(tallies, self._me, now)
         if counts:
-            self._database.dialect.count(connection, counts)
+            self._tools.database.dialect.count(connection, counts)
         moves: list[Move] = []
         for _, tally in tallies:
             every = {run.task.id for run in tally.outcomes}
@@ -288,48 +275,50 @@ class Sweeper(Loop):
         return moves
 
     def _obey(self, moves: list[Move]) -> None:
-        """What a breaker that has just opened keeps from running is not even queued."""
+        """Take back the queued items of a sweep whose breaker has just opened."""
+        in_flight = self._tools.in_flight
         self._breakers.tell(moves)
         for move in moves:
             if move.opened:
-                self._in_flight.take_back(move.kind)
-        self._in_flight.undisturbed(self._reset_trips)
+                in_flight.take_back(move.kind)
+        in_flight.undisturbed(self._reset_trips)
 
     def _reset_trips(self) -> None:
-        """What was enough to open a breaker is written down, unless it has come since."""
-        for walk in self.walks:
-            walk.load.is_tripped = any(part.tally.opens_breaker for part in walk.parts)
+        """The errors that trip a breaker are saved, except those that came since."""
+        for runner in self.runners:
+            runner.load.is_tripped = any(each.tally.opens_breaker for each in runner.ranges)
 
-    def _mind_stragglers(self) -> None:
-        if time.monotonic() - self._minded_at >= MIND_SECONDS:
-            self._minded_at = time.monotonic()
-            for walk in self.walks:
-                walk.mind_stragglers()
+    def _check_stragglers(self) -> None:
+        if time.monotonic() - self._checked_stragglers_at >= STRAGGLER_SECONDS:
+            self._checked_stragglers_at = time.monotonic()
+            for runner in self.runners:
+                runner.alert_of_stragglers()
 
     def _hand_back_unknown(self, me: int) -> None:
-        """A claim whose answer was lost is nobody's concern here: let others have it."""
+        """Return claims that this worker does not know, because the answer to them was lost."""
         if time.monotonic() - self._handed_back_at < HAND_BACK_SECONDS:
             return
         self._handed_back_at = time.monotonic()
-        known = {part.batch for walk in self.walks for part in walk.parts}
-        known |= {walk.again.batch for walk in self.walks if walk.again.batch is not None}
-        held = self._database.read(lambda connection: ranges.held(connection, me), tries=2)
+        database = self._tools.database
+        known = {each.batch for _, each in self._held()}
+        known |= {each.retry.batch for each in self.runners if each.retry.batch is not None}
+        held = database.read(lambda connection: ranges.held(connection, me), tries=2)
         if held <= known:
             return
+        database.write_as(
+            me,
+            lambda connection: ranges.hand_back(connection, me, unless=known or [0]),
+            lost=0,
+            tries=2,
+        )
 
-        def work(connection: Connection) -> None:
-            if self._database.dialect.alive(connection, me):
-                ranges.hand_back(connection, me, unless=known or [0])
 
-        self._database.write(work, tries=2)
-
-
-def _counts(tallies: list[tuple[Kind, Tally]], worker: int, now: int) -> list[Count]:
+def _counts(tallies: list[tuple[SweepRunner, Tally]], worker: int, now: int) -> list[Count]:
     counts: dict[str, Count] = {}
-    for kind, tally in tallies:
+    for runner, tally in tallies:
         if not (tally.done or tally.failed or tally.retried):
             continue
-        count = counts.setdefault(kind.name, Count(now // MINUTE, kind.name, worker))
+        count = counts.setdefault(runner.name, Count(now // MINUTE, runner.name, worker))
         count.done += tally.done
         count.failed += tally.failed
         count.retried += tally.retried

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What users and operators may see of sweeps and do with them."""

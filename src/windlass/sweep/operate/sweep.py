@@ -1,11 +1,9 @@
-"""Sweeps: how far they are, and splitting, starting, retrying and auditing them."""
+"""How far sweeps are, and what can be done with them: split, start, retry, audit, visit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-
-from sqlalchemy import Connection
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 
 from windlass.clock import to_datetime
 from windlass.core.fetch.one import in_thread
@@ -17,18 +15,24 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.team import sweep_home
 from windlass.core.task.kind import Kind
-from windlass.source.contract import SweepSource
-from windlass.sweep import model as rule
-from windlass.sweep.engine.reader import name_of
+from windlass.database.connection import Connection
+from windlass.source.contract import SweepSource, name_of
+from windlass.sweep import model
 from windlass.sweep.engine.round import declare, open_round
 from windlass.sweep.engine.split import cut
-from windlass.sweep.model import Progress, Range, RangeView, RoundView, SetAside, SweepVisit
-from windlass.sweep.operate.visit import Visitor
-from windlass.sweep.operate.why import sweep_why
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.model import (
+    Progress,
+    Range,
+    RangeView,
+    RoundView,
+    SetAside,
+    SweepRow,
+    SweepVisit,
+)
+from windlass.sweep.operate.visit import SweepVisitor
+from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
-from windlass.sweep.store.sweep import SweepRow
 from windlass.value.audit import Audit
 from windlass.value.key import Key, decode_key
 from windlass.worker import Worker
@@ -43,13 +47,18 @@ class Sweeps:
         self._fleet = fleet
         self._worker_for = worker_for
 
+    def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
+        """How far the sweeps among these kinds are, by name."""
+        swept = sorted((kind for kind in kinds if kind.sweep), key=lambda kind: kind.name)
+        return [self.progress(kind) for kind in swept]
+
     def ranges(self, kind: Kind) -> list[RangeView]:
-        """The ranges of the round that runs, or of the last one."""
+        """The ranges of the current or the last round."""
         shard = self._at(kind)
         return views(_ranges(shard, kind), shard.clock.now())
 
     def split(self, kind: Kind, count: int) -> int:
-        """Have so many ranges in the round that runs, and in those to come."""
+        """Cut the current round, and future ones, into `count` ranges; how many there are then."""
         shard = self._declared(kind)
         shard.database.write(lambda connection: store.want_ranges(connection, kind.name, count))
         row = self._row(shard, kind)
@@ -66,11 +75,11 @@ class Sweeps:
         source = _source(kind)
         number = open_round(
             shard.database,
-            shard.numbers,
-            shard.clock,
             row,
             source,
-            source_text=rule.described(source, name_of(source)),
+            numbers=shard.numbers,
+            clock=shard.clock,
+            source_text=model.described(source, name_of(source)),
         )
         shard.bell.ring_here()
         assert number is not None
@@ -82,7 +91,7 @@ class Sweeps:
 
         def read(
             connection: Connection,
-        ) -> tuple[SweepRow | None, list[Range], list[rule.Round], Switch]:
+        ) -> tuple[SweepRow | None, list[Range], list[model.Round], Switch]:
             return (
                 store.get(connection, kind.name),
                 ranges.listing(connection, kind.name),
@@ -91,7 +100,9 @@ class Sweeps:
             )
 
         row, found, rounds, held = shard.database.read(read)
-        return progress(kind, row, found, rounds, held, now=shard.clock.now())
+        now = shard.clock.now()
+        why = held_back(kind, held, now=now) or model.sweep_why(row, found, now)
+        return progress(row or SweepRow(kind.name), found, rounds, why=why, now=now)
 
     def rounds(self, kind: Kind, *, limit: int) -> list[RoundView]:
         """The rounds that ended, newest first."""
@@ -100,12 +111,12 @@ class Sweeps:
         found = shard.database.read(
             lambda connection: store.rounds(connection, kind.name, limit=limit)
         )
-        return [rule.round_view(each, now) for each in found]
+        return [model.round_view(each, now) for each in found]
 
     def failures(self, kind: Kind, *, limit: int) -> list[SetAside]:
-        """Items that were set aside, newest first."""
+        """Failed items, newest first."""
         found = self._at(kind).database.read(
-            lambda connection: aside.listing(connection, kind.name, limit=limit)
+            lambda connection: failed_item.listing(connection, kind.name, limit=limit)
         )
         return [
             SetAside(
@@ -119,7 +130,7 @@ class Sweeps:
         ]
 
     def retry_failures(self, kind: Kind) -> int:
-        """Have all items that were set aside run again, by live workers or else here."""
+        """Have all failed items retried: by live workers, or here if there are none."""
         count = self.ask_retry(kind)
         shard = self._at(kind)
         if count and not self._has_worker(shard, kind):
@@ -127,36 +138,36 @@ class Sweeps:
         return count
 
     def ask_retry(self, kind: Kind, *, keys: Sequence[str] | None = None) -> int:
-        """Have workers run items again that were set aside: all, or those with these key texts."""
+        """Have workers retry failed items: all, or those with these encoded keys."""
         shard = self._declared(kind)
         now = shard.clock.now()
         count = shard.database.write(
-            lambda connection: aside.ask_retry(connection, kind.name, now=now, keys=keys)
+            lambda connection: failed_item.ask_retry(connection, kind.name, now=now, keys=keys)
         )
         shard.bell.ring_here()
         return count
 
     def audit(self, kind: Kind) -> Audit:
         """Whether the ranges of the round tile the key space."""
-        return rule.audit(_ranges(self._at(kind), kind))
+        return model.audit(_ranges(self._at(kind), kind))
 
     def visit(self, kind: Kind, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
-        """Have one item run now, here."""
+        """Run one item now, in this process."""
         return self._visitor(kind).visit(key, fresh=fresh, timeout=timeout)
 
     async def avisit(self, kind: Kind, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
         """`visit`, awaited."""
         return await self._visitor(kind).avisit(key, fresh=fresh, timeout=timeout)
 
-    def _visitor(self, kind: Kind) -> Visitor:
-        return Visitor(self._at(kind), kind, _source(kind), share=self._fleet.share)
+    def _visitor(self, kind: Kind) -> SweepVisitor:
+        return SweepVisitor(self._at(kind), kind, _source(kind), share=self._fleet.share)
 
     def _at(self, kind: Kind) -> Shard:
         self._fleet.prepare()
         return sweep_home(self._fleet, kind)
 
     def _declared(self, kind: Kind) -> Shard:
-        """The shard of a sweep, which has its row from now on."""
+        """The shard of a sweep, with the row of the sweep in it."""
         shard = self._at(kind)
         declare(shard.database, kind, shard.clock)
         return shard
@@ -170,8 +181,8 @@ class Sweeps:
     @staticmethod
     def _has_worker(shard: Shard, kind: Kind) -> bool:
         now = shard.clock.now()
-        there = shard.database.read(workers_of)
-        return any(view.lease_until >= now and kind.name in view.kinds for view in there)
+        workers = shard.database.read(workers_of)
+        return any(each.lease_until >= now and kind.name in each.kinds for each in workers)
 
 
 class Splitter:
@@ -184,7 +195,7 @@ class Splitter:
         self._refused: set[int] = set()
 
     def split(self, count: int) -> int:
-        """Cut or merge until there are so many, or until nothing more can be done."""
+        """Cut or merge until there are `count` ranges, or until nothing more can be done."""
         while True:
             found = _ranges(self._shard, self._kind)
             if len(found) == count:
@@ -194,18 +205,18 @@ class Splitter:
                 return len(_ranges(self._shard, self._kind))
 
     def _cut(self, found: list[Range]) -> bool:
-        """Cut the largest; whether there was none left to cut."""
-        largest = rule.next_to_split(found, refused=self._refused)
+        """Cut the largest range; True if none is left to cut."""
+        largest = model.next_to_split(found, refused=self._refused)
         if largest is None:
             return True
         shard = self._shard
-        if not cut(shard.database, shard.numbers, self._source, largest):
+        if not cut(shard.database, self._source, largest, numbers=shard.numbers):
             self._refused.add(largest.id)
         return False
 
     def _merge(self, found: list[Range]) -> bool:
-        """Merge the smallest neighbours; whether there were none."""
-        pair = rule.next_to_merge(found, refused=self._refused)
+        """Merge the smallest neighbours; True if there are none."""
+        pair = model.next_to_merge(found, refused=self._refused)
         if pair is None:
             return True
         if not self._shard.database.write(lambda connection: ranges.merge(connection, *pair)):
@@ -214,45 +225,41 @@ class Splitter:
 
 
 def views(found: list[Range], now: int) -> list[RangeView]:
-    """Ranges for people, as they follow each other."""
-    straggling = rule.stragglers(found, now)
-    return [rule.range_view(each, now, straggling) for each in rule.in_order(found)]
+    """Ranges for people, in the order of their keys."""
+    straggling = model.stragglers(found, now)
+    return [model.range_view(each, now, straggling) for each in model.in_order(found)]
 
 
 def progress(
-    kind: Kind,
-    row: SweepRow | None,
-    found: list[Range],
-    rounds: list[rule.Round],
-    held: Switch,
-    *,
-    now: int,
+    row: SweepRow, found: list[Range], rounds: list[model.Round], *, why: str, now: int
 ) -> Progress:
-    """How far a sweep is, from what its rows say."""
+    """How far a sweep is, from its rows."""
     rate = sum(each.speed(now) for each in found)
-    total = None if row is None else row.rows
-    is_running = row is not None and row.is_running
-    estimate = rule.estimate(found, total=total, rate=rate)
-    eta = estimate.eta_seconds if is_running else None
+    estimate = model.estimate(found, total=row.rows, rate=rate)
+    eta = estimate.eta_seconds if row.is_running else None
     return Progress(
-        sweep=kind.name,
-        round=0 if row is None else row.round,
-        is_running=is_running,
+        sweep=row.name,
+        round=row.round,
+        is_running=row.is_running,
         percent=None if estimate.percent is None else round(estimate.percent, 1),
         done=sum(each.done for each in found),
         failed=sum(each.failed for each in found),
         repeated=sum(each.repeated for each in found),
-        total=total,
+        total=row.rows,
         rate=rate,
         eta=None if eta is None else timedelta(seconds=eta),
-        started_at=None if row is None or row.started_at is None else to_datetime(row.started_at),
-        ended_at=None if row is None or row.ended_at is None else to_datetime(row.ended_at),
-        next_at=None if row is None or row.due_at is None else to_datetime(row.due_at),
-        error=None if row is None else row.error,
-        why=held_back(kind, held, now=now) or sweep_why(row, found, now),
+        started_at=_moment(row.started_at),
+        ended_at=_moment(row.ended_at),
+        next_at=_moment(row.due_at),
+        error=row.error,
+        why=why,
         ranges=tuple(views(found, now)),
-        history=tuple(rule.round_view(each, now) for each in rounds),
+        history=tuple(model.round_view(each, now) for each in rounds),
     )
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else to_datetime(microseconds)
 
 
 def _ranges(shard: Shard, kind: Kind) -> list[Range]:

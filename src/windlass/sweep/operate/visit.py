@@ -1,4 +1,4 @@
-"""Visits of single keys of a sweep: run by whoever asks, at the sweep's rate, and remembered."""
+"""Visits of single keys of a sweep: the caller runs the item now, at the rate of the sweep."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
-
-from sqlalchemy import Connection
 
 from windlass.clock import SECOND, to_datetime
 from windlass.core.finish.store.history import MINUTE
@@ -19,47 +17,31 @@ from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import setting_of
 from windlass.core.run.load import KindLoad
+from windlass.core.run.runner import failure, success
 from windlass.core.shard.shard import Shard
+from windlass.core.task.current import current
 from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.source.contract import SweepSource
 from windlass.sweep.engine.item import ItemRun, Row, claimed, known_by
-from windlass.sweep.engine.retry import call_once, find
+from windlass.sweep.engine.reader import find_row
 from windlass.sweep.model import SweepVisit
-from windlass.sweep.store import failed_item as aside
+from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as store
-from windlass.sweep.store.failed_item import NewFailure, Visited
+from windlass.sweep.store.failed_item import NewFailedItem, Visited
 from windlass.value.key import Key, encode_key, shown
-from windlass.value.outcome import (
-    Cancelled,
-    Expanded,
-    Failed,
-    Outcome,
-    Retried,
-    Snoozed,
-    Submitted,
-    Succeeded,
-)
+from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.status import Status
 from windlass.value.twin import twin
 
 LOOK_SECONDS = 0.01
 
 
-class _Keeper:
-    """Nobody waits for the outcome but the visitor."""
-
-    def landed(self, run: object) -> None:
-        """Nothing is to be done."""
-
-    def taken_back(self, run: object) -> None:
-        """Nothing is to be done."""
-
-
 @dataclass(frozen=True)
-class Prepared:
-    """A visit that is about to happen."""
+class PreparedVisit:
+    """A visit that is about to begin; `text` is the encoded key."""
 
     key: Key
     text: str
@@ -67,7 +49,7 @@ class Prepared:
     deadline: float
 
 
-class Visitor:
+class SweepVisitor:
     """Visits keys of one sweep."""
 
     def __init__(self, shard: Shard, kind: Kind, source: SweepSource, *, share: float) -> None:
@@ -77,14 +59,14 @@ class Visitor:
         self._share = share
 
     def visit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
-        """Run the item now and here, unless its last visit is that fresh."""
+        """Run the item now, in this process, unless its last visit is at most `fresh` ago."""
         prepared = self._prepare(key, fresh=fresh, timeout=timeout)
         if isinstance(prepared, SweepVisit):
             return prepared
         done: Future[Outcome] = Future()
 
         def work() -> None:
-            done.set_result(asyncio.run(call_once(prepared.run)))
+            done.set_result(asyncio.run(_call(prepared.run)))
 
         Thread(target=work, name="windlass-visit", daemon=True).start()
         try:
@@ -102,12 +84,12 @@ class Visitor:
             return prepared
         left = max(0.0, prepared.deadline - time.monotonic())
         try:
-            outcome = await asyncio.wait_for(call_once(prepared.run), left)
+            outcome = await asyncio.wait_for(_call(prepared.run), left)
         except TimeoutError:
             raise self._late(key, timeout) from None
         return await twin(self._record, prepared, outcome)
 
-    def _prepare(self, key: Key, *, fresh: int | None, timeout: int) -> Prepared | SweepVisit:
+    def _prepare(self, key: Key, *, fresh: int | None, timeout: int) -> PreparedVisit | SweepVisit:
         deadline = time.monotonic() + timeout / SECOND
         text = encode_key(key, what=f"sweep {self._kind.name!r}")
         now = self._shard.clock.now()
@@ -119,30 +101,30 @@ class Visitor:
             return self._view(key, last, is_new=False)
         if held.off or (self._kind.breaker is not None and held.breaker.is_open):
             raise HeldBack(name, held_back(self._kind, held, now=now) or "held back")
-        row = find(self._kind, self._source, key)
+        row = find_row(self._kind, self._source, key)
         if row is None:
             raise ItemNotFound(name, shown(key), of="sweep")
-        # A database may find "A7" for "a7", and 7 for "7": it is one item, whatever it is called.
+        # A database may find "A7" for "a7", or 7 for "7": both are the same item.
         known = known_by(self._kind, row)
         own = encode_key(row[0], what=f"sweep {name!r}")
         last = None if own == text else self._fresh(own, fresh, now)
         if last is not None:
             return self._view(known, last, is_new=False)
         self._wait_for_rate(held, deadline, key, timeout)
-        return Prepared(known, own, self._run(row, now), deadline)
+        return PreparedVisit(known, own, self._run(row, now), deadline)
 
     def _fresh(self, text: str, fresh: int | None, now: int) -> Visited | None:
-        """The last visit, if it is that fresh."""
+        """The last visit, if it is at most `fresh` ago."""
         if fresh is None:
             return None
         last = self._shard.database.read(
-            lambda connection: aside.visited(connection, self._kind.name, text)
+            lambda connection: failed_item.visited(connection, self._kind.name, text)
         )
         return last if last is not None and last.visited_at >= now - fresh else None
 
     def _run(self, row: Row, now: int) -> ItemRun:
         task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
-        return ItemRun(task, KindLoad(self._kind, 1), _Keeper(), [row])
+        return ItemRun(task, KindLoad(self._kind, 1), None, [row])
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
         per_second = setting_of(self._kind, held).rate
@@ -157,7 +139,7 @@ class Visitor:
             time.sleep(LOOK_SECONDS)
         rates.spend(name, 1)
 
-    def _record(self, prepared: Prepared, outcome: Outcome) -> SweepVisit:
+    def _record(self, prepared: PreparedVisit, outcome: Outcome) -> SweepVisit:
         shard, kind, run = self._shard, self._kind, prepared.run
         now = shard.clock.now()
         error = _error_of(outcome)
@@ -169,13 +151,13 @@ class Visitor:
 
         def work(connection: Connection) -> None:
             dialect = shard.database.dialect
-            aside.note_visit(connection, dialect, kind.name, prepared.text, what)
+            failed_item.note_visit(connection, dialect, kind.name, prepared.text, what)
             if error is None:
-                aside.forget(connection, kind.name, prepared.text)
+                failed_item.forget(connection, kind.name, prepared.text)
             else:
                 row = store.get(connection, kind.name)
-                failed = NewFailure(number, prepared.text, error, row.round if row else 0, 1)
-                aside.set_aside(connection, kind.name, [failed], now=now)
+                failed = NewFailedItem(number, prepared.text, error, row.round if row else 0, 1)
+                failed_item.add(connection, kind.name, [failed], now=now)
             count = Count(now // MINUTE, kind.name, 0, done=int(error is None))
             count.failed, count.milliseconds = int(error is not None), round(run.milliseconds)
             dialect.count(connection, [count])
@@ -201,11 +183,24 @@ class Visitor:
         )
 
 
+async def _call(run: ItemRun) -> Outcome:
+    """Call the handler outside of a worker, within its time-out; how it ended."""
+    began = time.monotonic()
+    token = current.set(run)
+    timeout = run.kind.timeout
+    try:
+        result = run.call()
+        if run.kind.is_async:
+            result = await asyncio.wait_for(result, None if timeout is None else timeout / SECOND)
+        return success(result)
+    except Exception as error:
+        return failure(run, error)
+    finally:
+        run.milliseconds = (time.monotonic() - began) * 1_000
+        current.reset(token)
+
+
 def _error_of(outcome: Outcome) -> str | None:
-    match outcome:
-        case Succeeded() | Cancelled() | Expanded() | Submitted():
-            return None
-        case Snoozed():
-            return "the handler put it off"
-        case Failed() | Retried():
-            return outcome.error
+    if isinstance(outcome, Failed | Retried):
+        return outcome.error
+    return "the handler put it off" if isinstance(outcome, Snoozed) else None

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The tables of sweeps: sweeps and rounds, ranges, failed items."""

@@ -1,7 +1,7 @@
-"""Items of sweeps that failed and were set aside, and single keys that were visited.
+"""Failed items of sweeps, and single keys that were visited.
 
-An item is set aside once; if it fails again the row says so. A retry is a claim like any other: a
-batch, a worker that is alive, and nothing is changed by whoever has lost it.
+An item has one row; if it fails again the row is replaced. A retry is a claim like any other: it
+has a batch, and a worker that has lost it changes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, update
 
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import sweep_failure, visit
@@ -18,23 +18,23 @@ from windlass.value.status import Status
 
 AT_ONCE = 500
 KEEP_VISITS = 7 * 86_400 * 1_000_000
-DIED = "its worker died while it was tried again; it waits until it is asked for once more"
+DIED = "its worker died while it was retried; it waits until another retry is asked for"
 
 
-class NewFailure(NamedTuple):
-    """An item that is to be set aside; the key is its text."""
+class NewFailedItem(NamedTuple):
+    """An item that has just failed; the key is encoded as text."""
 
     id: int
     key: str
     error: str
     round: int
     tries: int
-    # When it is to be tried again; None: when somebody asks for it.
+    # When it is retried; None: when an operator asks for it.
     retry_at: int | None = None
 
 
-class Failure(NamedTuple):
-    """An item that was set aside."""
+class FailedItem(NamedTuple):
+    """The row of a failed item."""
 
     id: int
     key: str
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """When a key was visited last, and what came of it."""
+    """The last visit of a key, and its result."""
 
     visited_at: int
     status: Status
@@ -53,17 +53,15 @@ class Visited(NamedTuple):
 
 
 def hash_of(key: str) -> str:
-    """A short name of a key, for an index."""
+    """The hash of a key: short enough for an index."""
     return blake2b(key.encode(), digest_size=16).hexdigest()
 
 
-def set_aside(
-    connection: Connection, sweep: str, failures: Sequence[NewFailure], *, now: int
-) -> None:
-    """Keep items that failed; one that was there already is replaced."""
-    last = {failure.key: failure for failure in failures}
+def add(connection: Connection, sweep: str, failures: Sequence[NewFailedItem], *, now: int) -> None:
+    """Keep items that failed; the row of an item that failed before is replaced."""
+    last = list({failure.key: failure for failure in failures}.values())
     for begin in range(0, len(last), AT_ONCE):
-        some = list(last.values())[begin : begin + AT_ONCE]
+        some = last[begin : begin + AT_ONCE]
         hashes = [hash_of(failure.key) for failure in some]
         connection.execute(
             delete(sweep_failure).where(
@@ -76,7 +74,7 @@ def set_aside(
                 {
                     "id": failure.id,
                     "sweep": sweep,
-                    "key_hash": name,
+                    "key_hash": key_hash,
                     "item_key": failure.key,
                     "round": failure.round,
                     "failed_at": now,
@@ -84,24 +82,24 @@ def set_aside(
                     "retry_at": failure.retry_at,
                     "error": failure.error,
                 }
-                for name, failure in zip(hashes, some, strict=True)
+                for key_hash, failure in zip(hashes, some, strict=True)
             ],
         )
 
 
-def listing(connection: Connection, sweep: str, *, limit: int) -> list[Failure]:
-    """Items that are set aside, newest first."""
+def listing(connection: Connection, sweep: str, *, limit: int) -> list[FailedItem]:
+    """Failed items, newest first."""
     rows = connection.execute(
-        _failures()
+        _select()
         .where(sweep_failure.c.sweep == sweep)
         .order_by(sweep_failure.c.failed_at.desc(), sweep_failure.c.id.desc())
         .limit(limit)
     )
-    return [Failure(*row) for row in rows]
+    return [FailedItem(*row) for row in rows]
 
 
 def count(connection: Connection, sweep: str) -> int:
-    """How many items are set aside."""
+    """How many failed items a sweep has."""
     query = select(func.count()).select_from(sweep_failure).where(sweep_failure.c.sweep == sweep)
     return int(connection.execute(query).scalar_one())
 
@@ -109,7 +107,7 @@ def count(connection: Connection, sweep: str) -> int:
 def ask_retry(
     connection: Connection, sweep: str, *, now: int, keys: Sequence[str] | None = None
 ) -> int:
-    """Have items that are set aside run again, all or those with these keys; how many that are."""
+    """Have failed items retried, all or those with these keys; how many that are."""
     query = (
         update(sweep_failure)
         .where(sweep_failure.c.sweep == sweep, sweep_failure.c.batch.is_(None))
@@ -123,42 +121,28 @@ def ask_retry(
     return connection.execute(query.where(sweep_failure.c.key_hash.in_(hashes))).rowcount
 
 
-def is_asked(connection: Connection, sweep: str, *, now: int) -> bool:
-    """Whether items are to be tried again by now, and nobody has taken them."""
-    query = select(sweep_failure.c.id).where(
-        sweep_failure.c.sweep == sweep,
-        sweep_failure.c.retry_at <= now,
-        sweep_failure.c.batch.is_(None),
-    )
-    return connection.scalar(query.limit(1)) is not None
+def is_retry_due(connection: Connection, sweep: str, *, now: int) -> bool:
+    """Whether failed items wait to be retried now."""
+    query = select(sweep_failure.c.id).where(*_is_due(sweep, now)).limit(1)
+    return connection.scalar(query) is not None
 
 
 def claim(
-    connection: Connection,
-    dialect: Dialect,
-    sweep: str,
-    *,
-    batch: int,
-    worker: int,
-    now: int,
-    limit: int,
-) -> list[Failure]:
-    """Take items that are to be tried again; done again, it finds its own work."""
-    if not dialect.alive(connection, worker):
-        return []
-    own = _failures().where(sweep_failure.c.worker == worker, sweep_failure.c.batch == batch)
+    connection: Connection, sweep: str, *, batch: int, worker: int, now: int, limit: int
+) -> list[FailedItem]:
+    """Claim items that are due to be retried; repeated with the same batch, it finds the same."""
+    own = _select().where(sweep_failure.c.worker == worker, sweep_failure.c.batch == batch)
     mine = connection.execute(own).all()
     if mine:
-        return [Failure(*row) for row in mine]
+        return [FailedItem(*row) for row in mine]
     rows = connection.execute(
-        _failures()
-        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.retry_at <= now)
-        .where(sweep_failure.c.batch.is_(None))
+        _select()
+        .where(*_is_due(sweep, now))
         .order_by(sweep_failure.c.retry_at, sweep_failure.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
     ).all()
-    taken = [Failure(*row) for row in rows]
+    taken = [FailedItem(*row) for row in rows]
     if taken:
         connection.execute(
             update(sweep_failure)
@@ -172,35 +156,27 @@ def settle(
     connection: Connection,
     *,
     batch: int,
-    well: Collection[int],
+    succeeded: Collection[int],
     failed: dict[int, str],
     now: int,
-) -> int:
-    """Forget items that are well now, and keep those that failed again; how many were well."""
-    forgotten = 0
-    if well:
-        gone = delete(sweep_failure).where(
-            sweep_failure.c.id.in_(list(well)), sweep_failure.c.batch == batch
+) -> None:
+    """Delete the claimed items that succeeded now, and release those that failed again."""
+    if succeeded:
+        connection.execute(
+            delete(sweep_failure).where(
+                sweep_failure.c.id.in_(list(succeeded)), sweep_failure.c.batch == batch
+            )
         )
-        forgotten = connection.execute(gone).rowcount
     for number, error in sorted(failed.items()):
         connection.execute(
             update(sweep_failure)
             .where(sweep_failure.c.id == number, sweep_failure.c.batch == batch)
-            .values(
-                error=error,
-                failed_at=now,
-                tries=sweep_failure.c.tries + 1,
-                retry_at=None,
-                batch=None,
-                worker=None,
-            )
+            .values(failed_at=now, **_failed_again(error))
         )
-    return forgotten
 
 
-def let_go(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> None:
-    """What a worker had taken to try again waits for another one, but for these batches."""
+def release(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> None:
+    """Return the items that a worker claimed, except those of the batches in `unless`."""
     connection.execute(
         update(sweep_failure)
         .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
@@ -208,26 +184,20 @@ def let_go(connection: Connection, worker: int, *, unless: Collection[int] = ())
     )
 
 
-def fall(connection: Connection, worker: int) -> None:
-    """A worker died: what it was trying again waits until somebody asks for it once more.
+def abandon(connection: Connection, worker: int) -> None:
+    """A worker died: the items that it was retrying wait until another retry is asked for.
 
-    One of these items may have killed it, and must not kill the next one by itself.
+    One of these items may have killed the worker; an automatic retry could kill the next one.
     """
     connection.execute(
         update(sweep_failure)
         .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.is_not(None))
-        .values(
-            error=DIED,
-            tries=sweep_failure.c.tries + 1,
-            retry_at=None,
-            batch=None,
-            worker=None,
-        )
+        .values(_failed_again(DIED))
     )
 
 
 def held(connection: Connection, worker: int) -> set[int]:
-    """The batches under which a worker has taken items to try them again."""
+    """The batches under which a worker has claimed items."""
     query = select(sweep_failure.c.batch).where(
         sweep_failure.c.worker == worker, sweep_failure.c.batch.is_not(None)
     )
@@ -247,20 +217,20 @@ def visited(connection: Connection, sweep: str, key: str) -> Visited | None:
 def note_visit(
     connection: Connection, dialect: Dialect, sweep: str, key: str, what: Visited
 ) -> None:
-    """Remember that a key was visited, and what came of it."""
-    name = hash_of(key)
+    """Record the visit of a key and its result."""
+    key_hash = hash_of(key)
     values = what._asdict()
-    dialect.ensure(connection, visit, sweep=sweep, key_hash=name, item_key=key, **values)
+    dialect.ensure(connection, visit, sweep=sweep, key_hash=key_hash, item_key=key, **values)
     connection.execute(
         update(visit)
-        .where(visit.c.sweep == sweep, visit.c.key_hash == name)
+        .where(visit.c.sweep == sweep, visit.c.key_hash == key_hash)
         .where(visit.c.visited_at <= what.visited_at)
         .values(values)
     )
 
 
 def forget(connection: Connection, sweep: str, key: str) -> None:
-    """An item is well: it is no longer set aside, unless somebody is trying it."""
+    """An item succeeded: delete its row, unless a worker is retrying it."""
     connection.execute(
         delete(sweep_failure).where(
             sweep_failure.c.sweep == sweep,
@@ -271,16 +241,23 @@ def forget(connection: Connection, sweep: str, key: str) -> None:
 
 
 def prune(connection: Connection, *, now: int) -> None:
-    """Forget visits of long ago."""
+    """Delete old visits."""
     connection.execute(delete(visit).where(visit.c.visited_at < now - KEEP_VISITS))
 
 
-def _failures() -> Select[Any]:
+def _select() -> Select[Any]:
+    columns = sweep_failure.c
     return select(
-        sweep_failure.c.id,
-        sweep_failure.c.item_key,
-        sweep_failure.c.error,
-        sweep_failure.c.round,
-        sweep_failure.c.failed_at,
-        sweep_failure.c.tries,
+        *(columns.id, columns.item_key, columns.error, columns.round),
+        *(columns.failed_at, columns.tries),
     )
+
+
+def _is_due(sweep: str, now: int) -> tuple[ColumnElement[bool], ...]:
+    columns = sweep_failure.c
+    return columns.sweep == sweep, columns.retry_at <= now, columns.batch.is_(None)
+
+
+def _failed_again(error: str) -> dict[str, Any]:
+    tries = sweep_failure.c.tries + 1
+    return {"error": error, "tries": tries, "retry_at": None, "batch": None, "worker": None}

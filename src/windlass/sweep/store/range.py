@@ -1,11 +1,11 @@
-"""Ranges of sweeps: claimed, reserved, saved, split, merged and completed.
+"""The rows of ranges: claimed, reserved, saved, split, merged and completed.
 
-Claim and split compete on one row. Each statement checks again what it relies on, and whoever
-changes no row reads again. Keys are compared for equality only: a `where` that names the end and
-the place that were seen holds only while both are as they were.
+Claim and split compete for one row. Each statement checks again what it relies on; a caller that
+changed no row reads the range again. Keys are compared for equality only: a `where` that names the
+end and the position that were seen matches only while both are unchanged.
 
-Every function is called inside a transaction, and those that act for a worker come after its row
-was found alive. Locks are taken in this order: worker, sweep, range by id.
+A caller that acts for a worker has checked in the same transaction that the worker is alive. Locks
+are taken in this order: worker, sweep, range by id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    RowMapping,
+    Row,
+    Select,
     and_,
     case,
     delete,
@@ -29,116 +30,102 @@ from sqlalchemy import (
 )
 
 from windlass.core.alert.store import write_alert
-from windlass.database.dialect.base import Dialect
 from windlass.database.schema import range_
-from windlass.sweep.model import Order, Range, Round, lose
-from windlass.sweep.store import failed_item as aside
-from windlass.sweep.store import sweep as rounds
-from windlass.sweep.store.failed_item import NewFailure
-from windlass.sweep.store.sweep import is_
+from windlass.sweep.model import Range, RangeOrder, Round, Tile, lose
+from windlass.sweep.store import failed_item
+from windlass.sweep.store import sweep as sweeps
+from windlass.sweep.store.failed_item import NewFailedItem
+from windlass.sweep.store.sweep import is_, new_range
 from windlass.value.status import Status
 
 OPEN = (Status.WAITING, Status.RUNNING)
+# Fields of a range whose column has another name.
+NAMES = {
+    "begin": "range_begin",
+    "end": "range_end",
+    "rows": "rows_estimate",
+    "is_careful": "careful",
+}
+COLUMNS = [range_.c[NAMES.get(name, name)] for name in Range._fields]
 
 
 def listing(connection: Connection, name: str) -> list[Range]:
-    """The ranges of the round that runs, or of the last one; in the order of their ids."""
-    rows = connection.execute(
-        select(range_).where(range_.c.sweep == name).order_by(range_.c.id)
-    ).mappings()
-    return [_range(row) for row in rows]
+    """The ranges of the current or the last round, in the order of their ids."""
+    query = _select().where(range_.c.sweep == name).order_by(range_.c.id)
+    return [_range(row) for row in connection.execute(query)]
+
+
+def get(connection: Connection, number: int) -> Range | None:
+    """A range as it is now."""
+    row = connection.execute(_select().where(range_.c.id == number)).first()
+    return None if row is None else _range(row)
 
 
 class Claim(NamedTuple):
-    """A range as it was taken; `poison` is the key of an item that was set aside on the way."""
+    """A claimed range; `poison` is the key of an item that this claim failed as poison."""
 
     range: Range
     poison: str | None = None
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a claim looks for. A range to be careful with is only for one who has nothing else.
+class ClaimRequest:
+    """A worker asks for a range of `sweep`.
 
-    One who has enough still takes what fell with its worker, and only that.
+    A careful range is only for a worker that `is_alone`: one without other ranges. A worker that
+    has enough ranges takes `only_abandoned` ones. `numbers` are for a failed item and its alert.
     """
 
     sweep: str
-    order: Order
+    order: RangeOrder
     max_lost: int
     is_alone: bool
-    only_fallen: bool = False
+    batch: int
+    worker: int
+    now: int
+    numbers: Sequence[int]
+    only_abandoned: bool = False
 
 
-def claim(
-    connection: Connection,
-    dialect: Dialect,
-    wish: Wish,
-    *,
-    batch: int,
-    worker: int,
-    now: int,
-    numbers: Sequence[int],
-) -> Claim | None:
-    """Take a range that waits, or that fell with its worker; done again, it finds its own work.
+def claim(connection: Connection, request: ClaimRequest) -> Claim | None:
+    """Claim a range that waits or was abandoned; repeated with the same batch, it finds the same.
 
-    What was in flight alone when its worker died once too often is set aside on the way. `numbers`
-    are for the failure and the alert that this makes.
+    If the dead worker of an abandoned range ran one item alone, that item fails as poison here.
     """
-    if not dialect.alive(connection, worker):
-        return None
-    own = select(range_).where(range_.c.worker == worker, range_.c.batch == batch)
-    mine = connection.execute(own).mappings().first()
+    own = _select().where(range_.c.worker == request.worker, range_.c.batch == request.batch)
+    mine = connection.execute(own).first()
     if mine is not None:
         return Claim(_range(mine))
-    states = (Status.RUNNING,) if wish.only_fallen else OPEN
-    free = [range_.c.sweep == wish.sweep, range_.c.status.in_(states), range_.c.batch.is_(None)]
+    states = (Status.RUNNING,) if request.only_abandoned else OPEN
+    free = [range_.c.sweep == request.sweep, range_.c.status.in_(states), range_.c.batch.is_(None)]
     rows = connection.execute(
         select(range_.c.id, range_.c.careful).where(*free).order_by(range_.c.id)
     ).all()
-    suspects = [row.id for row in rows if row.careful and wish.is_alone]
+    careful = [row.id for row in rows if row.careful and request.is_alone]
     others = [row.id for row in rows if not row.careful]
-    for number in [*suspects, *_ordered(others, wish.order)]:
-        row = (
-            connection.execute(
-                select(range_).where(range_.c.id == number, *free).with_for_update(skip_locked=True)
-            )
-            .mappings()
-            .first()
-        )
-        if row is None:
-            continue
-        taken = _take(
-            connection, _range(row), wish, batch=batch, worker=worker, now=now, numbers=numbers
-        )
-        if taken is not None:
-            return taken
+    for number in [*careful, *_ordered(others, request.order)]:
+        query = _select().where(range_.c.id == number, *free).with_for_update(skip_locked=True)
+        row = connection.execute(query).first()
+        claimed = None if row is None else _claim(connection, _range(row), request)
+        if claimed is not None:
+            return claimed
     return None
 
 
-def _ordered(ids: list[int], order: Order) -> list[int]:
+def _ordered(ids: list[int], order: RangeOrder) -> list[int]:
     match order:
-        case Order.DESC:
+        case RangeOrder.DESC:
             return ids[::-1]
-        case Order.RANDOM:
+        case RangeOrder.RANDOM:
             return random.sample(ids, len(ids))
     return ids
 
 
-def _take(
-    connection: Connection,
-    found: Range,
-    wish: Wish,
-    *,
-    batch: int,
-    worker: int,
-    now: int,
-    numbers: Sequence[int],
-) -> Claim | None:
+def _claim(connection: Connection, found: Range, request: ClaimRequest) -> Claim | None:
     values: dict[str, Any] = {}
     poison = None
     if found.status is Status.RUNNING:
-        loss = lose(found, max_lost=wish.max_lost)
+        loss = lose(found, max_lost=request.max_lost)
         values = {
             "lost": loss.lost,
             "lost_at": loss.lost_at,
@@ -148,48 +135,35 @@ def _take(
         if loss.is_poison:
             poison = found.read_to
             assert poison is not None
-            _set_poison_aside(connection, found, poison, loss.lost, now=now, numbers=numbers)
+            _fail_as_poison(connection, found, request, poison=poison, lost=loss.lost)
             values |= {"breakpoint": poison, "failed": found.failed + 1, "lost": 0}
     values["read_to"] = values.get("breakpoint", found.breakpoint)
-    if values.get("careful") and not wish.is_alone:
-        # Whoever has nothing else takes it: an item beside it must not be blamed.
-        values |= {"status": Status.WAITING, "worker": None}
-        connection.execute(update(range_).where(range_.c.id == found.id).values(values))
+    change = update(range_).where(range_.c.id == found.id)
+    if values.get("careful") and not request.is_alone:
+        # It waits for an idle worker: items that run beside its own must not be blamed.
+        connection.execute(change.values(status=Status.WAITING, worker=None, **values))
         return None
-    connection.execute(
-        update(range_)
-        .where(range_.c.id == found.id)
-        .values(status=Status.RUNNING, batch=batch, worker=worker, saved_at=now, **values)
-    )
-    row = connection.execute(select(range_).where(range_.c.id == found.id)).mappings().one()
-    return Claim(_range(row), poison)
+    values |= {"batch": request.batch, "worker": request.worker, "saved_at": request.now}
+    connection.execute(change.values(status=Status.RUNNING, **values))
+    claimed = get(connection, found.id)
+    assert claimed is not None
+    return Claim(claimed, poison)
 
 
-def _set_poison_aside(
-    connection: Connection,
-    found: Range,
-    poison: str,
-    lost: int,
-    *,
-    now: int,
-    numbers: Sequence[int],
+def _fail_as_poison(
+    connection: Connection, found: Range, request: ClaimRequest, *, poison: str, lost: int
 ) -> None:
+    number, alert = request.numbers
     error = "poison: its worker died while it ran alone, as others had died near it before"
-    row = NewFailure(numbers[0], poison, error, found.round, lost)
-    aside.set_aside(connection, found.sweep, [row], now=now)
-    write_alert(
-        connection,
-        numbers[1],
-        what="poison",
-        kind=found.sweep,
-        text=f"sweep {found.sweep!r} went past key {poison}, which was set aside as {error}",
-        now=now,
-    )
+    failure = NewFailedItem(number, poison, error, found.round, lost)
+    failed_item.add(connection, found.sweep, [failure], now=request.now)
+    text = f"sweep {found.sweep!r} skipped key {poison}, which failed as {error}"
+    write_alert(connection, alert, what="poison", kind=found.sweep, text=text, now=request.now)
 
 
 @dataclass
 class Save:
-    """How a range is now. All of it is as its owner has it, so saving it twice changes nothing."""
+    """The state of a range as its owner has it; saving it twice changes nothing."""
 
     id: int
     batch: int
@@ -200,11 +174,11 @@ class Save:
     per_second: float = 0.0
     again_to: str | None = None
     is_careful: bool = False
-    failures: list[NewFailure] = field(default_factory=list)
+    failures: list[NewFailedItem] = field(default_factory=list)
 
 
 def save(connection: Connection, what: Save, *, sweep: str, now: int) -> bool:
-    """Move the breakpoint, and set aside what failed before it; False if the range is not ours."""
+    """Move the breakpoint and keep the items that failed before it; False if the range is lost."""
     saved = connection.execute(
         update(range_)
         .where(range_.c.id == what.id, range_.c.batch == what.batch)
@@ -222,7 +196,7 @@ def save(connection: Connection, what: Save, *, sweep: str, now: int) -> bool:
     if not saved.rowcount:
         return False
     if what.failures:
-        aside.set_aside(connection, sweep, what.failures, now=now)
+        failed_item.add(connection, sweep, what.failures, now=now)
     return True
 
 
@@ -235,32 +209,25 @@ def reserve(
     again_to: str | None,
     read_to: str,
 ) -> bool:
-    """Reserve up to `read_to`, which is past neither `end` nor `again_to`.
+    """Reserve the keys up to `read_to`, which is beyond neither `end` nor `again_to`.
 
-    False if one of the two is elsewhere by now, or if the range is not ours any more: read it
-    again. In a range to be careful with, one item flies at a time: whatever was reserved before
-    must be done, and saved.
+    False if one of these two has moved, or if the range is lost: read it again. In a careful range
+    one item runs at a time: the item that was reserved before must be done and saved.
     """
-    nothing_flies = _is_same(range_.c.read_to, range_.c.breakpoint)
+    nothing_runs = _is_same(range_.c.read_to, range_.c.breakpoint)
     reserved = connection.execute(
         update(range_)
         .where(range_.c.id == number, range_.c.batch == batch, is_(range_.c.range_end, end))
-        .where(is_(range_.c.again_to, again_to), or_(range_.c.careful == 0, nothing_flies))
+        .where(is_(range_.c.again_to, again_to), or_(range_.c.careful == 0, nothing_runs))
         .values(read_to=read_to)
     )
     return bool(reserved.rowcount)
 
 
-def look(connection: Connection, number: int) -> Range | None:
-    """A range as it is now."""
-    row = connection.execute(select(range_).where(range_.c.id == number)).mappings().first()
-    return None if row is None else _range(row)
-
-
 def release(
     connection: Connection, what: Save, *, sweep: str, again_to: str | None, now: int
 ) -> bool:
-    """Save a range and let it wait for whoever takes it; False if it is not ours."""
+    """Save a range and return it, so that any worker may claim it; False if it is lost."""
     if not save(connection, what, sweep=sweep, now=now):
         return False
     connection.execute(
@@ -279,10 +246,10 @@ def release(
 
 
 def split(connection: Connection, seen: Range, *, middle: str, number: int) -> bool:
-    """Cut an open range in two at `middle`, which lies after the floor of what was seen.
+    """Cut an open range in two at `middle`, a key after the floor of the range that was seen.
 
-    False if it has gone on, ended or been cut since it was seen, or if a part would be empty. The
-    second part is nobody's.
+    False if it has moved on, ended or been cut since then, or if a part would be empty. The second
+    part waits for a worker.
     """
     if middle in (seen.begin, seen.end):
         return False
@@ -297,30 +264,16 @@ def split(connection: Connection, seen: Range, *, middle: str, number: int) -> b
     )
     if not cut.rowcount:
         return False
-    connection.execute(
-        insert(range_).values(
-            id=number,
-            sweep=seen.sweep,
-            round=seen.round,
-            range_begin=middle,
-            range_end=seen.end,
-            breakpoint=middle,
-            read_to=middle,
-            rows_estimate=half,
-        )
-    )
+    second = Tile(middle, seen.end, half)
+    values = new_range(second, id_=number, sweep=seen.sweep, number=seen.round)
+    connection.execute(insert(range_).values(values))
     return True
 
 
 def merge(connection: Connection, one: Range, other: Range) -> bool:
-    """Make one range of two neighbours of which nothing was ever reserved; whether that is so."""
-    rows = connection.execute(
-        select(range_)
-        .where(range_.c.id.in_([one.id, other.id]))
-        .order_by(range_.c.id)
-        .with_for_update()
-    ).mappings()
-    found = {row["id"]: _range(row) for row in rows}
+    """Make one range of two untouched neighbours; False if they are no longer that."""
+    query = _select().where(range_.c.id.in_([one.id, other.id])).order_by(range_.c.id)
+    found = {row.id: _range(row) for row in connection.execute(query.with_for_update())}
     if len(found) != 2:
         return False
     first, second = found[one.id], found[other.id]
@@ -338,7 +291,7 @@ def merge(connection: Connection, one: Range, other: Range) -> bool:
 
 
 class Completed(NamedTuple):
-    """Whether the range is done by that, and the round that ended with it, if one did."""
+    """Whether the range is done, and the round that ended with it."""
 
     is_done: bool
     over: Round | None = None
@@ -347,11 +300,12 @@ class Completed(NamedTuple):
 def complete(
     connection: Connection, what: Save, *, sweep: str, end: str | None, now: int
 ) -> Completed:
-    """End a range whose breakpoint is all that it reserved, and all there is up to its `end`.
+    """End a range whose breakpoint has reached all that it reserved, and its `end`.
 
-    The row of the sweep is locked first, so of two that end at once one sees that it is the last.
+    The row of the sweep is locked first: of two ranges that end at the same time, one sees that it
+    is the last.
     """
-    row = rounds.get(connection, sweep, lock=True)
+    row = sweeps.get(connection, sweep, lock=True)
     if row is None or not save(connection, what, sweep=sweep, now=now):
         return Completed(False)
     ended = connection.execute(
@@ -368,29 +322,28 @@ def complete(
     )
     if connection.scalar(rest.limit(1)) is not None:
         return Completed(True)
-    return Completed(True, rounds.end_round(connection, row, now=now))
+    return Completed(True, sweeps.end_round(connection, row, now=now))
 
 
 def fall(connection: Connection, worker: int) -> int:
-    """A worker died: its ranges are nobody's, and nothing it still writes matches; how many."""
-    rounds.give_up_starts(connection, worker=worker)
+    """A worker died: its ranges have no owner, and nothing that it writes matches; how many."""
+    sweeps.give_up_start(connection, worker=worker)
     abandoned = connection.execute(
         update(range_)
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
         .values(batch=None)
     )
-    aside.fall(connection, worker)
+    failed_item.abandon(connection, worker)
     return abandoned.rowcount
 
 
 def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> int:
-    """The ranges of a worker wait again, but those whose batch it knows; how many.
+    """Return the ranges and retries of a worker, except those of the batches in `unless`.
 
-    So do the items that it had taken to try them again. Nothing is known of what ran beyond the
-    breakpoints: that is run again.
+    Returns how many ranges. What ran beyond the breakpoints is unknown, so it runs again.
     """
     if not unless:
-        rounds.give_up_starts(connection, worker=worker)
+        sweeps.give_up_start(connection, worker=worker)
     handed_back = connection.execute(
         update(range_)
         .where(range_.c.worker == worker, range_.c.status == Status.RUNNING)
@@ -407,20 +360,20 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
             per_second=0.0,
         )
     )
-    aside.let_go(connection, worker, unless=unless)
+    failed_item.release(connection, worker, unless=unless)
     return handed_back.rowcount
 
 
 class Free(NamedTuple):
-    """The sweeps with ranges that fell with their worker, and those that wait to run alone."""
+    """The sweeps with abandoned ranges, and those with ranges that wait to run alone."""
 
     abandoned: set[str]
     careful: set[str]
 
 
 def free(connection: Connection) -> Free:
-    """Which sweeps have ranges that somebody must take, also one who has enough."""
-    # Written as the index has it, so that of ranges that just wait, however many, none is read.
+    """Which sweeps have ranges that a worker must claim even if it has enough."""
+    # Written in the order of the index, so that no range that just waits is read.
     abandoned = and_(range_.c.status == Status.RUNNING, range_.c.careful.in_((0, 1)))
     careful = and_(range_.c.status == Status.WAITING, range_.c.careful == 1)
     rows = connection.execute(
@@ -434,7 +387,7 @@ def free(connection: Connection) -> Free:
 
 
 def held(connection: Connection, worker: int) -> set[int]:
-    """The batches under which a worker holds ranges, or items to be tried again."""
+    """The batches under which a worker has claimed ranges or failed items."""
     found = connection.scalars(
         select(range_.c.batch).where(
             range_.c.worker == worker,
@@ -442,33 +395,16 @@ def held(connection: Connection, worker: int) -> set[int]:
             range_.c.batch.is_not(None),
         )
     )
-    return {*found, *aside.held(connection, worker)}
+    return {*found, *failed_item.held(connection, worker)}
 
 
 def _is_same(one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[bool]:
     return or_(one == other, and_(one.is_(None), other.is_(None)))
 
 
-def _range(row: RowMapping) -> Range:
-    return Range(
-        id=row["id"],
-        sweep=row["sweep"],
-        round=row["round"],
-        begin=row["range_begin"],
-        end=row["range_end"],
-        breakpoint=row["breakpoint"],
-        read_to=row["read_to"],
-        status=Status(row["status"]),
-        batch=row["batch"],
-        worker=row["worker"],
-        done=row["done"],
-        failed=row["failed"],
-        repeated=row["repeated"],
-        rows=row["rows_estimate"],
-        per_second=row["per_second"],
-        lost=row["lost"],
-        lost_at=row["lost_at"],
-        again_to=row["again_to"],
-        is_careful=bool(row["careful"]),
-        saved_at=row["saved_at"],
-    )
+def _select() -> Select[Any]:
+    return select(*COLUMNS)
+
+
+def _range(row: Row[Any]) -> Range:
+    return Range._make(row)._replace(status=Status(row.status), is_careful=bool(row.careful))

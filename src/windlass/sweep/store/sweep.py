@@ -1,18 +1,17 @@
-"""Sweeps in the database: what is declared, and the rounds that begin and end.
+"""The rows of sweeps, and the start and the end of rounds.
 
-Every function is called inside a transaction. Locks are taken in this order: worker, sweep, range
-by id.
+Locks are taken in this order: worker, sweep, range by id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    RowMapping,
+    Row,
     and_,
     delete,
     func,
@@ -23,35 +22,13 @@ from sqlalchemy import (
 
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import range_, round_, sweep, sweep_failure
-from windlass.sweep.model import Round, Tile, has_same_keys, next_round_at
+from windlass.sweep.model import Round, SweepRow, Tile, has_same_keys, next_round_at
 from windlass.value.status import Status
 
 KEEP_ROUNDS = 1_000
 
 
-class SweepRow(NamedTuple):
-    """A sweep as its row has it. It is running while a round is; times are microseconds."""
-
-    name: str
-    status: Status
-    round: int
-    ranges: int
-    redo: int | None
-    rows: int | None
-    started_at: int | None
-    ended_at: int | None
-    due_at: int | None
-    starter: int | None
-    stopped_at: int | None
-    source: str | None
-    error: str | None
-
-    @property
-    def is_running(self) -> bool:
-        return self.status is Status.RUNNING
-
-
-# Rows of sweeps
+COLUMNS = [sweep.c["rows_estimate" if name == "rows" else name] for name in SweepRow._fields]
 
 
 def declare(
@@ -64,10 +41,10 @@ def declare(
     source: str,
     now: int,
 ) -> bool:
-    """Have the row of a sweep say what is declared; whether it is new, or back.
+    """Write a declaration into the row of its sweep; whether the sweep is new, or declared again.
 
-    A new sweep is due at once. Another number of ranges than before counts from the next round on.
-    A source with other keys is not taken over here.
+    A new sweep is due at once. A new number of ranges counts from the next round on. A source with
+    other keys is left to `take_over`.
     """
     query = select(sweep).where(sweep.c.name == name).with_for_update()
     row = connection.execute(query).mappings().first()
@@ -101,7 +78,7 @@ def declare(
 
 
 def stop(connection: Connection, name: str, *, now: int) -> bool:
-    """Note that nobody declares a sweep any more; its ranges stay as they are."""
+    """Stop a sweep that is no longer declared; its ranges stay as they are."""
     stopped = connection.execute(
         update(sweep)
         .where(sweep.c.name == name, sweep.c.stopped_at.is_(None))
@@ -111,20 +88,19 @@ def stop(connection: Connection, name: str, *, now: int) -> bool:
 
 
 def get(connection: Connection, name: str, *, lock: bool = False) -> SweepRow | None:
-    """The row of a sweep, with `lock` for the caller alone."""
-    query = select(sweep).where(sweep.c.name == name)
-    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    """The row of a sweep; `lock` keeps others from changing it in this transaction."""
+    query = select(*COLUMNS).where(sweep.c.name == name)
+    row = connection.execute(query.with_for_update() if lock else query).first()
     return None if row is None else _sweep(row)
 
 
 def listing(connection: Connection) -> list[SweepRow]:
     """All sweeps, by name."""
-    rows = connection.execute(select(sweep).order_by(sweep.c.name)).mappings()
-    return [_sweep(row) for row in rows]
+    return [_sweep(row) for row in connection.execute(select(*COLUMNS).order_by(sweep.c.name))]
 
 
 def note_error(connection: Connection, name: str, error: str | None) -> bool:
-    """Say what keeps a sweep from going on, or that nothing does; whether that is new."""
+    """Write why a sweep cannot continue, or None if it can; whether that is new."""
     changed = connection.execute(
         update(sweep).where(sweep.c.name == name, ~is_(sweep.c.error, error)).values(error=error)
     )
@@ -132,15 +108,12 @@ def note_error(connection: Connection, name: str, error: str | None) -> bool:
 
 
 def want_ranges(connection: Connection, name: str, count: int) -> None:
-    """Cut the rounds to come into so many ranges."""
+    """Cut future rounds into `count` ranges."""
     connection.execute(update(sweep).where(sweep.c.name == name).values(ranges=count))
 
 
-# Rounds
-
-
 def take_start(connection: Connection, name: str, *, worker: int, now: int) -> SweepRow | None:
-    """Be the one who cuts the source into the ranges of a round that is due."""
+    """Let `worker` alone start the round that is due; None if it is not due or taken."""
     connection.execute(
         update(sweep)
         .where(sweep.c.name == name, sweep.c.status == Status.WAITING, sweep.c.due_at <= now)
@@ -151,16 +124,10 @@ def take_start(connection: Connection, name: str, *, worker: int, now: int) -> S
     return found if found is not None and found.starter == worker else None
 
 
-def give_up_start(connection: Connection, name: str, *, worker: int) -> None:
-    """Let somebody else, or a later try, begin the round."""
-    connection.execute(
-        update(sweep).where(sweep.c.name == name, sweep.c.starter == worker).values(starter=None)
-    )
-
-
-def give_up_starts(connection: Connection, *, worker: int) -> None:
-    """Let others begin all rounds that a worker was about to."""
-    connection.execute(update(sweep).where(sweep.c.starter == worker).values(starter=None))
+def give_up_start(connection: Connection, *, worker: int, name: str | None = None) -> None:
+    """Let another worker start the round of this sweep, or of all that `worker` was to start."""
+    query = update(sweep).where(sweep.c.starter == worker).values(starter=None)
+    connection.execute(query if name is None else query.where(sweep.c.name == name))
 
 
 def open_round(
@@ -173,7 +140,7 @@ def open_round(
     now: int,
     source: str | None = None,
 ) -> int:
-    """Begin the round after `before`, unless somebody has; the number of the round that runs."""
+    """Begin the round after `before`, unless it was begun; the number of the round that runs."""
     found = get(connection, before.name, lock=True)
     assert found is not None
     if found.is_running or found.round != before.round:
@@ -183,16 +150,7 @@ def open_round(
     connection.execute(
         insert(range_),
         [
-            {
-                "id": id_,
-                "sweep": before.name,
-                "round": number,
-                "range_begin": tile.begin,
-                "range_end": tile.end,
-                "breakpoint": tile.begin,
-                "read_to": tile.begin,
-                "rows_estimate": tile.rows,
-            }
+            new_range(tile, id_=id_, sweep=before.name, number=number)
             for id_, tile in zip(numbers, tiles, strict=True)
         ],
     )
@@ -214,18 +172,24 @@ def open_round(
     return number
 
 
+def new_range(tile: Tile, *, id_: int, sweep: str, number: int) -> dict[str, Any]:
+    """The columns of a range of round `number` that no worker has begun."""
+    return {
+        "id": id_,
+        "sweep": sweep,
+        "round": number,
+        "range_begin": tile.begin,
+        "range_end": tile.end,
+        "breakpoint": tile.begin,
+        "read_to": tile.begin,
+        "rows_estimate": tile.rows,
+    }
+
+
 def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[Round]:
     """The rounds that ended, newest first."""
     rows = connection.execute(
-        select(
-            round_.c.round,
-            round_.c.started_at,
-            round_.c.ended_at,
-            round_.c.done,
-            round_.c.failed,
-            round_.c.repeated,
-            round_.c.ranges,
-        )
+        select(*(round_.c[field] for field in Round._fields))
         .where(round_.c.sweep == name)
         .order_by(round_.c.round.desc())
         .limit(limit)
@@ -234,9 +198,9 @@ def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[Round]
 
 
 def take_over(connection: Connection, name: str, *, source: str, now: int) -> Round | None:
-    """Walk a source with other keys from now on; the round that was given up for it, if one ran.
+    """Let a sweep read a source with other keys; the round that was given up, if one ran.
 
-    Its ranges are gone with it, so whoever holds one finds that it is not theirs any more.
+    The ranges of that round are deleted, so a worker that has one finds that it has lost it.
     """
     row = get(connection, name, lock=True)
     if row is None or has_same_keys(row.source, source):
@@ -255,7 +219,6 @@ def take_over(connection: Connection, name: str, *, source: str, now: int) -> Ro
 
 
 def _note_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
-    """Have the history of a sweep say what was done in a round that is over."""
     done, failed, repeated, count = connection.execute(
         select(
             func.sum(range_.c.done),
@@ -284,7 +247,7 @@ def end_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
             rows_estimate=over.done + over.failed,
         )
     )
-    # All keys were passed in this round: what failed before, and not again, is well or gone.
+    # This round passed all keys: an item that failed before and not now has succeeded or is gone.
     connection.execute(
         delete(sweep_failure).where(
             sweep_failure.c.sweep == row.name,
@@ -298,25 +261,11 @@ def end_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
 
 
 def is_(column: ColumnElement[Any], value: str | None) -> ColumnElement[bool]:
-    """Whether a column has that value, where null is one."""
+    """Whether a column has that value, which may be null."""
     if value is None:
         return column.is_(None)
     return and_(column.is_not(None), column == value)
 
 
-def _sweep(row: RowMapping) -> SweepRow:
-    return SweepRow(
-        name=row["name"],
-        status=Status(row["status"]),
-        round=row["round"],
-        ranges=row["ranges"],
-        redo=row["redo"],
-        rows=row["rows_estimate"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        due_at=row["due_at"],
-        starter=row["starter"],
-        stopped_at=row["stopped_at"],
-        source=row["source"],
-        error=row["error"],
-    )
+def _sweep(row: Row[Any]) -> SweepRow:
+    return SweepRow._make(row)._replace(status=Status(row.status))

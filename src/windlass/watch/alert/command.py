@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -23,8 +23,9 @@ from windlass.cli.output import (
     when,
 )
 from windlass.value.duration import parse_duration
-from windlass.watch.alert import operate
-from windlass.watch.alert.model import AlertView
+
+if TYPE_CHECKING:
+    from windlass.watch.alert.model import AlertView
 
 
 def register(cli: typer.Typer) -> None:
@@ -65,6 +66,8 @@ def acknowledge(
     as_json: JsonOption = False,
 ) -> None:
     """Say that you have seen an alert, and all of its sort and kind; a new one is told again."""
+    from windlass.watch.alert import operate
+
     if undo and quiet is not None:
         complain("give --for or --undo, not both")
         raise typer.Exit(2)

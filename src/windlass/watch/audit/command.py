@@ -18,7 +18,6 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.watch.audit import operate
 from windlass.watch.audit.model import AuditEntry
 
 
@@ -37,6 +36,8 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """List what operators did, newest first: who, by which means, what, and the outcome."""
+    from windlass.watch.audit import operate
+
     loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     found = operate.listing(loaded.fleet, limit=limit, who=who, about=about)

@@ -1,93 +1,87 @@
 """Watches the database while somebody listens, and tells all listeners what changed.
 
-However many listen, the database is asked once a second.
+The database is asked once a second, for any number of listeners.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from windlass.app import App
-from windlass.errors import WindlassError
+from windlass.core.shard.fleet import Fleet
 from windlass.value.twin import twin
-from windlass.watch.change import operate as change
+from windlass.watch.change import operate
 
-LOOK_SECONDS = 1.0
+READ_SECONDS = 1.0
 MOST_LISTENERS = 1_000
 
-Heard = asyncio.Queue[set[str]]
+Changes = asyncio.Queue[set[str]]
 
 
-class Watch:
-    """Looks at the marks of all topics, and tells which have changed."""
+class ChangeWatcher:
+    """Reads the marks of all topics, and tells listeners which have changed."""
 
-    def __init__(self, app: App, *, seconds: float = LOOK_SECONDS) -> None:
-        self._app = app
+    def __init__(self, fleet: Fleet, *, seconds: float = READ_SECONDS) -> None:
+        self._fleet = fleet
         self._seconds = seconds
-        self._listeners: set[Heard] = set()
+        self._listeners: set[Changes] = set()
         self._marks: dict[str, str] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
-    def look(self) -> dict[str, str]:
+    def marks(self) -> dict[str, str]:
         """The marks of now."""
-        return change.marks(self._app.fleet)
+        return operate.marks(self._fleet)
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody else can listen."""
+        """Whether there are too many listeners for another one."""
         return len(self._listeners) >= MOST_LISTENERS
 
     async def begin(self) -> dict[str, str]:
-        """The marks from which on a listener is told what changes.
+        """The marks from which a new listener is told what changes.
 
-        Take them before the listener knows that it listens: it then asks for everything, and
-        what changes while that is under way must not be taken for what it has seen.
+        Take them before the listener begins to read: a change while it reads must not be missed.
         """
-        if not self._is_looking:
-            with suppress(WindlassError, SQLAlchemyError):
-                return await twin(self.look)
-            return {}
-        return self._marks
+        if self._is_reading:
+            return self._marks
+        return await twin(operate.known_marks, self._fleet) or {}
 
     @asynccontextmanager
-    async def listening(self, since: dict[str, str]) -> AsyncIterator[Heard]:
+    async def listening(self, since: dict[str, str]) -> AsyncIterator[Changes]:
         """What changes while the block lasts, and has changed `since`."""
-        # One who is slow hears of everything at once, later: only the last telling waits.
-        heard: Heard = asyncio.Queue(maxsize=1)
-        self._listeners.add(heard)
-        if self._is_looking:
-            self._tell(_changed(since, self._marks), [heard])
+        # A slow listener gets everything at once, later: the queue has one entry, which grows.
+        changes: Changes = asyncio.Queue(maxsize=1)
+        self._listeners.add(changes)
+        if self._is_reading:
+            self._tell(_changed(since, self._marks), [changes])
         else:
             self._marks = since
-            self._looking = asyncio.create_task(self._look_on())
+            self._reading = asyncio.create_task(self._read())
         try:
-            yield heard
+            yield changes
         finally:
-            self._listeners.discard(heard)
+            self._listeners.discard(changes)
 
     @property
-    def _is_looking(self) -> bool:
-        return self._looking is not None and not self._looking.done()
+    def _is_reading(self) -> bool:
+        return self._reading is not None and not self._reading.done()
 
-    async def _look_on(self) -> None:
+    async def _read(self) -> None:
         while self._listeners:
             await asyncio.sleep(self._seconds)
-            with suppress(WindlassError, SQLAlchemyError):
-                now = await twin(self.look)
+            now = await twin(operate.known_marks, self._fleet)
+            if now is not None:
                 self._tell(_changed(self._marks, now), self._listeners)
                 self._marks = now
 
     @staticmethod
-    def _tell(topics: set[str], listeners: Iterable[Heard]) -> None:
+    def _tell(topics: set[str], listeners: Iterable[Changes]) -> None:
         if not topics:
             return
-        for heard in listeners:
-            missed = heard.get_nowait() if heard.full() else set()
-            heard.put_nowait(topics | missed)
+        for changes in listeners:
+            missed = changes.get_nowait() if changes.full() else set()
+            changes.put_nowait(topics | missed)
 
 
 def _changed(before: dict[str, str], now: dict[str, str]) -> set[str]:

@@ -1,6 +1,6 @@
-"""Changes: a mark for each topic, which is another one when something behind it has changed.
+"""Changes: a mark for each topic. A mark changes when something of its topic changes.
 
-Marks are cheap: each is read from an end of an index, or from a table that is always small.
+Marks are cheap: each is read from the end of an index, or from a table that is always small.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection
-
 from windlass.clock import Clock
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.database.connection import Connection
 from windlass.watch.change import store
 
 Read = Callable[[Connection, int], Sequence[Any]]
@@ -30,6 +29,14 @@ TOPICS: dict[str, Read] = {
     "audit": store.audit,
     "ledger": store.ledger,
 }
+
+
+def known_marks(fleet: Fleet) -> dict[str, str] | None:
+    """The marks of all topics now; None if no database can be asked."""
+    try:
+        return marks(fleet)
+    except store.UNREADABLE:
+        return None
 
 
 def marks(fleet: Fleet) -> dict[str, str]:

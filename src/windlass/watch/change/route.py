@@ -1,4 +1,4 @@
-"""What changes, as it changes: server-sent events, and the same to be asked for."""
+"""The routes of changes: server-sent events, and marks for clients that cannot listen."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from windlass.errors import NotPossible
-from windlass.watch.change.listen import Watch
+from windlass.watch.change.listen import ChangeWatcher
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole
 from windlass.web.view import View
 
 router = APIRouter(tags=["events"])
 
-# Proxies close what is silent for long.
+# Proxies close connections that are silent for long.
 ALIVE_SECONDS = 15.0
 
 
 class Marks(View):
-    """A mark for each topic; what is behind a topic has changed when its mark has."""
+    """A mark for each topic; it changes when something of the topic changes."""
 
     topics: dict[str, str]
 
 
 @router.get("/changes")
 def changes(console: ReadyConsole) -> Marks:
-    """The marks of now: for those who cannot listen to events, to be asked for again and again."""
-    return Marks(topics=console.watch.look())
+    """The marks of now, for clients that cannot listen to events and ask again and again."""
+    return Marks(topics=console.changes.marks())
 
 
 @router.get(
@@ -45,22 +45,24 @@ def changes(console: ReadyConsole) -> Marks:
     },
 )
 async def events(request: Request, console: ReadyConsole) -> StreamingResponse:
-    """What changes, as it changes: ask again for what is behind the topics."""
-    if console.watch.is_full:
-        raise NotPossible("too many listen already; ask for /api/changes now and then")
+    """What changes, as it changes: read the named topics again."""
+    if console.changes.is_full:
+        raise NotPossible("there are too many listeners; ask for /api/changes now and then instead")
     return StreamingResponse(
-        _told(request, console.watch, await console.watch.begin()),
+        _events(request, console.changes, await console.changes.begin()),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _told(request: Request, watch: Watch, since: dict[str, str]) -> AsyncIterator[str]:
+async def _events(
+    request: Request, watcher: ChangeWatcher, since: dict[str, str]
+) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    async with watch.listening(since) as heard:
+    async with watcher.listening(since) as changes:
         while not await request.is_disconnected():
             try:
-                topics = await asyncio.wait_for(heard.get(), ALIVE_SECONDS)
+                topics = await asyncio.wait_for(changes.get(), ALIVE_SECONDS)
             except TimeoutError:
                 yield ": alive\n\n"
                 continue

@@ -1,4 +1,4 @@
-"""What tells that something has changed, read in as little time as can be."""
+"""The SQL of the marks: cheap reads that differ when something has changed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.core.finish.store.history import MINUTE
 from windlass.database import schema
+from windlass.errors import WindlassError
 from windlass.flow.store import page as flow_page
 
 MOST_GOING = 500
+# What reading the marks may raise, also if the tables are not there yet.
+UNREADABLE = (SQLAlchemyError, WindlassError)
 
 
 def tasks(connection: Connection, now: int) -> Sequence[Any]:
@@ -29,7 +33,7 @@ def failures(connection: Connection, _now: int) -> Sequence[Any]:
 
 
 def alerts(connection: Connection, now: int) -> Sequence[Any]:
-    """The newest one, and who has seen which; that somebody wanted quiet, and it is over."""
+    """The newest alert, all acknowledgements, and which of them are over."""
     alert, seen = schema.alert.c, schema.acknowledgement.c
     newest = select(alert.id, alert.raised_at).order_by(alert.raised_at.desc()).limit(1)
     quiet = select(seen.what, seen.kind, seen.seen_at, seen.quiet_until)
@@ -45,7 +49,7 @@ def switches(connection: Connection, _now: int) -> Sequence[Any]:
 
 
 def workers(connection: Connection, _now: int) -> Sequence[Any]:
-    """Who is there, who owns what, and who joined last."""
+    """Which workers have not left, which buckets they own, and who joined last."""
     worker, bucket = schema.worker.c, schema.bucket.c
     there = select(worker.id).where(worker.left_at.is_(None)).order_by(worker.id)
     owners = select(bucket.bucket, bucket.owner).order_by(bucket.bucket)
@@ -53,7 +57,7 @@ def workers(connection: Connection, _now: int) -> Sequence[Any]:
 
 
 def sweeps(connection: Connection, _now: int) -> Sequence[Any]:
-    """How far each round and its ranges are."""
+    """How far each round and its ranges have come."""
     sweep, part = schema.sweep.c, schema.range_.c
     rounds = select(sweep.name, sweep.round, sweep.status, sweep.ended_at, sweep.error)
     parts = (
@@ -99,10 +103,10 @@ def control(connection: Connection, _now: int) -> Sequence[Any]:
 
 
 def audit(connection: Connection, _now: int) -> Sequence[Any]:
-    """The newest deed."""
-    deed = schema.audit.c
-    newest = deed.acted_at.desc(), deed.id.desc()
-    return _all(connection, select(deed.id, deed.ok).order_by(*newest).limit(1))
+    """The newest entry."""
+    entry = schema.audit.c
+    newest = entry.acted_at.desc(), entry.id.desc()
+    return _all(connection, select(entry.id, entry.ok).order_by(*newest).limit(1))
 
 
 def ledger(connection: Connection, _now: int) -> Sequence[Any]:

@@ -9,8 +9,6 @@ from rich.text import Text
 
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import console, counted, done, print_json, say
-from windlass.database import migrate as store
-from windlass.watch.check import operate as operate_check
 
 
 def register(cli: typer.Typer) -> None:
@@ -25,33 +23,32 @@ def migrate(
     as_json: JsonOption = False,
 ) -> None:
     """Create or upgrade the tables."""
+    from windlass.watch.check import operate
+
     loaded = load_app(app, needs_kinds=False)
     if sql:
-        text = store.script(loaded.database)
+        text = operate.migration_script(loaded.fleet)
         print_json({"sql": text}) if as_json else typer.echo(text, nl=False)
         return
-    databases = [shard.database for shard in loaded.fleet.shards]
-    before = [store.current(database) for database in databases]
+    before = operate.versions(loaded.fleet)
     version = loaded.migrate()
-    facts = [
-        {"database": database.name, "from": found, "to": version}
-        for database, found in zip(databases, before, strict=True)
-    ]
+    facts = [{"database": name, "from": found, "to": version} for name, found in before]
     if as_json:
         print_json(facts[0] if len(facts) == 1 else {**facts[0], "shards": facts})
         return
-    for database, found in zip(databases, before, strict=True):
+    for name, found in before:
         if found == version:
-            done(f"{database.name} is up to date (version {version})")
+            done(f"{name} is up to date (version {version})")
         else:
-            done(f"{database.name} is now at version {version} (was {found or 'empty'})")
+            done(f"{name} is now at version {version} (was {found or 'empty'})")
 
 
 def check(app: AppOption = None, as_json: JsonOption = False) -> None:
     """Find what is wrong with the app before it runs; exit code 1 if anything is."""
+    from windlass.watch.check import operate
+
     loaded = load_app(app)
-    databases = [shard.database for shard in loaded.fleet.shards]
-    findings = operate_check.check(databases, loaded.registry)
+    findings = operate.check(loaded.fleet, loaded.registry)
     errors = sum(finding.level == "error" for finding in findings)
     if as_json:
         print_json(findings)

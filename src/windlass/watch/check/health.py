@@ -59,7 +59,7 @@ def _look(shard: Shard) -> DatabaseHealth:
 
 
 def _mismatch(database: Database, found: str | None) -> str | None:
-    if found == migrate.VERSION or (found is None and database.dialect.name == "sqlite"):
+    if found == migrate.VERSION or (found is None and database.dialect.migrates_itself):
         return None
     return f"its tables have version {found or 'none'}; run: windlass migrate"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from windlass.core.shard.fleet import Fleet
 from windlass.core.task.kind import Kind, Registry
 from windlass.database import migrate
 from windlass.database.database import Database
@@ -22,17 +22,27 @@ class Finding:
     text: str
 
 
-def check(databases: Sequence[Database], registry: Registry) -> list[Finding]:
+def check(fleet: Fleet, registry: Registry) -> list[Finding]:
     """All findings, errors first."""
-    findings = [finding for database in databases for finding in _database(database)]
+    findings = [finding for shard in fleet.shards for finding in _database(shard.database)]
     findings += of_kinds(registry)
     findings += [finding for kind in registry.kinds.values() for finding in _source(kind)]
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
+def versions(fleet: Fleet) -> list[tuple[str, str | None]]:
+    """The name of each database and the version of its tables; None if it has no tables."""
+    return [(shard.database.name, migrate.current(shard.database)) for shard in fleet.shards]
+
+
+def migration_script(fleet: Fleet) -> str:
+    """The SQL that makes or upgrades the tables of the first database."""
+    return migrate.script(fleet.shards[0].database)
+
+
 def _database(database: Database) -> list[Finding]:
     try:
-        if database.dialect.name == "sqlite" and migrate.current(database) is None:
+        if database.dialect.migrates_itself and migrate.current(database) is None:
             return []
         migrate.check(database)
     except WindlassError as problem:

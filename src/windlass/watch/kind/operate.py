@@ -10,8 +10,8 @@ from typing import Literal
 from windlass.core.shard.fleet import Fleet
 from windlass.core.task.kind import Kind, Registry
 from windlass.errors import UnknownKind
-from windlass.value.argument import ArgumentView, argument_views
 from windlass.value.duration import format_duration
+from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.rate import rate_text
 from windlass.watch.status import operate as status
 from windlass.watch.status.model import KindStatus

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.text import Text
 
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     console,
-    fits,
+    count_text,
     plain,
+    print_fitting,
     print_json,
     say,
     table,
     warn_missing,
     when,
 )
-from windlass.watch.status import operate
-from windlass.watch.status.model import AppStatus, KindStatus
-from windlass.watch.status.operate import count_text
+
+if TYPE_CHECKING:
+    from windlass.watch.status.model import AppStatus, KindStatus
 
 WHY_STYLE = {
     "running": "blue",
@@ -36,6 +39,8 @@ def register(cli: typer.Typer) -> None:
 
 def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     """What runs, what waits and why, and who works."""
+    from windlass.watch.status import operate
+
     loaded = load_app(app)
     loaded.prepare()
     found = operate.look(loaded.fleet, loaded.registry)
@@ -68,12 +73,7 @@ def _print_kinds(found: AppStatus) -> None:
         whole.add_row(name, why, *cells, following)
         reasons.add_row(name, why, following)
         counts.add_row(name, *cells)
-    if fits(whole):
-        console.print(whole)
-    else:
-        console.print(reasons)
-        console.print()
-        console.print(counts)
+    print_fitting(whole, reasons, counts)
 
 
 def _cells(kind: KindStatus) -> list[Text]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from windlass.clock import SECOND, Clock
+from windlass.clock import SECOND
 from windlass.core.cron import store as cron
 from windlass.core.finish.store import history
 from windlass.core.finish.store.history import MINUTE, Work
@@ -19,12 +19,10 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.core.task.store import task
-from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.database import migrate
 from windlass.database.connection import Connection
-from windlass.database.database import Database
 from windlass.sweep import model
-from windlass.sweep.operate.why import sweep_why
+from windlass.sweep.model import sweep_why
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
@@ -74,18 +72,13 @@ def look_at(fleet: Fleet, registry: Registry, name: str) -> KindStatus | None:
     return kind_together(same) if same else None
 
 
-def due_text(databases: Sequence[tuple[Database, Clock]], registry: Registry) -> str:
-    """How many rows are due, for people: exact up to a bound, then with a plus."""
-    return count_text(sum(_due(database, clock, registry) for database, clock in databases))
+def due_count(fleet: Fleet, registry: Registry) -> int:
+    """How many rows are due in the shards that are up; exact up to 10,000 in each."""
+    return sum(_due(shard, registry) for shard in fleet.shards if shard.is_up)
 
 
-def count_text(number: int) -> str:
-    """A count of rows for people: exact up to a bound, then with a plus."""
-    return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
-
-
-def _due(database: Database, clock: Clock, registry: Registry) -> int:
-    now = clock.now()
+def _due(shard: Shard, registry: Registry) -> int:
+    now, database = shard.clock.now(), shard.database
 
     def read(connection: Connection) -> int:
         return sum(

@@ -21,7 +21,8 @@ from sqlalchemy import (
     update,
 )
 
-from windlass.control.model.control import Place, RunStatus
+from windlass.control.model.argument import ControlKey
+from windlass.control.model.control import RunStatus
 from windlass.core.fetch.store import offer
 from windlass.core.fetch.store.offer import OFFERED
 from windlass.core.ring.store import bucket, worker
@@ -237,13 +238,13 @@ def _count(
 # Named runs
 
 
-def runs(connection: Connection) -> list[tuple[Place, RunStatus]]:
+def runs(connection: Connection) -> list[tuple[ControlKey, RunStatus]]:
     """All named runs here, and how they are."""
     rows = connection.execute(select(control.c.name, control.c.partition_id, control.c.status))
-    return [(Place(name, partition), RunStatus(status)) for name, partition, status in rows]
+    return [(ControlKey(name, partition), RunStatus(status)) for name, partition, status in rows]
 
 
-def copy_run(connection: Connection, place: Place) -> tuple[Values, list[Values]] | None:
+def copy_run(connection: Connection, place: ControlKey) -> tuple[Values, list[Values]] | None:
     """The row of a run that nobody runs, and its history."""
     row = connection.execute(select(control).where(*_at(control, place))).mappings().first()
     if row is None or row["status"] == RunStatus.RUNNING:
@@ -260,7 +261,7 @@ def put_run(connection: Connection, row: Values, history: list[Values]) -> bool:
 
     False if one of that name is running here. One that was started later than the row stays.
     """
-    place = Place(row["name"], row["partition_id"])
+    place = ControlKey(row["name"], row["partition_id"])
     found = connection.execute(
         select(control.c.status, control.c.batch).where(*_at(control, place)).with_for_update()
     ).first()
@@ -278,7 +279,7 @@ def put_run(connection: Connection, row: Values, history: list[Values]) -> bool:
 
 def release_run(connection: Connection, row: Values) -> bool:
     """Delete a run that is still as it was copied; whether it was."""
-    place = Place(row["name"], row["partition_id"])
+    place = ControlKey(row["name"], row["partition_id"])
     found = connection.execute(
         select(control).where(*_at(control, place)).with_for_update()
     ).mappings()
@@ -289,5 +290,5 @@ def release_run(connection: Connection, row: Values) -> bool:
     return True
 
 
-def _at(table: Table, place: Place) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _at(table: Table, place: ControlKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return table.c.name == place.name, table.c.partition_id == place.partition

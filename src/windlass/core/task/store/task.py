@@ -22,12 +22,11 @@ from sqlalchemy.sql.expression import text
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.schema import external, task
 from windlass.value.status import FINAL, Status
-from windlass.value.task import NewTask, TaskFilter, TaskView
+from windlass.value.task import COUNTED_EXACTLY, NewTask, TaskFilter, TaskView
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
-COUNTED_EXACTLY = 10_000
 KINDS_AT_ONCE = 50
 DUE = (task.c.priority, task.c.due_at)
 UNENDED = tuple(status for status in Status if status not in FINAL)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from zlib import crc32
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from windlass.source.store.table import Table
 
 
 @dataclass(frozen=True)
 class Follow:
-    """The table that is followed, where Windlass keeps its own, and the kind that follows."""
+    """The table that is followed, the schema of Windlass' own tables, and the kind that follows."""
 
     schema: str
     table: str
@@ -24,48 +24,67 @@ class Follow:
     priority: int
 
     def name(self, event: str) -> str:
-        """What the trigger for `event` is called."""
+        """The name of the trigger for `event`."""
         what = "\0".join((self.kind, self.table, self.schema, self.home))
         return f"windlass_follow_{crc32(what.encode()):08x}_{event}"
 
 
 class Triggers(ABC):
-    """The contract. Statements have no parameters: no trigger can keep one."""
+    """The contract. Statements have no parameters, because a trigger cannot keep them."""
 
     events: tuple[str, ...] = ("insert", "delete", "update")
     # Finds one of all triggers that write into the database of the connection.
     any_found: str
+    # The schema or database of Windlass' own tables.
+    home: str
+    # The names of the triggers on the table :schema, :table, and maybe on others.
+    listed: str
 
     @abstractmethod
-    def place_of(self, source: Table) -> str:
-        """The schema or database in which a table is found that is named without one."""
-
-    @abstractmethod
-    def home(self, connection: Connection) -> str:
-        """The schema or database in which the tables of Windlass are."""
-
-    @abstractmethod
-    def found(self, connection: Connection, follow: Follow) -> set[str]:
-        """The names of those triggers that are there."""
+    def schema_of(self, source: Table) -> str:
+        """The schema or database of a table that is named without one."""
 
     @abstractmethod
     def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
-        """Statements that make the triggers, in place of those that are there."""
+        """Statements that create the triggers, or replace them."""
 
-    @abstractmethod
     def removal(self, connection: Connection, follow: Follow) -> Iterable[str]:
         """Statements that remove the triggers that are there."""
+        for event in self.events:
+            yield f"drop trigger if exists {self.quoted_name(connection, follow, event)}"
 
-    def names(self, follow: Follow) -> set[str]:
-        """What the triggers are called."""
-        return {follow.name(event) for event in self.events}
+    def quoted_name(self, connection: Connection, follow: Follow, event: str) -> str:
+        """The name of a trigger, as SQL writes it."""
+        return quoted(connection, follow.schema, follow.name(event))
+
+    def follow(self, connection: Connection, source: Table, kind: str, priority: int) -> Follow:
+        """What is followed, by what."""
+        return Follow(
+            schema=source.schema or self.schema_of(source),
+            table=source.table,
+            key=source.key,
+            home=str(connection.scalar(text(self.home))),
+            kind=kind,
+            priority=priority,
+        )
+
+    def are_any(self, connection: Connection) -> bool:
+        """Whether triggers of any kind, on any table, write into this database."""
+        return connection.execute(text(self.any_found)).first() is not None
+
+    def missing(self, connection: Connection, follow: Follow) -> set[str]:
+        """The events for which there is no trigger."""
+        there = set(connection.scalars(text(self.listed), asdict(follow)))
+        return {event for event in self.events if follow.name(event) not in there}
 
     def install(self, connection: Connection, follow: Follow) -> None:
+        """Create or replace the triggers."""
         for statement in self.creation(connection, follow):
             run(connection, statement)
 
     def uninstall(self, connection: Connection, follow: Follow) -> bool:
-        was_there = bool(self.found(connection, follow))
+        """Remove the triggers; False if there were none."""
+        was_there = self.missing(connection, follow) != set(self.events)
         for statement in self.removal(connection, follow):
             run(connection, statement)
         return was_there

@@ -1,29 +1,28 @@
 """Following a table on the same MySQL or MariaDB server, row by row.
 
-No trigger touches `windlass_number`: its one row would make the user's transactions wait for each
-other. The row that an item adds to the tally has a number of its own, and the item takes that,
-with a minus. It is found out by INSERT IGNORE whether the item is there: other ways to ask read
-what the user's transaction saw when it began, and not what is. Every index is named: a table that
-is scanned because it is small is a table that is locked. And rows are locked by their id where
-that can be: by another index, the gaps beside them would be locked, too, and others wait there.
+A trigger never touches `windlass_number`: its one row would make the user's transactions wait for
+each other. The tally row that an item adds has a number of its own; the item takes that number,
+negated. INSERT IGNORE finds out whether the item exists: a select reads what the user's
+transaction saw when it began, not what is there now. Every statement names its index: MySQL scans
+a small table without one, and so locks all of it. Rows are locked by their id where possible:
+another index would also lock the gaps beside them, and other transactions would wait there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, text
-from sqlalchemy.dialects.mysql.base import MySQLDialect
+from sqlalchemy import Connection
 
 from windlass.rolling.store.trigger.base import Follow, Triggers, quoted, run
 from windlass.source.store.table import Table
 from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import LONGEST_KEY, RESERVED
 
-# The default is a day or more, and all that the users do would queue behind it.
+# The default is a day or more, and everything that users do with the table would wait behind it.
 LOCK_SECONDS = 10
 
-# `item` is the key, or null if it cannot be one.
+# `item` is the code of the item, or null if the key cannot be one.
 DECLARE = f"""
     declare given longtext character set utf8mb4 collate {{collation}}
         default convert({{row}}.{{key}} using utf8mb4);
@@ -103,32 +102,24 @@ class MySQLTriggers(Triggers):
         "select 1 from information_schema.triggers where trigger_name like 'windlass_follow_%' "
         "and instr(action_statement, concat('`', database(), '`.windlass_task')) > 0 limit 1"
     )
+    home = "select database()"
+    listed = "select trigger_name from information_schema.triggers where trigger_schema = :schema"
 
-    def place_of(self, source: Table) -> str:
+    def __init__(self, *, collation: str, can_replace: bool) -> None:
+        self._collation = collation
+        self._can_replace = can_replace
+
+    def schema_of(self, source: Table) -> str:
         return source.url.database or ""
 
-    def home(self, connection: Connection) -> str:
-        return str(connection.scalar(text("select database()")))
-
-    def found(self, connection: Connection, follow: Follow) -> set[str]:
-        there = connection.scalars(
-            text(
-                "select trigger_name from information_schema.triggers "
-                "where trigger_schema = :schema"
-            ),
-            {"schema": follow.schema},
-        )
-        return self.names(follow).intersection(there)
-
     def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
-        is_mariadb = _is_mariadb(connection)
         key = quoted(connection, follow.key)
         values = {
             "home": quoted(connection, follow.home),
             "kind": literal(follow.kind),
             "priority": follow.priority,
             "key": key,
-            "collation": "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin",
+            "collation": self._collation,
         }
         add, remove = ADD.format(row="new", **values), REMOVE.format(row="old", **values)
         bodies = {
@@ -136,20 +127,16 @@ class MySQLTriggers(Triggers):
             "delete": f"begin {remove} end",
             "update": f"begin if {CHANGED.format(key=key)} then {remove} {add} end if; end",
         }
+        # Replacing leaves no moment without a trigger.
+        create = "create or replace" if self._can_replace else "create"
         for event, body in bodies.items():
-            name = quoted(connection, follow.schema, follow.name(event))
-            # Replacing leaves no moment without a trigger, but only MariaDB can do it.
-            if not is_mariadb:
+            name = self.quoted_name(connection, follow, event)
+            if not self._can_replace:
                 yield f"drop trigger if exists {name}"
             yield (
-                f"create {'or replace ' if is_mariadb else ''}trigger {name} after {event} "
+                f"{create} trigger {name} after {event} "
                 f"on {quoted(connection, follow.schema, follow.table)} for each row {body}"
             )
-
-    def removal(self, connection: Connection, follow: Follow) -> Iterable[str]:
-        for event in self.events:
-            name = quoted(connection, follow.schema, follow.name(event))
-            yield f"drop trigger if exists {name}"
 
     def install(self, connection: Connection, follow: Follow) -> None:
         run(connection, f"set session lock_wait_timeout = {LOCK_SECONDS}")
@@ -159,11 +146,6 @@ class MySQLTriggers(Triggers):
             run(connection, "set session lock_wait_timeout = default")
 
 
-def _is_mariadb(connection: Connection) -> bool:
-    dialect = connection.dialect
-    return isinstance(dialect, MySQLDialect) and dialect.is_mariadb
-
-
 def literal(value: str) -> str:
-    """Text as SQL writes it, whatever the server makes of backslashes."""
+    """Text as SQL writes it, in any SQL mode of the server."""
     return f"_utf8mb4 0x{value.encode().hex()}"

@@ -1,7 +1,7 @@
 """Following a table in the same PostgreSQL database, statement by statement.
 
-A statement of 100,000 rows fires once, with all its rows. The plans in a function are made once in
-a session, maybe when the tables are empty: it is told to use indexes whatever the statistics say.
+A statement with 100,000 rows fires once, with all its rows. A session plans a function once, maybe
+while the tables are empty: so the function uses indexes whatever the statistics say.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.source.store.table import Table
 from windlass.value.period import GOES, PAYLOAD
 from windlass.value.task import LONGEST_KEY, RESERVED
 
-# Whoever writes to the table waits behind us while we wait: the transaction is done again instead.
+# While we wait for the table, every writer to it waits behind us: so give up and try again.
 LOCK_SECONDS = 3
 
 FUNCTION = """
@@ -48,15 +48,15 @@ ITEMS = f"""
     where length(item) between 1 and {LONGEST_KEY} and not starts_with(item, '{RESERVED}')
 """
 
-# One look into the index for each, however few rows the planner thinks there are.
+# One index lookup for each item, however few rows the planner expects.
 FOUND = """
     select f.id from ({items}) as i cross join lateral (
         select t.id from {task} as t where t.kind = {kind} and t.task_key = i.item limit 1
     ) as f
 """
 
-# Rows that are about to go are kept first, waiting for a run that ends just now: then its row is
-# gone, and is made anew below.
+# Rows that were removed while they run are kept first. This waits for a run that is just ending:
+# then its row is deleted, and is created again below.
 ADD = f"""
     select count(*) into many from ({{rows}}) as r;
     if many > 0 then
@@ -135,7 +135,17 @@ class PostgreSQLTriggers(Triggers):
         limit 1
     """
 
-    def place_of(self, source: Table) -> str:
+    home = """
+        select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where c.oid = cast('windlass_task' as regclass)
+    """
+    listed = """
+        select t.tgname from pg_trigger t join pg_class c on c.oid = t.tgrelid
+        join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = :schema and c.relname = :table
+    """
+
+    def schema_of(self, source: Table) -> str:
         visible = text(
             "select coalesce((select n.nspname from pg_class c "
             "join pg_namespace n on n.oid = c.relnamespace "
@@ -143,24 +153,6 @@ class PostgreSQLTriggers(Triggers):
         )
         with source.connect() as connection:
             return str(connection.scalar(visible, {"table": source.table}))
-
-    def home(self, connection: Connection) -> str:
-        schema = text(
-            "select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-            "where c.oid = cast('windlass_task' as regclass)"
-        )
-        return str(connection.scalar(schema))
-
-    def found(self, connection: Connection, follow: Follow) -> set[str]:
-        there = connection.scalars(
-            text(
-                "select t.tgname from pg_trigger t join pg_class c on c.oid = t.tgrelid "
-                "join pg_namespace n on n.oid = c.relnamespace "
-                "where n.nspname = :schema and c.relname = :table"
-            ),
-            {"schema": follow.schema, "table": follow.table},
-        )
-        return self.names(follow).intersection(there)
 
     def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
         yield from self.removal(connection, follow)
@@ -179,7 +171,7 @@ class PostgreSQLTriggers(Triggers):
         yield f"set local lock_timeout = '{LOCK_SECONDS}s'"
         for event in self.events:
             function = quoted(connection, follow.home, follow.name(event))
-            # The trigger goes with its function, also from a table that has moved.
+            # The trigger is dropped with its function, also on a table that has moved.
             yield f"drop function if exists {function}() cascade"
 
 
@@ -221,10 +213,10 @@ def _names(connection: Connection, follow: Follow) -> dict[str, str]:
 
 
 def _keys_change_one_by_one(connection: Connection, follow: Follow) -> bool:
-    """Whether a statement cannot exchange keys, and a row's change is told to a row's trigger.
+    """Whether no statement can exchange keys, and every change of a row fires its trigger.
 
-    Only an index that is unique at every moment rules the first out. A row that moves to another
-    partition is told to no trigger for rows.
+    Only an index that is unique at every moment forbids the first. A row that moves to another
+    partition does not fire a trigger for rows.
     """
     found = connection.scalar(
         text(
@@ -241,5 +233,5 @@ def _keys_change_one_by_one(connection: Connection, follow: Follow) -> bool:
 
 
 def literal(value: str) -> str:
-    """Text as SQL writes it, whatever the server makes of backslashes."""
+    """Text as SQL writes it, whatever backslashes mean to the server."""
     return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,14 +1,14 @@
 """Following a table in the same SQLite file.
 
-The conflict clause of the user's statement (INSERT OR REPLACE, OR IGNORE, ...) is put on every
-statement in a trigger, so none of these can meet a conflict: each looks first.
+SQLite applies the conflict clause of the user's statement (INSERT OR REPLACE, OR IGNORE, ...) to
+every statement in a trigger. So none of these may meet a conflict: each looks first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from windlass.rolling.store.trigger.base import Follow, Triggers, quoted
 from windlass.source.store.table import Table
@@ -17,7 +17,7 @@ from windlass.value.task import LONGEST_KEY, RESERVED
 
 NOW = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
 
-# The key as an item's, or null if it cannot be one.
+# The code of the item, or null if the key cannot be one.
 ITEM = f"""case
     when typeof({{value}}) <> 'blob' and length({{value}}) between 1 and {LONGEST_KEY}
         and substr({{value}}, 1, {len(RESERVED)}) <> '{RESERVED}' collate binary
@@ -63,16 +63,14 @@ class SQLiteTriggers(Triggers):
     any_found = (
         "select 1 from sqlite_master where type = 'trigger' and name like 'windlass_follow_%'"
     )
+    home = "select 'main'"
+    listed = "select name from sqlite_master where type = 'trigger'"
 
-    def place_of(self, source: Table) -> str:
+    def schema_of(self, source: Table) -> str:
         return "main"
 
-    def home(self, connection: Connection) -> str:
-        return "main"
-
-    def found(self, connection: Connection, follow: Follow) -> set[str]:
-        there = connection.scalars(text("select name from sqlite_master where type = 'trigger'"))
-        return self.names(follow).intersection(there)
+    def quoted_name(self, connection: Connection, follow: Follow, event: str) -> str:
+        return quoted(connection, follow.name(event))
 
     def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
         key = quoted(connection, follow.key)
@@ -87,13 +85,9 @@ class SQLiteTriggers(Triggers):
         yield from self.removal(connection, follow)
         for event, body in bodies.items():
             yield (
-                f"create trigger {quoted(connection, follow.name(event))} after {event} "
+                f"create trigger {self.quoted_name(connection, follow, event)} after {event} "
                 f"on {quoted(connection, follow.table)} for each row {body}"
             )
-
-    def removal(self, connection: Connection, follow: Follow) -> Iterable[str]:
-        for event in self.events:
-            yield f"drop trigger if exists {quoted(connection, follow.name(event))}"
 
 
 def literal(value: str) -> str:

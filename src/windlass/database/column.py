@@ -1,0 +1,86 @@
+"""The types of columns. Migrations use them too: one that was released never changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Index,
+    Integer,
+    SmallInteger,
+    String,
+    Text,
+    TypeDecorator,
+    text,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+from windlass.database.server import server_of
+
+# By these, text is compared byte by byte, trailing blanks included. SQLite does so anyway.
+EXACT_COLLATIONS = {
+    "sqlite": None,
+    "postgresql": "C",
+    "mysql": "utf8mb4_0900_bin",
+    "mariadb": "utf8mb4_nopad_bin",
+}
+
+# What every table has.
+OPTIONS: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+}
+
+
+class Exact(TypeDecorator[str]):
+    """Short text that compares byte by byte, trailing blanks included, in every database."""
+
+    impl = String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        length = self.impl_instance.length if isinstance(self.impl_instance, String) else None
+        assert length is not None
+        collation = EXACT_COLLATIONS[server_of(dialect)]
+        if dialect.name in ("mysql", "mariadb"):
+            return mysql.VARCHAR(length, charset="utf8mb4", collation=collation)
+        return String(length, collation=collation)
+
+
+class StatusCode(TypeDecorator[int]):
+    """A status as its number. A driver that does not know our enum would write its name."""
+
+    impl = SmallInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        return None if value is None else int(value)
+
+
+class JsonText(UserDefinedType[str]):
+    """PostgreSQL's JSON, which goes in and comes out as the text it is."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_options: object) -> str:
+        return "JSON"
+
+
+Number = BigInteger().with_variant(Integer, "sqlite")
+Long = Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+Json = (
+    Text()
+    .with_variant(JsonText(), "postgresql")
+    .with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+)
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """An index of some rows only, where the database has that."""
+    only = text(where)
+    return Index(name, *columns, unique=unique, postgresql_where=only, sqlite_where=only)

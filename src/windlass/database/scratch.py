@@ -1,0 +1,156 @@
+"""Databases for tests: SQLite files, or databases on a server that are emptied and used again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from windlass.database.database import Database, first_line, normalise
+from windlass.database.dialect import PerDialect
+from windlass.database.migrate import VERSION_TABLE, migrate
+from windlass.database.schema import metadata
+from windlass.errors import BadDatabase
+
+CASCADE = PerDialect(sqlite="", postgresql=" cascade", mysql="")
+
+
+class Lender(ABC):
+    """Lends migrated databases without a task, several at once."""
+
+    @contextmanager
+    @abstractmethod
+    def lend(self) -> Iterator[str]:
+        """The URL of a database that only this block uses."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove everything that was made."""
+
+
+class ScratchFiles(Lender):
+    """SQLite: a file for each test, copied from one that was migrated once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = count(1)
+
+    @contextmanager
+    def lend(self) -> Iterator[str]:
+        path = self._folder / f"test_{next(self._numbers)}.db"
+        shutil.copyfile(self._template(), path)
+        try:
+            # No test must survive a power failure, so none waits for disks.
+            yield f"sqlite:///{path}?synchronous=OFF"
+        finally:
+            for part in self._folder.glob(f"{path.name}*"):
+                part.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _template(self) -> Path:
+        template = self._folder / "template.db"
+        if not template.exists():
+            database = Database(f"sqlite:///{template}")
+            migrate(database)
+            with database.engine.connect() as connection:
+                # Only this one file is copied.
+                connection.exec_driver_sql("pragma wal_checkpoint(truncate)")
+            database.close()
+        return template
+
+
+class ScratchServer(Lender):
+    """Databases on a server. Those that were made are emptied and used again.
+
+    Databases that existed before are never touched.
+    """
+
+    def __init__(self, url: str | URL) -> None:
+        self._url = normalise(url)
+        self._engine = create_engine(self._url, isolation_level="AUTOCOMMIT")
+        self._free: list[ScratchDatabase] = []
+        self._made: list[ScratchDatabase] = []
+
+    @contextmanager
+    def lend(self) -> Iterator[str]:
+        loan = self._free.pop() if self._free else self._make()
+        try:
+            yield loan.url
+        finally:
+            loan.clean()
+            self._free.append(loan)
+
+    def close(self) -> None:
+        for loan in self._made:
+            loan.close()
+            with suppress(SQLAlchemyError), self._engine.connect() as connection:
+                forced = " with (force)" if self._url.get_backend_name() == "postgresql" else ""
+                connection.execute(text(f"drop database if exists {loan.name}{forced}"))
+        self._engine.dispose()
+
+    def _make(self) -> ScratchDatabase:
+        name = f"windlass_test_{os.getpid()}_{secrets.token_hex(4)}"
+        try:
+            with self._engine.connect() as connection:
+                connection.execute(text(f"create database {name}"))
+        except SQLAlchemyError as problem:
+            raise BadDatabase(
+                f"no test database can be made on {self._url.render_as_string()}: "
+                f"{first_line(problem)}; give --windlass-database a user that may create "
+                "databases, or let your own fixture windlass_databases return the URL of one"
+            ) from problem
+        loan = ScratchDatabase(name, self._url.set(database=name))
+        self._made.append(loan)
+        return loan
+
+
+class ScratchDatabase:
+    """One database on a server, and what was in it when it was new."""
+
+    def __init__(self, name: str, url: URL) -> None:
+        self.name = name
+        self.url = url.render_as_string(hide_password=False)
+        self._database = Database(url)
+        migrate(self._database)
+        self._seed = self._rows()
+
+    @property
+    def _engine(self) -> Engine:
+        return self._database.engine
+
+    def clean(self) -> None:
+        """Make it as it was when it was new: no other table, no other row."""
+        ours = {*metadata.tables, VERSION_TABLE, "windlass_sequence"}
+        others = [each for each in inspect(self._engine).get_table_names() if each not in ours]
+        cascade = CASCADE.of(self._database.dialect)
+        quoted = self._engine.dialect.identifier_preparer.quote
+        with self._engine.begin() as connection:
+            for other in others:
+                connection.execute(text(f"drop table {quoted(other)}{cascade}"))
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(table.delete())
+            for table in metadata.sorted_tables:
+                if rows := self._seed[table.name]:
+                    connection.execute(table.insert(), rows)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._database.close()
+
+    def _rows(self) -> dict[str, list[dict[str, Any]]]:
+        with self._engine.connect() as connection:
+            return {
+                table.name: [dict(row) for row in connection.execute(table.select()).mappings()]
+                for table in metadata.sorted_tables
+            }

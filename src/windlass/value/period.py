@@ -1,0 +1,122 @@
+"""Rows that recur: when one is due again after a visit.
+
+A row is due again one period after its last visit, whether that succeeded or failed. With a tick,
+due rows wait for it: a worker takes only what was due at the last tick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from windlass.errors import BadSchedule
+from windlass.value.cron import Schedule
+from windlass.value.duration import Duration, parse_duration
+
+# A recurring row has no arguments but its key.
+PAYLOAD = "null"
+
+# The `prune_at` of a row that was removed while it ran: it is deleted when the run ends.
+GOES = 1 << 62
+# The priority of a row that was hurried; its next visit restores its own priority.
+HURRIED = (1 << 15) - 1
+
+
+class Tick(Protocol):
+    """Moments that come again and again."""
+
+    def last(self, now: int) -> int:
+        """The latest tick that is not after `now`."""
+        ...
+
+    def first(self, moment: int) -> int:
+        """The earliest tick that is not before `moment`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EverySoOften:
+    """Ticks a fixed time apart, aligned to the epoch."""
+
+    interval: int
+
+    def last(self, now: int) -> int:
+        return now - now % self.interval
+
+    def first(self, moment: int) -> int:
+        return -(-moment // self.interval) * self.interval
+
+
+class BySchedule:
+    """The ticks of a cron expression."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        # The tick before the present and the one after it: asked several times a second.
+        self._around = (0, 0)
+
+    def last(self, now: int) -> int:
+        last, following = self._around
+        if not last <= now < following:
+            last, following = self._schedule.around(now)
+            self._around = (last, following)
+        return last
+
+    def first(self, moment: int) -> int:
+        return self._schedule.next_after(moment - 1)
+
+
+def parse_tick(given: Duration, *, what: str) -> Tick:
+    """A tick from a duration, or from five cron fields with a time zone after them if wanted."""
+    fields = given.split() if isinstance(given, str) else []
+    if len(fields) in (5, 6):
+        zone = fields[5] if len(fields) == 6 else "UTC"
+        return BySchedule(Schedule(" ".join(fields[:5]), zone))
+    if len(fields) > 1:
+        raise BadSchedule(
+            f'{what}: cannot read {given!r}; write a cron expression such as "0 2 * * *", with a '
+            'time zone after it if it is not UTC, or a duration such as "1h"'
+        )
+    return EverySoOften(parse_duration(given, what=what))
+
+
+@dataclass(frozen=True)
+class Period:
+    """How often the items of a kind are visited. Times are microseconds."""
+
+    every: int
+    retry_after: int | None = None
+    tick: Tick | None = None
+    batch: int = 1_000
+
+    @property
+    def shortest(self) -> int:
+        """The least time between two visits."""
+        return self.every if self.retry_after is None else min(self.every, self.retry_after)
+
+    def next_due(self, finished_at: int, *, failed: bool) -> int:
+        """When an item is due again whose visit ended at `finished_at`.
+
+        With a tick the period counts from the tick before it: what the tick of last night took is
+        due at the tick of tonight, however long it had to wait for its turn.
+        """
+        if failed and self.retry_after is not None:
+            return finished_at + self.retry_after
+        return self.due_until(finished_at) + self.every
+
+    def due_until(self, now: int) -> int:
+        """What is due by then may be taken now."""
+        return now if self.tick is None else self.tick.last(now)
+
+    def taken_at(self, due_at: int) -> int:
+        """The first moment at which an item that is due then may be taken."""
+        return due_at if self.tick is None else self.tick.first(due_at)
+
+
+def remark_of(result: str | None) -> str | None:
+    """What a handler returned, as a remark: plain text stays plain, the rest is JSON."""
+    if result is None:
+        return None
+    return msgspec.json.decode(result, type=str) if result.startswith('"') else result

@@ -1,0 +1,16 @@
+"""How a worker is doing, for its line on the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How many tasks a worker runs and has queued, and what became of the others."""
+
+    running: int
+    queued: int
+    done: int
+    failed: int
+    abandoned: int

@@ -1,0 +1,1 @@
+"""The kernel: what every database must do with a row of work, through the public API."""

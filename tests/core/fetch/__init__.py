@@ -1,0 +1,1 @@
+"""How a worker gets rows: reads, claims, rescues."""

@@ -1,0 +1,1 @@
+"""The statements that get rows, and their plans."""

@@ -1,0 +1,1 @@
+"""Outcomes, retries, and how long ended rows stay."""

@@ -1,0 +1,1 @@
+"""What holds work back: switches, windows, rates and breakers."""

@@ -1,0 +1,1 @@
+"""How handlers run: what is in flight, context, time-outs, drain."""

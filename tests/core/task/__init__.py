@@ -1,0 +1,1 @@
+"""What a task is: declared, enqueued, and unique by its key."""

@@ -1,0 +1,1 @@
+"""Task rows in each database."""

@@ -1,0 +1,1 @@
+"""One database: its URL, its transactions, its tables and its numbers."""

@@ -1,1 +1,0 @@
-"""The conformance suite: what every database must do, through the public API."""

@@ -1,0 +1,1 @@
+"""Databases that go away and come back."""

@@ -1,0 +1,1 @@
+"""Faces whose workers die."""

@@ -1,0 +1,1 @@
+"""Shards whose servers or movers die."""

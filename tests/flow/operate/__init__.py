@@ -1,0 +1,1 @@
+"""Flows that people draw, change and edit."""

@@ -1,0 +1,1 @@
+"""The ledger as operators see it: commands and the console."""

@@ -1,0 +1,1 @@
+"""The ring as operators see it."""

@@ -1,0 +1,1 @@
+"""Shards as operators see and move them."""

@@ -1,0 +1,1 @@
+"""Switches as operators turn them."""

@@ -1,0 +1,1 @@
+"""Tasks that operators look at, retry and cancel."""

@@ -1,0 +1,1 @@
+"""Triggers, and items that are visited together, in each database."""

@@ -1,0 +1,1 @@
+"""What can be walked or mirrored: tables, files, pages."""

@@ -1,0 +1,1 @@
+"""What people see of sweeps, and visits of single keys."""

@@ -1,0 +1,1 @@
+"""The statements of sweeps and their plans."""

@@ -1,0 +1,106 @@
+"""A sweep whose declaration names another source, while a round over the old one runs."""
+
+import time
+from contextlib import closing
+
+import pytest
+
+from tests.rolling.stock import serving
+from tests.sweep.offer import declare
+from tests.wait import eventually
+from windlass import App, Keys
+from windlass.sweep.engine import starter
+
+
+class Letters:
+    """Letters, which lie between no two numbers."""
+
+    name = "letters"
+
+    def bounds(self, ranges):
+        return ["g", "p"][: ranges - 1]
+
+    def middle(self, after, upto):
+        return None
+
+    def read(self, after, upto, limit):
+        found = [
+            x for x in "abcdefghijklmnopqrstuvwxyz" if x > (after or "") and x <= (upto or "z")
+        ]
+        return [(each, each) for each in found[:limit]]
+
+
+def abandoned(events):
+    return [name for name, _ in events].count("sweep.abandoned")
+
+
+def test_a_source_with_other_keys_ends_the_round_that_runs_and_begins_its_own(database_url, events):
+    old, new = App(database_url), App(database_url)
+    seen = []
+    declare(old, [], source=Letters(), ranges=3).start()
+    offer = declare(new, seen, source=Keys(1, 20), ranges=3)
+
+    with closing(old), closing(new):
+        new.drain()
+        progress = offer.progress()
+
+        assert sorted(seen) == list(range(1, 21))
+        assert (progress.round, progress.percent, progress.error) == (2, 100.0, None)
+        assert abandoned(events) == 1
+        (alert,) = new.alerts()
+        assert (alert.what, alert.kind) == ("source", "offer")
+        assert "round 1 of sweep 'offer' was given up" in alert.text
+        assert offer.audit().ok
+
+
+@pytest.mark.mostly("sqlite")
+def test_other_numbers_of_the_same_kind_do_not_end_the_round_that_runs(app, database_url, events):
+    declare(app, [], source=Keys(1, 20)).start()
+    seen = []
+
+    with closing(App(database_url)) as new:
+        offer = declare(new, seen, source=Keys(1, 30))
+        new.drain()
+
+        assert (offer.progress().round, sorted(seen)) == (1, list(range(1, 31)))
+    assert abandoned(events) == 0
+
+
+@pytest.mark.mostly("sqlite")
+def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
+    database_url, events, monkeypatch
+):
+    monkeypatch.setattr(starter, "OTHERS_SECONDS", 2.0)
+    old, new = App(database_url), App(database_url)
+    before, after = [], []
+    declare(old, before, source=Letters(), ranges=3, rate="5/s")
+    offer = declare(new, after, source=Keys(1, 10_000), ranges=3, rate="50/s")
+
+    with closing(old), closing(new), serving(old):
+        eventually(lambda: before, 10.0)
+        with serving(new):
+            eventually(lambda: len(after) > 20, 15.0, what="the new source, walked")
+            count = len(before)
+            time.sleep(2.5)
+
+            assert len(before) <= count + 1
+            assert abandoned(events) == 1
+            assert offer.progress().error is None
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_walks_it(
+    database_url, monkeypatch
+):
+    monkeypatch.setattr(starter, "OTHERS_SECONDS", 0.3)
+    old, new = App(database_url), App(database_url)
+    after = []
+    declare(old, [], source=Letters(), ranges=3, rate="5/s")
+    declare(new, after, source=Keys(1, 100_000), ranges=3, rate="50/s")
+
+    with closing(old), closing(new), serving(new):
+        eventually(lambda: after, 10.0)
+        with serving(old):
+            time.sleep(0.5)
+        count = len(after)
+        eventually(lambda: len(after) > count + 50, 20.0, what="the new source, walked again")

@@ -1,0 +1,1 @@
+"""Status, alerts, the audit log, and what changed."""

@@ -1,0 +1,1 @@
+"""Events for those who listen to changes."""
