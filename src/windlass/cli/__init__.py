@@ -44,7 +44,7 @@ COMMANDS = (
 GROUPS = {
     "task": (
         "windlass.operate.task.command",
-        "Look at tasks, and act on them.",
+        "Show tasks, retry and cancel them, and enqueue new ones.",
     ),
     "rolling": (
         "windlass.rolling.command",
@@ -64,11 +64,11 @@ GROUPS = {
     ),
     "ledger": (
         "windlass.ledger.command",
-        "Look at the stock ledger, and check that its books balance.",
+        "Show the stock ledger, and check that its books balance.",
     ),
     "shard": (
         "windlass.operate.shard.command",
-        "Look at the shards, and change their number.",
+        "Show the shards, drain one, and move rows.",
     ),
 }
 

@@ -19,7 +19,7 @@ HostOption = Annotated[str, typer.Option("--host", help="The address to listen o
 PortOption = Annotated[
     int, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any that is free.")
 ]
-# In a list of processes anyone can read what was typed, so the environment is the better place.
+# Everybody can read options in the list of processes, so the environment is the better place.
 SecretOption = Annotated[
     str | None,
     typer.Option(
@@ -35,10 +35,10 @@ ViewerSecretOption = Annotated[
         "--viewer-secret",
         envvar="WINDLASS_CONSOLE_VIEWER_SECRET",
         show_envvar=True,
-        help="Who logs in with this one may look, and not act.",
+        help="A person who logs in with this secret may look, and not act.",
     ),
 ]
-ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Let nobody act.")]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="No person may act.")]
 
 SHORT = 12
 
@@ -71,7 +71,7 @@ def console(
 
     set_up_logs(as_json=False, console=None)
     loaded.prepare()
-    lock = "whoever is on this machine may act" if secret is None else "log in with the secret"
+    lock = "everybody on this machine may act" if secret is None else "log in with the secret"
     say(f"The console is at {url_of(bound)}; {'read-only' if read_only else lock}.")
     serve(site, bound)
     loaded.close()

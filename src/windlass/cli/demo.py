@@ -31,7 +31,7 @@ def demo(
         ),
     ] = 8484,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="End by itself after so long.")
+        float | None, typer.Option("--seconds", min=1, help="End after this many seconds.")
     ] = None,
 ) -> None:
     """Watch a small shop live: stock, orders, a catalogue, and much that goes wrong and heals.
@@ -39,7 +39,7 @@ def demo(
     Two workers, a service that fails and a console, on SQLite in a temporary folder. Ctrl-C ends
     it, and no process and no file is left.
     """
-    from windlass.demo.play import Wish, play
+    from windlass.demo.play import DemoOptions, play
     from windlass.demo.setting import pace
 
-    play(Wish(database, port, seconds, pace()), console)
+    play(DemoOptions(database, port, seconds, pace()), console)

@@ -55,7 +55,7 @@ def dev(
         leave(code)
     console = terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
-    # Settled once, for all processes that follow each other.
+    # Chosen once, for all processes that follow each other.
     free = _free_port(host, port, has_secret=bool(secret))
     supervisor = Supervisor([*sys.argv[1:], "--port", str(free)], processes=1, reload=True)
     sys.exit(show(supervisor, None, console))
@@ -72,7 +72,7 @@ def _free_port(host: str, port: int, *, has_secret: bool) -> int:
     try:
         bound = bind(host, port)
     except WindlassError:
-        # Somebody else has it, maybe another `windlass dev`.
+        # Another program uses it, maybe another `windlass dev`.
         bound = bind(host, 0)
     with bound:
         say(f"The console is at {url_of(bound)}.")

@@ -1,4 +1,4 @@
-"""Signals that come before there is anything to stop: the process ends, and all is well."""
+"""Signals that come before there is anything to stop: the process ends with code 0."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ DEFAULTS: dict[signal.Signals, Any] = {
 
 
 class StoppedEarly(BaseException):
-    """A signal has come; not an `Exception`, as modules that are being imported catch those."""
+    """A signal came; not an `Exception`, because modules catch those while they are imported."""
 
 
 def end_quietly() -> None:
-    """Have SIGTERM and SIGINT end the command, until it has its own way to stop."""
+    """Let SIGTERM and SIGINT end the command, until it has its own handlers."""
     for number in DEFAULTS:
         signal.signal(number, _end)
 
 
 def forget() -> None:
-    """Let signals do what they do by default, unless the command had its own way."""
+    """Restore the default handlers, unless the command has its own."""
     for number, default in DEFAULTS.items():
         if signal.getsignal(number) is _end:
             signal.signal(number, default)

@@ -39,12 +39,12 @@ COLOURS = {
     Status.CANCELLED: "bright_black",
 }
 
-# Into a file or a pipe, lines may be long: programs and `less -S` cut them better than we do.
+# In a file or a pipe, lines may be long: programs and `less -S` cut them.
 PIPE_WIDTH = 200
-# Text that may wrap should have so many columns.
+# Text that may wrap should have at least this many columns.
 READABLE = 40
 
-# Keys and names are shown as they are, brackets and :words: too.
+# Keys and names are printed as they are, also brackets and :words:.
 console = Console(
     highlight=False,
     markup=False,
@@ -52,7 +52,7 @@ console = Console(
     width=None if sys.stdout.isatty() else PIPE_WIDTH,
 )
 
-# What moves the cursor, ends the line or turns the direction of writing.
+# Characters that move the cursor, end the line or change the direction of writing.
 UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -63,13 +63,13 @@ def complain(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """One line on standard error that is no error: what is shown stays as it is."""
+    """A note on standard error."""
     line = Text("note: ", style="bold") + Text(message)
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 def check_watch(watch: bool, *, as_json: bool) -> None:
-    """Refuse to draw where nobody looks."""
+    """Refuse to draw if the output is not a terminal."""
     if watch and (as_json or not console.is_terminal):
         complain(
             "--json prints one value; leave --watch out"
@@ -132,7 +132,7 @@ def table(
 ) -> Table:
     """An empty table in the one style that all commands share.
 
-    Only `wrap` columns may break. A `cut` column is one line in whatever room is left. `most` is
+    Only `wrap` columns may break. A `cut` column is one line in the room that is left. `most` is
     how wide a column may be.
     """
     made = Table(
@@ -152,7 +152,7 @@ def table(
 
 
 def visible(text: str) -> str:
-    """`text` on one line, with what a terminal would obey written out."""
+    """`text` on one line, with control characters written out."""
     return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -172,7 +172,7 @@ def status_text(status: Status) -> Text:
 
 
 def when(moment: int | datetime | None, *, now: int) -> str:
-    """A moment as people say it: how long ago, or in how long."""
+    """A moment for people: how long ago, or in how long."""
     if moment is None:
         return "-"
     away = (from_datetime(moment) if isinstance(moment, datetime) else moment) - now

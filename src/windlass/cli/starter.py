@@ -1,7 +1,7 @@
 """Background tasks of this project. Try it at once: python tasks.py
 
 A task is a plain function with a decorator. Enqueueing it writes a row into the database, and a
-worker calls the function later: again if it fails, on whatever machine the worker is.
+worker calls the function later: again if it fails, on the machine of the worker.
 """
 
 from windlass import App
@@ -36,6 +36,6 @@ if __name__ == "__main__":
     send_mail.using(key="reminder", delay="5m").enqueue("ada@example.com", "how do you like it?")
     bill = add_up.enqueue([5, 7])
 
-    # Run what is due, here and now. In earnest a worker does it: windlass worker tasks:app
+    # Run what is due, here and now. In production a worker does this: windlass worker tasks:app
     app.drain()
     print(f"the bill is {bill.result()}; the reminder is due in five minutes")

@@ -15,7 +15,7 @@ from windlass.value.listing import Listing
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog, RunName
-from windlass.web.view import STORABLE, Body, Done, Number, answer
+from windlass.web.view import STORABLE, RequestBody, ActionResult, Number, answer
 
 router = APIRouter(tags=["control"])
 
@@ -23,7 +23,7 @@ RunStatusText = Literal["failed", "succeeded", "running", "ready"]
 Partition = Annotated[str, Query(max_length=255, pattern=STORABLE)]
 
 
-class Which(Body):
+class Which(RequestBody):
     """Which run; with a batch only that try, not a later one."""
 
     partition: Annotated[str, Field(max_length=255)] = ""
@@ -56,7 +56,7 @@ def run(name: RunName, console: ReadyConsole, partition: Partition = "") -> Cont
 
 
 @router.post("/control/{name}/release", responses=problems(404, 409))
-def release(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) -> Done:
+def release(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed."""
     key = check_key(name, body.partition)
     with log.record(Action.CONTROL_RELEASE, str(key), batch=body.batch) as entry:
@@ -65,7 +65,7 @@ def release(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) 
 
 
 @router.post("/control/{name}/reset", responses=problems(404, 409))
-def reset(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) -> Done:
+def reset(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Make a run that failed start over: its steps and its data are forgotten."""
     key = check_key(name, body.partition)
     with log.record(Action.CONTROL_RESET, str(key), batch=body.batch) as entry:
@@ -73,7 +73,7 @@ def reset(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) ->
         return _done(reply, entry.says(f"{key} starts over"))
 
 
-def _done(reply: Reply, message: str) -> Done:
+def _done(reply: Reply, message: str) -> ActionResult:
     if reply.code != DONE:
         raise NotPossible(reply.msg)
-    return Done(message=message)
+    return ActionResult(message=message)

@@ -14,7 +14,7 @@ CONCURRENCY = 16
 GRACE_SECONDS = 5.0
 
 
-class Hand:
+class WorkerProcess:
     """One worker process, and the next one in its place when it has died."""
 
     def __init__(self, number: int, folder: Path) -> None:
@@ -76,15 +76,15 @@ class Crew:
     """Both workers; they leave when the block ends."""
 
     def __init__(self, folder: Path) -> None:
-        self.hands = (Hand(1, folder), Hand(2, folder))
+        self.workers = (WorkerProcess(1, folder), WorkerProcess(2, folder))
 
     def __enter__(self) -> Crew:
-        for hand in self.hands:
-            hand.start()
+        for worker in self.workers:
+            worker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for hand in self.hands:
-            hand.ask_to_leave()
-        for hand in self.hands:
-            hand.wait()
+        for worker in self.workers:
+            worker.ask_to_leave()
+        for worker in self.workers:
+            worker.wait()

@@ -1,4 +1,4 @@
-"""The customers and the suppliers: whoever gives the shop something to do."""
+"""The customers and the suppliers, who give the shop its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened in the demo, in the order in which it did."""
+"""What happened in the demo, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Note:
 
 
 class Diary:
-    """The last few notes; each new one may also be told to somebody at once."""
+    """The last few notes; `tell` gets each new one."""
 
     def __init__(self) -> None:
         self.tell: Callable[[Note], None] | None = None

@@ -31,7 +31,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Read:
+class Snapshot:
     """What was read from the database."""
 
     freshness: Freshness
@@ -47,12 +47,12 @@ class Glance:
 
     def __init__(self, custom: Custom, trouble: Trouble) -> None:
         self._custom, self._trouble = custom, trouble
-        self._read: Read | None = None
+        self._read: Snapshot | None = None
         self.routine = Routine("glance", self._look, first=0.5, every=(1.0, 1.0))
 
     def _look(self) -> None:
         flows = shop.app.database.read(_flows)
-        self._read = Read(
+        self._read = Snapshot(
             shop.stock_level.freshness(),
             shop.offer.progress(),
             flows.get(Status.RUNNING, 0),

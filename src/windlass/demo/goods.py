@@ -56,7 +56,7 @@ THINGS = (
     "keel-bolt",
     "ladder",
     "lantern",
-    "heartbeat-vest",
+    "life-vest",
     "mainsail",
     "marlinspike",
     "oar",

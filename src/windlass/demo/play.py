@@ -1,4 +1,4 @@
-"""The demo from the first delivery to the last: it is put up, it lives, and it is taken down."""
+"""The demo from begin to end: it is set up, it runs, and it is removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.database.database import Database
 from windlass.demo import goods
 from windlass.demo.diary import Diary
 from windlass.demo.service import Service
-from windlass.demo.setting import Setting
+from windlass.demo.setting import DemoSetting
 from windlass.errors import BadDatabase, WindlassError
 from windlass.operate.ring import operate as ring_operate
 
@@ -34,7 +34,7 @@ SIGNALS = tuple(
 
 
 @dataclass(frozen=True)
-class Wish:
+class DemoOptions:
     """What the demo is to be like. With a `pace` of 2 trouble begins twice as soon."""
 
     database: str | None
@@ -43,21 +43,21 @@ class Wish:
     pace: float
 
 
-def play(wish: Wish, console: Console) -> None:
+def play(options: DemoOptions, console: Console) -> None:
     """Run the demo until a signal or until its time is over; nothing of it is left."""
     stop = threading.Event()
     with _signals(stop), tempfile.TemporaryDirectory(prefix="windlass-demo-") as name:
         folder = Path(name)
-        url = wish.database or f"sqlite:///{folder / 'shop.db'}"
+        url = options.database or f"sqlite:///{folder / 'shop.db'}"
         _log_to(folder / "demo.log")
         with _tables(url, console), Service() as service:
-            Setting(url, service.url).publish()
-            _live(wish, console, folder, service, stop)
+            DemoSetting(url, service.url).publish()
+            _live(options, console, folder, service, stop)
     console.print("The shop is closed, and nothing of it is left.")
 
 
 def _live(
-    wish: Wish, console: Console, folder: Path, service: Service, stop: threading.Event
+    options: DemoOptions, console: Console, folder: Path, service: Service, stop: threading.Event
 ) -> None:
     # The shop finds its database when it is imported.
     from windlass.demo import shop
@@ -73,21 +73,21 @@ def _live(
         Custom.open()
         shop.stock_level.mirror(shop.catalogue)
         shop.bestseller.add(goods.SOLD)
-        web, where = _console(shop.app, wish.port)
+        web, where = _console(shop.app, options.port)
         stack.enter_context(web)
         crew = stack.enter_context(Crew(folder))
         if not console.is_terminal:
             console.print(f"The shop is open. Console: {where}", soft_wrap=True)
         screen = stack.enter_context(Screen(console, diary, where=where))
         _wait_for_workers(shop.app, stop)
-        custom = Custom(diary, pace=wish.pace)
-        trouble = Trouble(crew, service, diary, pace=wish.pace)
+        custom = Custom(diary, pace=options.pace)
+        trouble = Trouble(crew, service, diary, pace=options.pace)
         glance = Glance(custom, trouble)
         screen.rows = glance.rows
         routines = [*custom.routines, *trouble.routines, glance.routine]
         for routine in routines:
             routine.start()
-        stop.wait(wish.seconds)
+        stop.wait(options.seconds)
         for routine in routines:
             routine.stop()
         for routine in routines:
@@ -95,7 +95,7 @@ def _live(
 
 
 def _wait_for_workers(app: Any, stop: threading.Event) -> None:
-    """Customers and trouble come when both workers are there; not for ever, though."""
+    """Customers and trouble come when both workers are there, or after some time."""
     deadline = time.monotonic() + JOIN_SECONDS
     while time.monotonic() < deadline and not stop.wait(0.2):
         if sum(len(ring.members) for ring in ring_operate.rings(app.fleet)) >= 2:
@@ -111,7 +111,7 @@ def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
     except WindlassError as problem:
         return nullcontext(), str(problem)
     bound = _bind(port)
-    # Whoever is quicker than the console waits for it instead of being refused.
+    # A browser that is quicker than the console waits instead of being refused.
     bound.listen()
     where = url_of(bound)
     if not is_built():

@@ -11,7 +11,7 @@ PACE = "WINDLASS_DEMO_PACE"
 
 
 @dataclass(frozen=True)
-class Setting:
+class DemoSetting:
     """Where the tables are, and where the service of others is."""
 
     database: str
@@ -23,9 +23,9 @@ class Setting:
         os.environ[SERVICE] = self.service
 
 
-def read() -> Setting:
+def read() -> DemoSetting:
     """The setting of the demo that this process belongs to."""
-    return Setting(
+    return DemoSetting(
         os.environ.get(DATABASE, "sqlite:///windlass-demo.db"),
         os.environ.get(SERVICE, "http://127.0.0.1:1"),
     )

@@ -1,4 +1,4 @@
-"""The shop: every face of Windlass once, as somebody would write it who has such a shop."""
+"""The shop: every face of Windlass once, as the owner of such a shop would write it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def stock_level(code: str) -> str:
 
 @app.rolling(every="30s", retry_after="5s", concurrency=4, timeout="20s")
 def bestseller(code: str) -> str:
-    """What sells best is asked for every half a minute."""
+    """Ask for the bestsellers every half minute."""
     return f"{service.get('stock', code)['on_hand']} on hand"
 
 
@@ -139,7 +139,7 @@ async def shelf(_number: int) -> None:
 
 @app.flow(keep="30m")
 def cancel_order(flow: Drawing, order: str, customer: str) -> None:
-    """Undo whatever an order has set in motion."""
+    """Undo everything that an order began."""
     goods_back = flow.add(give_back_stock, order)
     others = [flow.add(undo, order) for undo in (refund, revoke_points, stop_parcel)]
     flow.add(tell_customer, order, customer, goods_back.result, after=[goods_back, *others])
@@ -147,11 +147,11 @@ def cancel_order(flow: Drawing, order: str, customer: str) -> None:
 
 @app.task(timeout="20s")
 def give_back_stock(order: str) -> dict[str, int]:
-    """Whatever has not come back yet comes back."""
+    """Give back what has not come back yet."""
     return {line.sku: line.quantity for line in ledger.void(order).lines}
 
 
-# A payment service that is down for an evening is no reason to give up.
+# A payment service may be down for an evening.
 @app.task(retries=50, backoff="1s", timeout="20s")
 def refund(order: str) -> None:
     """The customer gets the money back."""

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from windlass.demo import shop
-from windlass.demo.crew import Crew, Hand
+from windlass.demo.crew import Crew, WorkerProcess
 from windlass.demo.diary import Diary, Mood
 from windlass.demo.routine import Routine
 from windlass.demo.service import Service
@@ -46,7 +46,7 @@ class Trouble:
 
     def _kill(self) -> None:
         """Every 30 seconds the second worker dies, and is away for 8 of them."""
-        victim, self.death.at = self._crew.hands[1], None
+        victim, self.death.at = self._crew.workers[1], None
         pid = victim.pid
         victim.kill()
         self._diary.write(f"worker 2 (pid {pid}) was killed in the middle of its work", "bad")
@@ -56,7 +56,7 @@ class Trouble:
         self.death = _in(22)
 
     def _fail(self) -> None:
-        """For 12 seconds of each minute the inventory answers nobody."""
+        """For 12 seconds of each minute the inventory does not answer."""
         self.outage.at = None
         self._service.is_down = True
         self._diary.write("the inventory is down: every call to it fails", "bad")
@@ -76,20 +76,20 @@ class Trouble:
         self.closing = _in(45)
 
     def _watch(self) -> None:
-        """Tell of breakers, and start again whoever died without our doing."""
+        """Report breakers, and restart workers that died by themselves."""
         for alert in reversed(shop.app.alerts(limit=20)):
             if alert.id > self._alerts_seen:
                 self._alerts_seen = alert.id
                 if alert.what in MOODS:
                     self._diary.write(alert.text, MOODS[alert.what])
         if self.death.at is not None:
-            for hand in self._crew.hands:
-                self._look_after(hand)
+            for worker in self._crew.workers:
+                self._look_after(worker)
 
-    def _look_after(self, hand: Hand) -> None:
-        if not hand.is_alive:
-            self._diary.write(f"worker {hand.number} died: {hand.last_words()}", "bad")
-            hand.start()
+    def _look_after(self, worker: WorkerProcess) -> None:
+        if not worker.is_alive:
+            self._diary.write(f"worker {worker.number} died: {worker.last_words()}", "bad")
+            worker.start()
 
 
 def _in(seconds: float) -> Next:

@@ -18,7 +18,7 @@ from windlass.value.listing import Listing
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, Body, Code, Done, answer
+from windlass.web.view import STORABLE, RequestBody, Code, ActionResult, answer
 
 router = APIRouter(tags=["rolling"])
 
@@ -28,7 +28,7 @@ MOST_CODES = 1_000
 ItemAnswer = answer(Item, without=("code",))
 
 
-class VisitBody(Body):
+class VisitBody(RequestBody):
     """Which item to visit now, unless its last visit is at most `fresh` seconds ago."""
 
     code: Code
@@ -36,7 +36,7 @@ class VisitBody(Body):
     timeout: Annotated[float, Field(gt=0, le=LONGEST_VISIT_SECONDS)] = 10.0
 
 
-class Codes(Body):
+class Codes(RequestBody):
     """Which items."""
 
     codes: Annotated[list[Code], Field(min_length=1, max_length=MOST_CODES)]
@@ -104,23 +104,23 @@ def visit(kind: KindName, body: VisitBody, console: ReadyConsole, log: RequestLo
 
 
 @router.post("/rolling/{kind}/add", responses=problems(404))
-def add(kind: KindName, body: NewCodes, console: ReadyConsole, log: RequestLog) -> Done:
+def add(kind: KindName, body: NewCodes, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Add items; those that are there stay as they are."""
     handle = _handle(console, kind)
     with log.record(Action.ROLLING_ADD, kind, codes=body.codes, now=body.now) as entry:
         count = handle.add(body.codes, now=body.now)
         message = entry.says(f"{count:,} of {len(body.codes):,} items are new")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)
 
 
 @router.post("/rolling/{kind}/remove", responses=problems(404))
-def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) -> Done:
+def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Stop visiting these items."""
     handle = _handle(console, kind)
     with log.record(Action.ROLLING_REMOVE, kind, codes=body.codes) as entry:
         count = handle.remove(body.codes)
         message = entry.says(f"{count:,} items are removed")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)
 
 
 def _handle(console: Console, kind: str) -> Rolling[..., object]:

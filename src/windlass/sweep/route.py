@@ -12,7 +12,7 @@ from windlass.value.audit import Audit
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
-from windlass.web.view import Body, Done, answer
+from windlass.web.view import RequestBody, ActionResult, answer
 
 router = APIRouter(tags=["sweeps"])
 
@@ -21,13 +21,13 @@ Limit = Annotated[int, Query(ge=1, le=MOST_FAILURES)]
 Summary = answer(list[Progress], name="ProgressSummary", without=("ranges", "history"))
 
 
-class Split(Body):
+class Split(RequestBody):
     """How many ranges there should be."""
 
     ranges: Annotated[int, Field(ge=1, le=MOST_RANGES)]
 
 
-class RetryItems(Body):
+class RetryItems(RequestBody):
     """Which failed items to retry; all of them without keys."""
 
     keys: (
@@ -74,30 +74,30 @@ def audit(kind: KindName, console: ReadyConsole) -> Audit:
 
 
 @router.post("/sweeps/{kind}/split", responses=problems(404))
-def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> Done:
+def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Change the number of ranges, also while a round runs; `changed` is the new number."""
     declared = console.app.registry.sweep(kind)
     with log.record(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as entry:
         made = console.app.sweeps.split(declared, body.ranges)
         message = entry.says(f"{kind} has {made:,} ranges")
-    return Done(message=message, changed=made)
+    return ActionResult(message=message, changed=made)
 
 
 @router.post("/sweeps/{kind}/start", responses=problems(404))
-def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> Done:
+def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Begin a round now, unless one runs."""
     declared = console.app.registry.sweep(kind)
     with log.record(Action.SWEEP_START, kind) as entry:
         number = console.app.sweeps.start(declared)
         message = entry.says(f"round {number:,} of {kind} runs")
-    return Done(message=message)
+    return ActionResult(message=message)
 
 
 @router.post("/sweeps/{kind}/retry", responses=problems(404))
-def retry(kind: KindName, body: RetryItems, console: ReadyConsole, log: RequestLog) -> Done:
+def retry(kind: KindName, body: RetryItems, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Have the workers of the sweep retry failed items."""
     declared = console.app.registry.sweep(kind)
     with log.record(Action.SWEEP_RETRY, kind, keys=body.keys) as entry:
         count = console.app.sweeps.ask_retry(declared, keys=body.keys)
         message = entry.says(f"{count:,} items of {kind} run again")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)

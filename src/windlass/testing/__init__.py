@@ -1,5 +1,5 @@
-"""For users' own tests: an app on a database of its own, a clock that stands still, and a look at
-what was enqueued.
+"""For the tests of users: an app on its own database, a clock that stands still, and what was
+enqueued.
 
 pytest finds these fixtures by itself once Windlass is installed. `windlass_app` is an empty app
 until `windlass_app_source` names yours:
@@ -13,7 +13,7 @@ until `windlass_app_source` names yours:
         drain()
         assert_enqueued("send_mail", to="ada@example.com")
 
-Nothing is imported from here by the rest of Windlass, so that it needs no pytest.
+The rest of Windlass imports nothing from here, so that it needs no pytest.
 """
 
 from windlass.testing.borrow import borrowed

@@ -1,4 +1,4 @@
-"""What waits in an app, for a test to look at."""
+"""The waiting tasks of an app, for tests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What tells people how everything is doing: status, alerts, audit log, checks, changes."""

@@ -1,4 +1,4 @@
-"""What is reached over HTTP: the console with its API, and callbacks of external systems.
+"""The console and its API over HTTP.
 
     console = windlass.web.create(app, secret="...")
 
@@ -18,7 +18,7 @@ __all__ = ["create"]
 
 
 def __getattr__(name: str) -> object:
-    """`create`, when somebody asks for it: callbacks do without what the console needs."""
+    """`create`, imported when it is used: callbacks work without the packages of the console."""
     if name != "create":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

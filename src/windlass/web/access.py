@@ -1,8 +1,8 @@
-"""The gate: every request to the API passes it, and what is not allowed does not get in.
+"""Access to the API: every request passes the gate, and a request that is not allowed ends there.
 
-Without a secret only this machine gets in, by a name that only this machine has, so that neither
-the network nor a page whose name was made to point here can. A request that changes something must
-come from the console's own page and carry the token of its session, or bring the secret itself.
+Without a secret only this machine gets in, under a name that only this machine has: neither the
+network nor a foreign page whose name points here can. A request that changes something must come
+from the console's own page and carry the token of its session, or carry the secret itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-# What may be asked before one is known.
+# Open to people who are not logged in.
 OPEN = frozenset({"/api/session", "/api/openapi.json", "/api/health"})
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 TOKEN = "x-csrf-token"
@@ -31,7 +31,7 @@ NAME = "x-windlass-user"
 
 
 class Actor(NamedTuple):
-    """Who asks, from where, and in which session, if by a cookie."""
+    """Who sends a request, from which address, and in which session if there is a cookie."""
 
     name: str
     role: Role
@@ -40,7 +40,7 @@ class Actor(NamedTuple):
 
 
 class AccessGate:
-    """Lets requests in, or answers them itself."""
+    """Lets a request in, or answers it."""
 
     def __init__(self, app: Asgi, *, sessions: Sessions, guesses: Guesses, read_only: bool) -> None:
         self._app = app
@@ -127,19 +127,19 @@ def route_path(scope: Scope) -> str:
 
 
 def too_many(wait: float) -> Response:
-    """Who has guessed too often waits."""
+    """The answer after too many wrong secrets."""
     seconds = str(int(wait) + 1)
     text = f"too many wrong secrets; try again in {seconds} s"
     return problem(429, "TooManyGuesses", text, headers={"Retry-After": seconds})
 
 
 def cleaned(name: str) -> str:
-    """What somebody calls themselves, on one line and not too long."""
+    """The name that a person gave, on one line and not too long."""
     return "".join(letter for letter in name if letter.isprintable()).strip()[:LONGEST_NAME]
 
 
 def _is_ours(headers: Headers) -> bool:
-    """Whether a request comes from a page of ours, or from no page at all."""
+    """Whether a request comes from the console's page, or from no page."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

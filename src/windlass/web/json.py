@@ -1,4 +1,4 @@
-"""JSON that users give: anything that every database can keep, and not too deep."""
+"""JSON in requests: what every database can store, and not too deep."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _check(value: Any, depth: int) -> None:
         case str() if not is_storable(value):
             raise ValueError("it has a character in it that databases cannot store")
         case float() if not math.isfinite(value):
-            raise ValueError(f"{value} is no number of JSON")
+            raise ValueError(f"{value} is not a number of JSON")
         case int() if not -LARGEST_NUMBER <= value < LARGEST_NUMBER:
             raise ValueError("it has a number in it that is too large")
         case dict():

@@ -1,4 +1,4 @@
-"""Errors as problem+json: what is wrong, with the facts as fields, and the right status."""
+"""Errors as problem+json: what is wrong, with the facts as fields, and the HTTP status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = logging.getLogger("windlass.web")
 
 WORDS = {
     400: "The body cannot be read.",
-    401: "Nobody is logged in.",
+    401: "You are not logged in.",
     403: "It is not allowed: read-only, or not from this console's own page.",
     404: "It is unknown.",
     409: "It cannot be done as things are.",
@@ -80,7 +80,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 class Problem(BaseModel):
-    """What went wrong; facts may be fields beside these."""
+    """What went wrong; facts may be further fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -91,7 +91,7 @@ class Problem(BaseModel):
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """The part of the OpenAPI document that tells of these answers."""
+    """These answers, for the OpenAPI document."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
         code: {"description": WORDS[code], "model": Problem, "content": {PROBLEM: schema}}
@@ -100,7 +100,7 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 
 def handle_problems(api: FastAPI) -> None:
-    """Have errors answered as problems."""
+    """Answer errors as problems."""
     api.add_exception_handler(WindlassError, _on_error)
     api.add_exception_handler(RequestValidationError, _on_malformed)
     api.add_exception_handler(HTTPException, _on_http)
@@ -148,7 +148,7 @@ def _facts(error: Exception) -> dict[str, Any]:
 
 async def _on_malformed(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    # Never what was given: it may be a secret.
+    # Never the given value: it may be a secret.
     found = [
         {"where": ".".join(map(str, each["loc"])), "what": str(each["msg"])}
         for each in error.errors()
@@ -166,4 +166,4 @@ async def _on_http(_request: Request, error: Exception) -> JSONResponse:
 
 async def _on_surprise(_request: Request, error: Exception) -> JSONResponse:
     log.error("the console could not answer", exc_info=error)
-    return problem(500, "Surprise", "the console made a mistake; its log says which")
+    return problem(500, "Surprise", "the console failed; its log says why")

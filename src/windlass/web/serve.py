@@ -1,4 +1,4 @@
-"""Serving the console: only where it is safe to, and until it is told to stop."""
+"""Serving the console: only where that is safe, until a signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ except ModuleNotFoundError:
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8484
-# Whoever listens to events is not waited for.
+# Listeners to events are not waited for.
 STOP_SECONDS = 1
 
 
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(host: str, *, has_secret: bool) -> None:
-    """Refuse to let anyone in from elsewhere without a secret."""
+    """Refuse to serve other machines without a secret."""
     if not has_secret and not is_loopback(host):
         raise BadInput(
             f"--host {host}: without a secret the console is served to this machine only; "
@@ -45,11 +45,11 @@ def check_host(host: str, *, has_secret: bool) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that is bound there; port 0 is any that is free."""
+    """A bound socket; port 0 is any free port."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    # Named, for asyncio sends without delay only on what says that it is TCP: else a client that
-    # keeps its connection waits 40 ms for the second part of every answer.
+    # asyncio sends without delay only if the protocol is named. Otherwise a client that keeps its
+    # connection waits 40 ms for the second part of each answer.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,7 +62,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(bound: socket.socket) -> str:
-    """Where a browser finds what is served there."""
+    """The URL of the served console."""
     host, port = bound.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = socket.gethostname()
@@ -71,7 +71,7 @@ def url_of(bound: socket.socket) -> str:
 
 def serve(site: Any, bound: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT."""
-    # The server ends at a signal and then raises it again: that it ended is enough.
+    # The server ends at a signal and raises it again, which must not end the process.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: None)
     _server(site).run(sockets=[bound])
@@ -105,7 +105,7 @@ class Beside:
 
 
 def _server(site: Any) -> uvicorn.Server:
-    # Requests are not logged: what was done is in the audit log, and addresses may say too much.
+    # Requests are not logged: actions are in the audit log, and URLs may contain private data.
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).setLevel(logging.WARNING)
     config = uvicorn.Config(

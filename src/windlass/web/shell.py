@@ -1,4 +1,4 @@
-"""What is around every answer: headers, a bound on bodies, and paths taken as they were sent."""
+"""Around every request: security headers, a limit for bodies, and the path as it was sent."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Shell:
 
 
 def _bounded(receive: Any) -> Any:
-    """What is received, until it is too much: a body need not tell its length."""
+    """Receives a body until it is too large: a body need not say its length."""
     seen = 0
 
     async def bounded() -> Any:

@@ -1,4 +1,4 @@
-"""Putting the console together."""
+"""Makes the console of an app."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def create(
 ) -> FastAPI:
     """The console of `app`, to be served or mounted.
 
-    Without a secret it answers this machine only. Whoever has the `viewer_secret` may look and not
-    act; with `read_only` nobody may act.
+    Without a secret it answers this machine only. A person with the `viewer_secret` may look and
+    not act; with `read_only` no person may act.
     """
     _check(secret, viewer_secret)
     console = Console(
@@ -47,7 +47,7 @@ def create(
         summary="See everything, act on anything.",
         version=__version__,
         openapi_url="/api/openapi.json",
-        # Their pages load scripts from elsewhere.
+        # These pages load scripts from other sites.
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
@@ -71,6 +71,6 @@ def _check(secret: str | None, viewer_secret: str | None) -> None:
         if given is not None and (not given.strip() or len(given) > LONGEST_SECRET):
             raise BadInput(f"the {name} is empty or too long; give 1 to {LONGEST_SECRET} letters")
     if viewer_secret is not None and secret is None:
-        raise BadInput("a viewer_secret without a secret would lock nobody out; give both")
+        raise BadInput("a viewer_secret without a secret protects nothing; give both")
     if secret is not None and secret == viewer_secret:
         raise BadInput("secret and viewer_secret are the same; give two")

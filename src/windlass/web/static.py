@@ -1,7 +1,7 @@
 """The built console: its files, and its one page under every path that is not the API's.
 
-The page gets a <base> with the path under which it is mounted, so that its own addresses work
-wherever that is. Files whose names carry a hash are kept by browsers for ever, the page never.
+The page gets a <base> with the path under which it is mounted, so that its addresses work there.
+Browsers keep files whose names have a hash without asking again; they never keep the page.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from windlass.web.problem import problem
 
 PAGE = "index.html"
 HASHED = "assets"
-FOR_EVER = "public, max-age=31536000, immutable"
-FOR_AN_HOUR = "public, max-age=3600"
+KEEP = "public, max-age=31536000, immutable"
+KEEP_AN_HOUR = "public, max-age=3600"
 NOT_BUILT = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Windlass console</title>
 <h1>The console was not built</h1>
@@ -33,20 +33,20 @@ router = APIRouter(include_in_schema=False)
 
 
 def is_built() -> bool:
-    """Whether the console is there."""
+    """Whether the pages of the console were built."""
     return _folder().joinpath(PAGE).is_file()
 
 
 @router.get("/api/{path:path}")
 @router.get("/api")
 def nothing() -> Response:
-    """What is below /api and no route is not a page either."""
+    """A path below /api that has no route is not a page."""
     return problem(404, "HttpError", "there is no such route; see /api/openapi.json")
 
 
 @router.get("/{path:path}")
 def page(path: str, request: Request) -> Response:
-    """A file of the console, or its page: what is behind a path is the page's own affair."""
+    """A file of the console, or its page, which knows what to show under a path."""
     found = _file(path)
     if found is not None:
         return found
@@ -65,7 +65,7 @@ def _folder() -> Traversable:
 
 
 def _file(path: str) -> Response | None:
-    """A file of the console, by names that lead nowhere else."""
+    """A file of the console; no path leads out of its folder."""
     parts = PurePosixPath(path).parts
     if not parts or path == PAGE or any(_is_odd(part) for part in parts):
         return None
@@ -73,7 +73,7 @@ def _file(path: str) -> Response | None:
     if not found.is_file():
         return None
     kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-    cache = FOR_EVER if parts[0] == HASHED else FOR_AN_HOUR
+    cache = KEEP if parts[0] == HASHED else KEEP_AN_HOUR
     return Response(found.read_bytes(), media_type=kind, headers={"Cache-Control": cache})
 
 

@@ -1,7 +1,7 @@
-"""What the API answers with: the shared parts of its models.
+"""The models of the API, made from view types.
 
-Names are those of Python. Moments are ISO 8601 in UTC, spans of time are seconds. What users gave,
-such as payloads and keys, travels as text, because a browser cannot hold every number.
+Names are those of Python. Moments are ISO 8601 in UTC, durations are seconds. Values of users, such
+as payloads and keys, are text, because a browser cannot hold every number.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ T = TypeVar("T")
 
 
 class View(BaseModel):
-    """An answer; it can be made of an object that has the same names."""
+    """An answer; it can be made from an object with the same attributes."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
-class Body(BaseModel):
-    """What a request may have in it, and nothing else."""
+class RequestBody(BaseModel):
+    """The body of a request; other fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,7 +81,7 @@ def _seconds(given: object) -> object:
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Names = tuple[str, ...]
-# A moment that somebody asks for.
+# A moment in a request.
 When = AwareDatetime
 # A key of a source, for people.
 KeyText = Annotated[str, BeforeValidator(shown)]
@@ -121,7 +121,7 @@ class Page(View, Generic[T]):
     missing: Names = ()
 
 
-class Done(View):
+class ActionResult(View):
     """What an action did, in words, and how many rows it changed."""
 
     message: str

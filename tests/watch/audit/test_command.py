@@ -209,7 +209,7 @@ def test_a_refusal_is_written_down_with_its_reason(windlass, yard):
 
 
 def test_the_log_is_listed_and_filtered(windlass, yard):
-    assert "Nothing was done" in windlass("audit").out
+    assert "No operator has done anything" in windlass("audit").out
     windlass("pause", "tell", "--who", "Ada")
     windlass("pause", "stock")
 

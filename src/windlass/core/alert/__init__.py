@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Alerts: what a person should know."""

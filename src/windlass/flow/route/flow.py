@@ -22,7 +22,7 @@ from windlass.watch.audit.operate import LONGEST_TOLD
 from windlass.web.json import JsonList, JsonObject, json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, Body, Code, Done, Reason, View, answer
+from windlass.web.view import STORABLE, RequestBody, Code, ActionResult, Reason, View, answer
 
 router = APIRouter(tags=["flows"])
 
@@ -56,7 +56,7 @@ class ExportOut(View):
     text: str
 
 
-class FlowStart(Body):
+class FlowStart(RequestBody):
     """What to start; once for each key."""
 
     flow: FlowName
@@ -65,31 +65,31 @@ class FlowStart(Body):
     key: Code | None = None
 
 
-class FlowStarted(Done):
+class FlowStarted(ActionResult):
     """The run that was started, or that has the key."""
 
     id: int
 
 
-class FlowRetry(Body):
+class FlowRetry(RequestBody):
     """The failed node to run again; without one, all of them."""
 
     node: NodeName | None = None
 
 
-class FlowSkip(Body):
+class FlowSkip(RequestBody):
     """The node to count as succeeded."""
 
     node: NodeName
 
 
-class FlowCancel(Body):
+class FlowCancel(RequestBody):
     """Why, for those who read it later."""
 
     reason: Reason = ""
 
 
-class FlowNodeBody(Body):
+class FlowNodeBody(RequestBody):
     """A node of a template.
 
     In arguments `{"$result": "load"}` stands for the result of node load, with `"path": ["rows"]`
@@ -110,7 +110,7 @@ class FlowNodeNew(FlowNodeBody):
     after: Annotated[list[NodeName], Field(max_length=MOST_CHANGES)] = Field(default_factory=list)
 
 
-class FlowEdit(Body):
+class FlowEdit(RequestBody):
     """Changes to a run, made together or not at all. A node that has begun cannot be changed."""
 
     add: Annotated[list[FlowNodeNew], Field(max_length=MOST_CHANGES)] = Field(default_factory=list)
@@ -212,37 +212,37 @@ def export(number: RunId, console: ReadyConsole, form: Form = "mermaid") -> Expo
 
 
 @router.post("/flows/{number}/retry", responses=problems(404, 409))
-def retry(number: RunId, body: FlowRetry, console: ReadyConsole, log: RequestLog) -> Done:
+def retry(number: RunId, body: FlowRetry, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Run the failed nodes of a run again, or one of them."""
     with log.record(Action.FLOW_RETRY, str(number), node=body.node) as entry:
         count = _allowed(lambda: console.app.flows.ref(number).retry(body.node))
         if not count:
             raise NotPossible(f"no node of run {number} has failed; there is nothing to retry")
         message = entry.says(f"{count:,} nodes of run {number} begin again")
-    return Done(message=message, changed=count)
+    return ActionResult(message=message, changed=count)
 
 
 @router.post("/flows/{number}/skip", responses=problems(404, 409))
-def skip(number: RunId, body: FlowSkip, console: ReadyConsole, log: RequestLog) -> Done:
+def skip(number: RunId, body: FlowSkip, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Count a node as succeeded, and continue."""
     with log.record(Action.FLOW_SKIP, str(number), node=body.node) as entry:
         _allowed(lambda: console.app.flows.ref(number).skip(body.node))
         message = entry.says(f"{body.node} of run {number} counts as succeeded")
-    return Done(message=message)
+    return ActionResult(message=message)
 
 
 @router.post("/flows/{number}/cancel", responses=problems(404, 409))
-def cancel(number: RunId, body: FlowCancel, console: ReadyConsole, log: RequestLog) -> Done:
+def cancel(number: RunId, body: FlowCancel, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """End a run: no other node begins."""
     with log.record(Action.FLOW_CANCEL, str(number), reason=body.reason) as entry:
         if not console.app.flows.ref(number).cancel(body.reason):
             raise NotPossible(f"run {number} has ended; there is nothing to cancel")
         message = entry.says(f"run {number} is cancelled")
-    return Done(message=message)
+    return ActionResult(message=message)
 
 
 @router.post("/flows/{number}/edit", responses=problems(404, 409))
-def edit(number: RunId, body: FlowEdit, console: ReadyConsole, log: RequestLog) -> Done:
+def edit(number: RunId, body: FlowEdit, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Add nodes, add or remove edges, where nodes have not begun; all of it, or nothing."""
     given = body.model_dump()
     told = {name: len(value) for name, value in given.items()}
@@ -253,7 +253,7 @@ def edit(number: RunId, body: FlowEdit, console: ReadyConsole, log: RequestLog) 
         changes = msgspec.convert(given, RunEdit)
         console.app.flow_template.edit(console.app.flows.ref(number), changes)
         message = entry.says(f"run {number} is changed")
-    return Done(message=message, changed=sum(told.values()))
+    return ActionResult(message=message, changed=sum(told.values()))
 
 
 def exported(graph: FlowGraph, form: Format) -> ExportOut:

@@ -14,7 +14,7 @@ from windlass.watch.audit.model import Action
 from windlass.web.json import json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog, RunName
-from windlass.web.view import Body, Names, View, answer
+from windlass.web.view import RequestBody, Names, View, answer
 
 router = APIRouter(tags=["templates"])
 
@@ -25,7 +25,7 @@ Version = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 VERSIONS = answer(list[TemplateView], name="TemplateVersion", without=("spec",))
 
 
-class TemplateSpec(Body):
+class TemplateSpec(RequestBody):
     """Nodes and edges."""
 
     nodes: Annotated[list[FlowNodeBody], Field(max_length=MOST_NODES)]

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The ring: which worker owns which rows, and which joined and left."""

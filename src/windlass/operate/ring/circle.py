@@ -44,7 +44,7 @@ NOBODY = Mark("·", "bright_black")
 
 
 def marks_of(count: int) -> list[Mark]:
-    """Marks for so many members in the order of the ring; neighbours differ in colour."""
+    """Marks for `count` members in the order of the ring; neighbours differ in colour."""
     colours = COLOURS if count % len(COLOURS) != 1 else COLOURS[:-1]
     return [
         Mark(LETTERS[place] if place < len(LETTERS) else "+", colours[place % len(colours)])

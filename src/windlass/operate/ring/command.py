@@ -1,15 +1,12 @@
-"""`windlass ring`: who is in the ring, who owns what, and who came and went."""
+"""`windlass ring`: the workers of the ring, what each owns, and which joined and left."""
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -27,17 +24,15 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.errors import DatabaseUnavailable
+from windlass.cli.redraw import redraw
 from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
 from windlass.value.listing import Listing
 
 if TYPE_CHECKING:
-    from windlass.app import App
     from windlass.operate.ring.operate import MemberView, RingMove, RingView
 
-REDRAW_SECONDS = 1.0
 MOVES_SHOWN = 10
 RUNS_SHOWN = 4
 MOST = {"host": 24}
@@ -61,7 +56,7 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
     loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     if watch:
-        _watch(loaded)
+        redraw(lambda: _watched(rings(loaded.fleet, tries=1)))
         return
     found = rings(loaded.fleet)
     warn_missing(found.missing)
@@ -72,29 +67,9 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
         console.print(_pictures(found, is_round=_has_colours()))
 
 
-def _watch(app: App) -> None:
-    """Draw until Ctrl-C, on a screen of its own; the last picture stays."""
-    from windlass.operate.ring.operate import rings
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found, problem = rings(app.fleet), ""
-    try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                live.update(_watched(found, problem), refresh=True)
-                time.sleep(REDRAW_SECONDS)
-                try:
-                    found, problem = rings(app.fleet, tries=1), ""
-                    if found.missing:
-                        problem = f"{', '.join(found.missing)} does not answer"
-                except DatabaseUnavailable as away:
-                    problem = f"{timestamp(found[0].now)} is the last that is known: {away}"
-    except KeyboardInterrupt:
-        console.print(_watched(found))
-
-
-def _watched(found: Sequence[RingView], problem: str = "") -> RenderableType:
+def _watched(found: Listing[RingView]) -> RenderableType:
     """The picture as it fits the screen."""
+    problem = f"{', '.join(found.missing)} does not answer" if found.missing else ""
     picture = _pictures(found, is_round=_has_colours())
     if len(console.render_lines(picture, pad=False)) + bool(problem) > console.height:
         picture = _pictures(found, is_round=False)
@@ -170,7 +145,7 @@ def _legend(found: RingView, marks: dict[int, Mark]) -> list[Text]:
 
 
 def _remarks(found: RingView) -> list[Text]:
-    """What is not as usual."""
+    """What is unusual."""
     remarks: list[Text] = []
     if found.moving:
         number = counted(found.moving, "bucket")
@@ -185,7 +160,7 @@ def _remarks(found: RingView) -> list[Text]:
             )
         )
     if found.offers:
-        remarks.append(Text(f"{counted(found.offers, 'row')} offered to whoever has time."))
+        remarks.append(Text(f"{counted(found.offers, 'row')} offered to workers that have time."))
     return remarks
 
 

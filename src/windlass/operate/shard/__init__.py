@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Shards: show them, drain one, move rows to where they belong."""

@@ -1,4 +1,4 @@
-"""Shards: look at them, have one take no more rows, and move rows to where they belong."""
+"""Shards: show them, drain one, and move rows to where they belong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass.sweep.store import sweep
 from windlass.value.shard import Roster
 from windlass.value.task import COUNTED_EXACTLY
 
-# Everyone who enqueues hears within a second that a shard takes no more rows.
+# Every process that enqueues learns within a second that a shard drains.
 HEARD_SECONDS = 2.5
 LOOK_SECONDS = 0.5
 
@@ -73,7 +73,7 @@ def listing(fleet: Fleet) -> list[ShardView]:
 
 
 def drain(fleet: Fleet, name: str, *, undo: bool = False, lost: bool = False) -> Roster:
-    """Have a shard take no new rows, or again; or give up one that is lost, with all it has."""
+    """Drain a shard, or undo that; or give up a shard that is lost, with all its rows."""
     _must_be_several(fleet)
     ring = _ring(fleet, name)
     if lost:
@@ -146,14 +146,14 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _sweeps(fleet: Fleet, source: Shard) -> list[str]:
-    """The sweeps that a shard which is about to be taken out still has."""
+    """The sweeps that a drained shard still has."""
     if not fleet.roster.is_draining(source.ring):
         return []
     return [row.name for row in source.database.read(sweep.listing)]
 
 
 def _may_come(fleet: Fleet, source: Shard) -> bool:
-    """Whether rows without a key may still come from those who have not heard that it drains."""
+    """Whether processes that do not know yet that it drains may still write rows to it."""
     roster = fleet.roster
     return roster.is_draining(source.ring) and source.ring in roster.needed
 
@@ -182,7 +182,7 @@ def _view(fleet: Fleet, shard: Shard, load: Load | None) -> ShardView:
 
 
 def _ring(fleet: Fleet, name: str) -> str:
-    """The shard that a person means, also if it does not answer."""
+    """The shard of that name, also if it does not answer."""
     shard = fleet.named(name)
     if shard.row is not None:
         return shard.ring

@@ -13,7 +13,7 @@ from windlass.operate.switch.view import SwitchView
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
-from windlass.web.view import Body, Reason, answer
+from windlass.web.view import Reason, RequestBody, answer
 
 router = APIRouter(tags=["switches"])
 
@@ -21,13 +21,13 @@ SWITCH = answer(SwitchView)
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class PauseKind(Body):
+class PauseKind(RequestBody):
     """Why, for the people who read it later."""
 
     reason: Reason = ""
 
 
-class SetKind(Body):
+class SetKind(RequestBody):
     """What to set; a field that is left out stays, null goes back to what the kind declares.
 
     "none" takes the rate or the window away.

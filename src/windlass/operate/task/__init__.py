@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Tasks: find them, show one, retry and cancel them."""

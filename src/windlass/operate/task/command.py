@@ -45,7 +45,7 @@ def list_tasks(
         str | None, typer.Option("--status", help="Only this status, for example failed.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = 20,
     before: Annotated[
         int | None, typer.Option("--before", help="Older than this id: the next page.")
     ] = None,
@@ -112,7 +112,9 @@ def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = Fals
 def cancel(
     task_id: IdArgument,
     app: AppOption = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for those who look later.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why, for the people who read it later.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """End a task that has not ended."""
@@ -137,7 +139,7 @@ def enqueue(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Enqueue a task by hand."""
+    """Enqueue a task."""
     loaded = _load(app)
     declared = loaded.registry.get(kind)
     if declared.period is not None:

@@ -148,7 +148,7 @@ def failures_of(fleet: Fleet, number: int) -> tuple[list[FailureView], tuple[str
 
 
 def how_to_enqueue(kind: str, *, key: str | None, delay: int | None, priority: int | None) -> How:
-    """How a task of `kind` is enqueued by hand, checked; `delay` in microseconds."""
+    """How a task of `kind` is enqueued from a terminal, checked; `delay` in microseconds."""
     return How(
         key=None if key is None else check_key(kind, key),
         delay=delay,
@@ -220,7 +220,7 @@ def _refuse(fleet: Fleet, number: int, rule: str) -> None:
 
 
 def _refuse_nodes(connection: Connection, number: int) -> None:
-    """A node that were changed by itself would leave its flow run waiting without end."""
+    """A node that is changed by itself leaves its flow run waiting without end."""
     run = task.run_of(connection, number)
     if run is not None:
         raise BadInput(

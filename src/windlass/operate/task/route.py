@@ -1,4 +1,4 @@
-"""Tasks: find them, look at one, and retry or cancel them, one by one or by a filter."""
+"""The routes of tasks: find them, show one, retry and cancel them, one or many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.value.task import TaskFilter, TaskView
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, Body, Code, Done, Reason, When, answer
+from windlass.web.view import STORABLE, ActionResult, Code, Reason, RequestBody, When, answer
 
 router = APIRouter(tags=["tasks"])
 
@@ -33,13 +33,13 @@ TASKS = answer(
 KindText = Annotated[str, Field(min_length=1, max_length=100, pattern=STORABLE)]
 
 
-class CancelTask(Body):
-    """Why, for those who look later."""
+class CancelTask(RequestBody):
+    """Why, for the people who read it later."""
 
     reason: Reason = ""
 
 
-class TaskFilterBody(Body):
+class TaskFilterBody(RequestBody):
     """Which tasks. The status is required, to prevent acting on everything by accident."""
 
     status: StatusText
@@ -115,19 +115,21 @@ def cancel_many(body: BulkCancel, console: ReadyConsole, log: RequestLog) -> Bul
 
 
 @router.post("/tasks/{number}/retry", responses=problems(404, 409))
-def retry(number: TaskId, console: ReadyConsole, log: RequestLog) -> Done:
+def retry(number: TaskId, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Let a failed or cancelled task run again."""
     with log.record(Action.TASK_RETRY, str(number)) as entry:
-        return Done(message=entry.says(operate.must_retry(console.app.fleet, number)))
+        return ActionResult(message=entry.says(operate.must_retry(console.app.fleet, number)))
 
 
 @router.post("/tasks/{number}/cancel", responses=problems(404, 409))
-def cancel(number: TaskId, body: CancelTask, console: ReadyConsole, log: RequestLog) -> Done:
+def cancel(
+    number: TaskId, body: CancelTask, console: ReadyConsole, log: RequestLog
+) -> ActionResult:
     """End a task that has not ended."""
     fleet, registry = console.app.fleet, console.app.registry
     with log.record(Action.TASK_CANCEL, str(number), reason=body.reason) as entry:
         message = operate.must_cancel(fleet, registry, number, reason=body.reason)
-        return Done(message=entry.says(message))
+        return ActionResult(message=entry.says(message))
 
 
 def _filter(

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Alerts: list them, and acknowledge them."""

@@ -37,11 +37,11 @@ def register(cli: typer.Typer) -> None:
 def alerts(
     app: AppOption = None,
     only_open: Annotated[
-        bool, typer.Option("--open", help="Only those that nobody has acknowledged.")
+        bool, typer.Option("--open", help="Only those that are not acknowledged.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The last alerts, newest first, and who has seen them."""
+    """List the last alerts, newest first, and who acknowledged them."""
     loaded = load_app(app)
     listed = loaded.alerts()
     warn_missing(listed.missing)
@@ -59,13 +59,13 @@ def acknowledge(
     app: AppOption = None,
     quiet: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="Be quiet for so long (1h)."),
+        typer.Option("--for", metavar="DURATION", help="Stay quiet this long (1h)."),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Nobody has seen it after all.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Mark as unread.")] = False,
     who: Annotated[str | None, typer.Option("--who", help="Who; default: user@host.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say that you have seen an alert, and all of its sort and kind; a new one is told again."""
+    """Acknowledge an alert, and all of its sort and kind; a new one is open again."""
     from windlass.watch.alert import operate
 
     if undo and quiet is not None:

@@ -1,4 +1,4 @@
-"""Alerts: what a person should know, and who has seen it."""
+"""Alerts: list them, and acknowledge them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from windlass.watch.alert.model import Acknowledgement, AlertView
 from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import AuditLog
 
-# So many of the newest are looked at to say how many are open.
-LOOKED_AT = 500
+# This many of the newest alerts are read to count the open ones.
+MOST_READ = 500
 
 
 def listing(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
@@ -54,15 +54,15 @@ def get(fleet: Fleet, number: int) -> AlertView:
 
 
 def open_count(fleet: Fleet) -> int:
-    """How many of the newest alerts nobody has seen yet."""
-    return sum(each.is_open for each in listing(fleet, limit=LOOKED_AT))
+    """How many of the newest alerts are open."""
+    return sum(each.is_open for each in listing(fleet, limit=MOST_READ))
 
 
 def acknowledge(fleet: Fleet, log: AuditLog, number: int, *, quiet: int | None) -> str:
-    """Say that somebody has seen an alert, and all of its sort and kind until now.
+    """Acknowledge an alert, and all of its sort and kind until now; what was done, in words.
 
-    With `quiet`, in microseconds, they and all that come stay quiet for so long, and then tell
-    again; a breaker that closes ends that sooner. What was done is the answer.
+    With `quiet`, in microseconds, later alerts of that sort and kind are quiet, too, until the
+    time is over or the breaker closes.
     """
     found = get(fleet, number)
     name = found.trouble
@@ -86,7 +86,7 @@ def acknowledge(fleet: Fleet, log: AuditLog, number: int, *, quiet: int | None) 
 
 
 def recall(fleet: Fleet, log: AuditLog, number: int) -> str:
-    """Have an alert, and those of its sort and kind, be as if nobody had seen them."""
+    """Take the acknowledgement of an alert, and of all of its sort and kind, back."""
     found = get(fleet, number)
     name = found.trouble
 

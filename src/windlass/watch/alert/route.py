@@ -1,4 +1,4 @@
-"""Alerts: what a person should know."""
+"""The routes of alerts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.watch.alert import operate
 from windlass.watch.alert.model import AlertView
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import Body, Done, View, answer
+from windlass.web.view import ActionResult, RequestBody, View, answer
 
 router = APIRouter(tags=["alerts"])
 
@@ -21,13 +21,13 @@ AlertId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 class OpenAlerts(View):
-    """How many of the newest alerts nobody has seen; it is exact up to 500."""
+    """How many of the newest alerts are open; exact up to 500."""
 
     count: int
 
 
-class Acknowledge(Body):
-    """For how long it and all of its sort and kind are quiet; null: until there is a new one."""
+class Acknowledge(RequestBody):
+    """How long it and all of its sort and kind stay quiet; null: until there is a new one."""
 
     quiet: Annotated[str, Field(max_length=20)] | None = Field(default=None, examples=["1h"])
 
@@ -42,18 +42,20 @@ def alerts(
 
 @router.get("/alerts/open")
 def open_alerts(console: ReadyConsole) -> OpenAlerts:
-    """How many alerts nobody has seen yet."""
+    """How many alerts are open."""
     return OpenAlerts(count=operate.open_count(console.app.fleet))
 
 
 @router.post("/alerts/{number}/acknowledge", responses=problems(404))
-def acknowledge(number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog) -> Done:
-    """Say that one has seen an alert, and all of its sort and kind until now."""
+def acknowledge(
+    number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog
+) -> ActionResult:
+    """Acknowledge an alert, and all of its sort and kind until now."""
     quiet = None if body.quiet is None else parse_duration(body.quiet, what="quiet")
-    return Done(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
+    return ActionResult(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
 
 
 @router.post("/alerts/{number}/recall", responses=problems(404))
-def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> Done:
-    """Have an alert be as if nobody had seen it."""
-    return Done(message=operate.recall(console.app.fleet, log, number))
+def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> ActionResult:
+    """Take an acknowledgement back: the alert is open again."""
+    return ActionResult(message=operate.recall(console.app.fleet, log, number))

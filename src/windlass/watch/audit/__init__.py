@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The audit log: who did what, when, and with which outcome."""

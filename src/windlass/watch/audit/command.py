@@ -46,7 +46,7 @@ def audit(
         print_json(plain(found))
         return
     if not found:
-        say("Nothing was done by hand yet." if who is about is None else "No entry matches.")
+        say("No operator has done anything yet." if who is about is None else "No entry matches.")
         return
     now = loaded.clock.now()
     shown = table("when", "who", "via", "action", "about", "outcome", wrap=("outcome",))

@@ -1,4 +1,4 @@
-"""The audit log: who did what, when, and what came of it."""
+"""The route of the audit log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What has changed, for pages that stay up to date."""

@@ -1,4 +1,4 @@
-"""Watches the database while somebody listens, and tells all listeners what changed.
+"""Watches the database while there are listeners, and tells them what changed.
 
 The database is asked once a second, for any number of listeners.
 """

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Checks of an app and of its databases."""

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
-from windlass.core.task.kind import Registry
 from windlass.database import migrate
 from windlass.database.database import Database, first_line
 from windlass.errors import WindlassError
-from windlass.watch.check.operate import Finding, of_kinds
+from windlass.value.view import Moment
 
 
 @dataclass(frozen=True)
 class DatabaseHealth:
-    """How a database is. `now` is its clock, in microseconds; None if it does not answer."""
+    """A database; `server` is its version, `schema_found` that of its tables.
+
+    `now` is its clock; None if it does not answer.
+    """
 
     name: str
     dialect: str
@@ -24,18 +26,13 @@ class DatabaseHealth:
     schema_found: str | None = None
     schema_needed: str = migrate.VERSION
     milliseconds: float | None = None
-    now: int | None = None
+    now: Moment | None = None
     problem: str | None = None
 
 
 def look(fleet: Fleet) -> list[DatabaseHealth]:
-    """How each database is; none is waited for."""
+    """The health of each database; each is asked once."""
     return [_look(shard) for shard in fleet.shards]
-
-
-def findings(registry: Registry) -> list[Finding]:
-    """What is wrong with the kinds, or may be, as far as no source has to be asked."""
-    return of_kinds(registry)
 
 
 def _look(shard: Shard) -> DatabaseHealth:

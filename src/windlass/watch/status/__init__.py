@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Status: what runs, what waits and why, and who works."""

@@ -1,8 +1,8 @@
-"""Who is there: secrets, signed sessions, and how often one may guess.
+"""Who is logged in: secrets, signed sessions, and a limit for wrong secrets.
 
-A session is a signed cookie, so several processes with one secret share it. Its key is made of the
-secret: a new secret ends all sessions. Without a secret everybody on this machine is the operator,
-and the session only carries the token that a foreign page cannot know.
+A session is a signed cookie, so several processes with the same secret share it. Its key is derived
+from the secret: a new secret ends all sessions. Without a secret everybody on this machine is an
+operator, and the session only has the token that a foreign page cannot know.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MOST_ADDRESSES = 10_000
 
 
 class Role(StrEnum):
-    """What somebody may do."""
+    """What a person may do."""
 
     OPERATOR = "operator"
     VIEWER = "viewer"
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Somebody who is there; `name` is what they call themselves."""
+    """A person who is logged in; `name` is the name that the person gave."""
 
     id: str
     name: str
@@ -60,7 +60,7 @@ class Sessions:
         self._ended: deque[str] = deque(maxlen=MOST_ENDED)
 
     def role_of(self, given: str) -> Role | None:
-        """The role that a secret gives; comparing takes as long whatever is given."""
+        """The role that a secret gives; the comparison takes the same time for any secret."""
         found: Role | None = None
         for secret, role in self._secrets:
             if secret is not None and hmac.compare_digest(_digest(given), _digest(secret)):

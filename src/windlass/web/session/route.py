@@ -14,12 +14,12 @@ from windlass.web.access import Actor, cleaned, too_many
 from windlass.web.problem import problem, problems
 from windlass.web.request import AnyConsole, Console
 from windlass.web.session.model import COOKIE, LONGEST_NAME, SESSION_SECONDS, Role
-from windlass.web.view import Body, Moment, View
+from windlass.web.view import Moment, RequestBody, View
 
 router = APIRouter(tags=["session"])
 
 
-class LogIn(Body):
+class LogIn(RequestBody):
     """The secret, and a name for the audit log."""
 
     secret: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
@@ -27,7 +27,7 @@ class LogIn(Body):
 
 
 class SessionView(View):
-    """Who is there. `token` goes into the header x-csrf-token of whatever changes something."""
+    """Who is logged in. Requests that change something have `token` as x-csrf-token."""
 
     is_logged_in: bool
     needs_secret: bool
@@ -41,7 +41,7 @@ class SessionView(View):
 
 @router.get("/session")
 def look(request: Request, response: Response, console: AnyConsole) -> SessionView:
-    """Who is there; without a secret, this begins a session for whoever is on this machine."""
+    """Who is logged in; without a secret, this begins a session for everybody on this machine."""
     actor: Actor | None = request.state.actor
     if actor is not None and actor.session is None and console.sessions.is_open:
         actor = _begin(request, response, console, whoami(), actor.role)
