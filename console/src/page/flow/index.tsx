@@ -3,7 +3,7 @@ import { lazy, Suspense, type ReactNode } from "react";
 import { Skeleton } from "../../part/faces";
 import { FlowPage } from "./list";
 
-const Detail = lazy(() => import("./detail").then((found) => ({ default: found.FlowDetailPage })));
+const Detail = lazy(() => import("./run").then((found) => ({ default: found.FlowDetailPage })));
 const Template = lazy(() => import("./editor").then((found) => ({ default: found.TemplatePage })));
 
 export function flowList(): ReactNode {

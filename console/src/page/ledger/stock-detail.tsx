@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { EntryPage, StockView } from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Button, Card, Figure, Figures, Page } from "../../part/basic";
-import { BalanceChart } from "../../part/balance";
+import { BalanceChart } from "../../part/picture/balance";
 import { Pager, Select } from "../../part/control";
 import { Faces } from "../../part/faces";
 import { pathOf, queryOf } from "../../route/address";

@@ -1,0 +1,191 @@
+/** Alerts: what a person should know. */
+import { post } from "../../api/client";
+import type { AlertOut, Done, Page_AlertOut_ } from "../../api/model";
+import { useLive } from "../../data/hook";
+import { Ago, Button, Card, Missing, Page } from "../../part/basic";
+import { Segments, Select } from "../../part/control";
+import { Empty, Faces } from "../../part/faces";
+import { Badge } from "../../part/status";
+import { Table, type Column } from "../../part/table";
+import { useAction } from "../../part/toast";
+import { pathOf } from "../../route/address";
+import { Link, useQuery } from "../../route/router";
+import { useSession } from "../../shell/session";
+import { useText } from "../../text";
+
+export function AlertPage() {
+  const { t } = useText();
+  const [query, change] = useQuery();
+  const resource = useLive<Page_AlertOut_>("alerts?limit=200", ["alerts"]);
+  const kinds = [...new Set(resource.data?.items.map((alert) => alert.kind ?? "") ?? [])].filter(
+    Boolean,
+  );
+  const kind = query.kind ?? "";
+  const isWanted = (alert: AlertOut) =>
+    (!kind || alert.kind === kind) && (!query.open || alert.is_open);
+  return (
+    <Page title={t.menu.alerts} lead={t.alert.lead}>
+      <div className="filters">
+        <div className="filter-row">
+          <Segments
+            label={t.alert.state}
+            value={query.open ?? ""}
+            choices={[
+              { value: "", label: t.alert.all },
+              { value: "1", label: t.alert.open },
+            ]}
+            onChoose={(value) => change({ open: value })}
+          />
+          {(kinds.length > 1 || kind) && (
+            <Select
+              label={t.field.kind}
+              value={kind}
+              choices={[
+                { value: "", label: t.task.anyKind },
+                ...kinds.map((name) => ({ value: name, label: name })),
+              ]}
+              onChoose={(value) => change({ kind: value })}
+            />
+          )}
+        </div>
+      </div>
+      <Card isFlush>
+        <Faces
+          resource={resource}
+          isEmpty={(page) => !page.items.some(isWanted)}
+          empty={
+            resource.data?.items.length ? (
+              <Empty title={t.alert.allSeen}>{t.alert.allSeenText}</Empty>
+            ) : (
+              <Empty title={t.alert.none}>{t.alert.noneText}</Empty>
+            )
+          }
+        >
+          {(page) => (
+            <>
+              <Missing shards={page.missing} />
+              <Alerts alerts={page.items.filter(isWanted)} />
+            </>
+          )}
+        </Faces>
+      </Card>
+    </Page>
+  );
+}
+
+function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
+  const { t } = useText();
+  const columns: readonly Column<AlertOut>[] = [
+    { name: "at", label: t.field.when, render: (alert) => <Ago at={alert.raised_at} /> },
+    {
+      name: "what",
+      label: t.alert.what,
+      render: (alert) => (
+        <Badge tone={alert.is_open ? "warn" : "idle"} icon={alert.is_open ? "alert" : "check"}>
+          {alert.what}
+        </Badge>
+      ),
+    },
+    {
+      name: "text",
+      label: t.alert.text,
+      isWide: true,
+      render: (alert) => (
+        <span className="stack">
+          <span className="plain-text">{alert.text}</span>
+          <SeenBy alert={alert} />
+        </span>
+      ),
+    },
+    {
+      name: "kind",
+      label: t.field.kind,
+      render: (alert) =>
+        alert.kind && (
+          <Link className="name" to={pathOf("switches", alert.kind)}>
+            {alert.kind}
+          </Link>
+        ),
+    },
+    {
+      name: "task",
+      label: t.field.task,
+      isNumber: true,
+      render: (alert) =>
+        alert.task_id === null ? (
+          <span className="faint">–</span>
+        ) : (
+          <Link className="id" to={pathOf("tasks", alert.task_id)}>
+            {alert.task_id}
+          </Link>
+        ),
+    },
+    { name: "act", label: "", render: (alert) => <AlertActions alert={alert} /> },
+  ];
+  return (
+    <Table
+      label={t.menu.alerts}
+      columns={columns}
+      rows={alerts}
+      rowKey={(alert) => alert.id}
+      tone={(alert) => (alert.is_open ? undefined : "muted")}
+    />
+  );
+}
+
+/** Who has seen it, and until when it is quiet. */
+function SeenBy({ alert }: { alert: AlertOut }) {
+  const { t, f } = useText();
+  if (alert.seen_by === null) return null;
+  return (
+    <small>
+      {t.alert.seenBy(alert.seen_by)} · <Ago at={alert.seen_at} />
+      {alert.quiet_until && ` · ${t.alert.quietUntil(f.near(alert.quiet_until))}`}
+    </small>
+  );
+}
+
+/** Seen until a new one comes, or quiet for an hour; one click, for it can be undone. */
+function AlertActions({ alert }: { alert: AlertOut }) {
+  const { t } = useText();
+  const { canAct } = useSession();
+  const action = useAction();
+  const isSeen = alert.seen_by !== null;
+  if (!canAct || !(alert.is_open || isSeen)) return null;
+  const trouble = alert.kind === null ? alert.what : t.alert.trouble(alert.what, alert.kind);
+  const send = (verb: string, body: object | undefined, says: string) =>
+    void action.run(
+      () => post<Done>(pathOf("alerts", alert.id, verb), body),
+      () => says,
+    );
+  if (isSeen) {
+    return (
+      <Button
+        look="quiet"
+        isBusy={action.isBusy}
+        onClick={() => send("recall", undefined, t.alert.isOpen(trouble))}
+      >
+        {t.alert.undo}
+      </Button>
+    );
+  }
+  return (
+    <span className="row-actions">
+      <Button
+        title={t.alert.quietText(trouble)}
+        isBusy={action.isBusy}
+        onClick={() => send("acknowledge", { quiet: "1h" }, t.alert.wasQuieted(trouble))}
+      >
+        {t.alert.quiet}
+      </Button>
+      <Button
+        icon="check"
+        title={t.alert.seenText(trouble)}
+        isBusy={action.isBusy}
+        onClick={() => send("acknowledge", {}, t.alert.wasSeen(trouble))}
+      >
+        {t.alert.seen}
+      </Button>
+    </span>
+  );
+}

@@ -1,0 +1,119 @@
+/** The audit log: who did what, when, and what came of it. */
+import type { DeedOut, Page_DeedOut_ } from "../../api/model";
+import { useLive } from "../../data/hook";
+import { Ago, Button, Card, Missing, Page } from "../../part/basic";
+import { Pager, Search } from "../../part/control";
+import { Empty, Faces } from "../../part/faces";
+import { Badge } from "../../part/status";
+import { Table, type Column } from "../../part/table";
+import { queryOf } from "../../route/address";
+import { useQuery } from "../../route/router";
+import { useText } from "../../text";
+
+export function AuditPage() {
+  const { t } = useText();
+  const [query, change] = useQuery();
+  const { who, about, after } = query;
+  const resource = useLive<Page_DeedOut_>(`audit${queryOf({ who, about, after })}`, ["audit"]);
+  const isFiltered = Boolean(who ?? about ?? after);
+  return (
+    <Page title={t.menu.audit} lead={t.audit.lead}>
+      <div className="filters">
+        <div className="filter-row">
+          <Search
+            label={t.audit.findAbout}
+            value={about ?? ""}
+            onSearch={(text) => change({ about: text, after: null })}
+          />
+          {who && (
+            <Button icon="close" onClick={() => change({ who: null, after: null })}>
+              {t.audit.by(who)}
+            </Button>
+          )}
+        </div>
+      </div>
+      <Card isFlush>
+        <Faces
+          resource={resource}
+          isEmpty={(page) => page.items.length === 0}
+          empty={
+            isFiltered ? (
+              <Empty title={t.audit.noMatch} />
+            ) : (
+              <Empty title={t.audit.none}>{t.audit.noneText}</Empty>
+            )
+          }
+        >
+          {(page) => (
+            <>
+              <Missing shards={page.missing} />
+              <Deeds deeds={page.items} onWho={(name) => change({ who: name, after: null })} />
+            </>
+          )}
+        </Faces>
+      </Card>
+      <Pager next={resource.data?.next ?? null} />
+    </Page>
+  );
+}
+
+function Deeds({ deeds, onWho }: { deeds: readonly DeedOut[]; onWho: (who: string) => void }) {
+  const { t } = useText();
+  const columns: readonly Column<DeedOut>[] = [
+    { name: "at", label: t.field.when, render: (deed) => <Ago at={deed.acted_at} /> },
+    {
+      name: "who",
+      label: t.control.who,
+      render: (deed) => (
+        <span className="stack">
+          <button type="button" className="as-link" onClick={() => onWho(deed.who)}>
+            {deed.who}
+          </button>
+          <small>
+            {deed.via}
+            {deed.address && ` · ${deed.address}`}
+          </small>
+        </span>
+      ),
+    },
+    {
+      name: "action",
+      label: t.audit.action,
+      render: (deed) => <span className="name">{deed.action}</span>,
+    },
+    {
+      name: "about",
+      label: t.audit.about,
+      render: (deed) => <span className="name">{deed.about}</span>,
+    },
+    {
+      name: "outcome",
+      label: t.audit.outcome,
+      isWide: true,
+      render: (deed) => (
+        <span className="stack">
+          <span className="inline">
+            <Outcome ok={deed.ok} />
+            <span>{deed.outcome}</span>
+          </span>
+          {deed.detail && <small className="name clip">{deed.detail}</small>}
+        </span>
+      ),
+    },
+  ];
+  return <Table label={t.menu.audit} columns={columns} rows={deeds} rowKey={(deed) => deed.id} />;
+}
+
+function Outcome({ ok }: { ok: boolean | null }) {
+  const { t } = useText();
+  if (ok === null) return <Badge tone="warn">{t.audit.unknown}</Badge>;
+  return ok ? (
+    <Badge tone="good" icon="check">
+      {t.audit.ok}
+    </Badge>
+  ) : (
+    <Badge tone="bad" icon="close">
+      {t.audit.refused}
+    </Badge>
+  );
+}

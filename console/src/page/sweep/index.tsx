@@ -1,0 +1,112 @@
+/** Sweeps: how far each of them is. */
+import type { SweepOut } from "../../api/model";
+import { useLive } from "../../data/hook";
+import { Ago, Bar, Card, Page } from "../../part/basic";
+import { Empty, Faces } from "../../part/faces";
+import { Badge } from "../../part/status";
+import { Table, type Column } from "../../part/table";
+import { pathOf } from "../../route/address";
+import { useText } from "../../text";
+
+export function SweepPage() {
+  const { t, f } = useText();
+  const resource = useLive<readonly SweepOut[]>("sweeps", ["sweeps", "switches"], 5);
+  const columns: readonly Column<SweepOut>[] = [
+    {
+      name: "sweep",
+      label: t.sweep.one,
+      render: (row) => <span className="name">{row.sweep}</span>,
+    },
+    {
+      name: "state",
+      label: t.field.state,
+      isWide: true,
+      render: (row) => (
+        <span className="why">
+          <SweepState sweep={row} />
+          <span>{row.why}</span>
+        </span>
+      ),
+    },
+    { name: "round", label: t.sweep.round, isNumber: true, render: (row) => f.number(row.round) },
+    {
+      name: "percent",
+      label: t.sweep.progress,
+      isNumber: true,
+      render: (row) => (
+        <span className="with-bar">
+          {f.percent(row.percent)}
+          <Bar percent={row.percent ?? 0} tone={row.is_running ? "busy" : "good"} />
+        </span>
+      ),
+    },
+    {
+      name: "rate",
+      label: t.sweep.rate,
+      isNumber: true,
+      render: (row) => t.common.perSecond(f.measure(row.rate)),
+    },
+    {
+      name: "eta",
+      label: t.sweep.left,
+      isNumber: true,
+      render: (row) => (row.is_running ? f.span(row.eta) : <Ago at={row.next_at} />),
+    },
+    {
+      name: "failed",
+      label: t.field.failed,
+      isNumber: true,
+      render: (row) => (
+        <span className={row.failed > 0 ? "text-bad" : "faint"}>{f.number(row.failed)}</span>
+      ),
+    },
+  ];
+  return (
+    <Page title={t.menu.sweeps} lead={t.sweep.lead}>
+      <Card isFlush>
+        <Faces
+          resource={resource}
+          isEmpty={(rows) => rows.length === 0}
+          empty={
+            <Empty title={t.sweep.none}>
+              {t.sweep.noneText} <code>@app.sweep(Table(url, &quot;offer&quot;), ranges=30)</code>
+            </Empty>
+          }
+        >
+          {(rows) => (
+            <Table
+              label={t.menu.sweeps}
+              columns={columns}
+              rows={rows}
+              rowKey={(row) => row.sweep}
+              to={(row) => pathOf("sweeps", row.sweep)}
+            />
+          )}
+        </Faces>
+      </Card>
+    </Page>
+  );
+}
+
+export function SweepState({ sweep }: { sweep: SweepOut }) {
+  const { t } = useText();
+  if (sweep.error !== null) {
+    return (
+      <Badge tone="bad" icon="warning">
+        {t.sweep.trouble}
+      </Badge>
+    );
+  }
+  if (!sweep.is_running) {
+    return (
+      <Badge tone="idle" icon="clock">
+        {t.sweep.rests}
+      </Badge>
+    );
+  }
+  return (
+    <Badge tone="busy" icon="play">
+      {t.sweep.walks}
+    </Badge>
+  );
+}

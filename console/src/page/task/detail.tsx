@@ -1,0 +1,165 @@
+/** One task: where it is in its life, what it was given, what it answered, and what went wrong. */
+import { useState } from "react";
+import { post } from "../../api/client";
+import type { Done, FailureOut, NodeRef, TaskDetailOut, TaskFull } from "../../api/model";
+import { useLive } from "../../data/hook";
+import { prettyJson } from "../../format/format";
+import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
+import { useConfirm } from "../../part/dialog";
+import { Faces } from "../../part/faces";
+import { Status } from "../../part/status";
+import { useAction } from "../../part/toast";
+import { pathOf, queryOf } from "../../route/address";
+import { Link } from "../../route/router";
+import { useSession } from "../../shell/session";
+import { useText } from "../../text";
+
+export function TaskDetailPage({ id }: { id: string }) {
+  const { t } = useText();
+  const resource = useLive<TaskDetailOut>(pathOf("tasks", id), ["tasks", "failures"]);
+  const task = resource.data?.task;
+  return (
+    <Page
+      up={{ to: "tasks", label: t.menu.tasks }}
+      title={
+        <span className="title-row">
+          {t.task.title(id)}
+          {task && <Status status={task.status} />}
+        </span>
+      }
+      lead={task && <Link to={pathOf("switches", task.kind)}>{task.kind}</Link>}
+      actions={task && <Actions task={task} />}
+    >
+      <Faces resource={resource} lines={10}>
+        {(data) => <Full data={data} />}
+      </Faces>
+    </Page>
+  );
+}
+
+function Full({ data }: { data: TaskDetailOut }) {
+  const { t, f } = useText();
+  const { task, failures } = data;
+  const facts = [
+    [t.field.key, task.key === null ? null : <span className="name">{task.key}</span>],
+    ...(data.flow === null
+      ? []
+      : [[t.flow.flow, <RunLink key="flow" flow={data.flow} />] as const]),
+    [t.field.due, <Ago key="due" at={task.due_at} />],
+    [t.field.attempt, f.number(task.attempt)],
+    [t.task.lostLabel, f.number(task.lost)],
+    [t.field.priority, f.number(task.priority)],
+    [t.field.created, <Ago key="created" at={task.created_at} />],
+    [t.field.started, <Ago key="started" at={task.started_at} />],
+    [t.field.ended, <Ago key="ended" at={task.finished_at} />],
+    [t.field.worker, task.worker === null ? null : <span className="id">{task.worker}</span>],
+    [t.task.batch, task.batch === null ? null : <span className="id">{task.batch}</span>],
+    [t.task.bucket, f.number(task.bucket)],
+    [t.field.shard, data.shard],
+  ] as const;
+  return (
+    <>
+      <Missing shards={data.missing} />
+      <div className="columns even">
+        <div className="main-column">
+          {failures.length > 0 && <Failures failures={failures} />}
+          <Card title={t.task.payload}>
+            <Plain text={prettyJson(task.payload)} label={t.task.payload} />
+          </Card>
+          {task.result !== null && (
+            <Card title={t.task.result}>
+              <Plain text={prettyJson(task.result)} label={t.task.result} />
+            </Card>
+          )}
+        </div>
+        <div className="side-column">
+          {task.remark && (
+            <Card title={t.field.remark}>
+              <p className="plain-text">{task.remark}</p>
+            </Card>
+          )}
+          <Card title={t.task.life}>
+            <Facts facts={facts} />
+          </Card>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function RunLink({ flow }: { flow: NodeRef }) {
+  const { t } = useText();
+  return (
+    <Link to={pathOf("flows", flow.run) + queryOf({ node: flow.node })}>
+      {t.flow.run(flow.run)}
+    </Link>
+  );
+}
+
+function Failures({ failures }: { failures: readonly FailureOut[] }) {
+  const { t, f } = useText();
+  const [open, setOpen] = useState<number | null>(failures[0]?.id ?? null);
+  return (
+    <Card title={t.task.errors} aside={<span className="faint">{f.number(failures.length)}</span>}>
+      <ul className="errors">
+        {failures.map((failure) => (
+          <li key={failure.id}>
+            <button
+              type="button"
+              aria-expanded={open === failure.id}
+              onClick={() => setOpen(open === failure.id ? null : failure.id)}
+            >
+              <span className="text-bad clip">{failure.error}</span>
+              <small>
+                {t.task.attemptOf(failure.attempt)} · <Ago at={failure.failed_at} />
+              </small>
+            </button>
+            {open === failure.id && <Plain text={failure.trace} label={t.task.trace} />}
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function Actions({ task }: { task: TaskFull }) {
+  const { t } = useText();
+  const { canAct } = useSession();
+  const confirm = useConfirm();
+  const action = useAction();
+  if (!canAct) return null;
+
+  const retry = () =>
+    action.run(
+      () => post<Done>(pathOf("tasks", task.id, "retry")),
+      () => t.task.retried(task.id),
+    );
+  const cancel = async () => {
+    const reason = await confirm({
+      title: t.task.cancelTitle(task.id),
+      text: t.task.cancelText,
+      action: t.task.cancel,
+      isDanger: true,
+      reason: true,
+    });
+    if (reason === null) return;
+    await action.run(
+      () => post<Done>(pathOf("tasks", task.id, "cancel"), { reason }),
+      () => t.task.cancelled(task.id),
+    );
+  };
+  return (
+    <>
+      {task.can_retry && (
+        <Button icon="retry" look="main" isBusy={action.isBusy} onClick={() => void retry()}>
+          {t.task.retry}
+        </Button>
+      )}
+      {task.can_cancel && (
+        <Button icon="cancel" look="danger" isBusy={action.isBusy} onClick={() => void cancel()}>
+          {t.task.cancel}
+        </Button>
+      )}
+    </>
+  );
+}
