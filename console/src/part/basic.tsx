@@ -6,7 +6,7 @@ import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
-  icon?: IconName;
+  icon?: IconName | undefined;
   look?: "plain" | "main" | "danger" | "quiet";
   isBusy?: boolean;
 }
@@ -81,7 +81,7 @@ interface FigureProps {
   label: string;
   value: ReactNode;
   note?: ReactNode;
-  tone?: "bad" | "warn" | "good";
+  tone?: "bad" | "warn" | "good" | false;
   to?: string;
 }
 
@@ -104,6 +104,12 @@ export function Figure({ label, value, note, tone, to }: FigureProps) {
 
 export function Figures({ children }: { children: ReactNode }) {
   return <div className="figures">{children}</div>;
+}
+
+/** A count of what should not happen. */
+export function BadCount({ value }: { value: number }) {
+  const { f } = useText();
+  return <span className={value > 0 ? "text-bad" : "faint"}>{f.number(value)}</span>;
 }
 
 /** A moment as it is told, with the exact one behind it. */

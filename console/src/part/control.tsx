@@ -67,6 +67,48 @@ export function Select<T extends string>({ label, value, choices, onChoose }: Ch
   );
 }
 
+interface FilterProps {
+  /** The name in the URL. */
+  name: string;
+  label: string;
+  /** The word for no choice. */
+  all?: string;
+  values: readonly string[];
+  /** What the values are called; else they are shown as they are. */
+  words?: Readonly<Record<string, string>>;
+  isSelect?: boolean;
+}
+
+/** Chooses one value of the URL's query, or all; lists begin anew at their first page. */
+export function Filter({ name, label, all, values, words = {}, isSelect = false }: FilterProps) {
+  const { t } = useText();
+  const [query, change] = useQuery();
+  const Part = isSelect ? Select<string> : Segments<string>;
+  return (
+    <Part
+      label={label}
+      value={query[name] ?? ""}
+      choices={[
+        { value: "", label: all ?? t.common.all },
+        ...values.map((value) => ({ value, label: words[value] ?? value })),
+      ]}
+      onChoose={(value) => change({ [name]: value, after: null })}
+    />
+  );
+}
+
+/** Searches for a text of the URL's query; lists begin anew at their first page. */
+export function Find({ name, label }: { name: string; label: string }) {
+  const [query, change] = useQuery();
+  return (
+    <Search
+      label={label}
+      value={query[name] ?? ""}
+      onSearch={(text) => change({ [name]: text, after: null })}
+    />
+  );
+}
+
 interface SearchProps {
   label: string;
   value: string;
@@ -76,7 +118,7 @@ interface SearchProps {
 const PAUSE_MILLISECONDS = 300;
 
 /** A field that searches when one stops typing; `/` leads to it. */
-export function Search({ label, value, onSearch }: SearchProps) {
+function Search({ label, value, onSearch }: SearchProps) {
   const [text, setText] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => setText(value), [value]);

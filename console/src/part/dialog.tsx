@@ -7,11 +7,9 @@ import {
   useId,
   useRef,
   useState,
-  type FormEvent,
   type ReactNode,
 } from "react";
-import { useText } from "../text";
-import { Button } from "./basic";
+import { Form, ReasonField } from "./form";
 
 interface DialogProps {
   title: string;
@@ -90,39 +88,19 @@ interface ConfirmProps {
 }
 
 function Confirm({ question, onAnswer }: ConfirmProps) {
-  const { t } = useText();
   const [reason, setReason] = useState("");
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    onAnswer(reason);
-  };
   return (
     <Dialog title={question.title} onClose={() => onAnswer(null)}>
-      <form onSubmit={submit}>
+      <Form
+        action={question.action}
+        isDanger={question.isDanger}
+        isFirst={!question.reason}
+        onSubmit={() => onAnswer(reason)}
+        onClose={() => onAnswer(null)}
+      >
         <p>{question.text}</p>
-        {question.reason && (
-          <label className="field">
-            <span>{t.common.reason}</span>
-            <input
-              autoFocus
-              value={reason}
-              maxLength={1000}
-              placeholder={t.common.reasonHint}
-              onChange={(event) => setReason(event.target.value)}
-            />
-          </label>
-        )}
-        <div className="dialog-actions">
-          <Button onClick={() => onAnswer(null)}>{t.common.keep}</Button>
-          <Button
-            type="submit"
-            look={question.isDanger ? "danger" : "main"}
-            autoFocus={!question.reason}
-          >
-            {question.action}
-          </Button>
-        </div>
-      </form>
+        {question.reason && <ReasonField autoFocus value={reason} onText={setReason} />}
+      </Form>
     </Dialog>
   );
 }

@@ -35,6 +35,20 @@ export function Status({ status }: { status: string }) {
   );
 }
 
+/** Whether a worker is alive. */
+export function Heartbeat({ worker }: { worker: { readonly is_alive: boolean } }) {
+  const { t } = useText();
+  return worker.is_alive ? (
+    <Badge tone="good" icon="check">
+      {t.ring.alive}
+    </Badge>
+  ) : (
+    <Badge tone="bad" icon="warning">
+      {t.ring.silent}
+    </Badge>
+  );
+}
+
 interface BadgeProps {
   tone: Tone;
   icon?: IconName;

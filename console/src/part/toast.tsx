@@ -8,9 +8,10 @@ import {
   useState,
   type ReactNode,
 } from "react";
-import { Problem } from "../api/client";
+import { problemOf } from "../api/client";
 import { cache } from "../data/cache";
 import { useText } from "../text";
+import { wordsOf } from "./faces";
 import { Icon } from "./icon";
 
 interface Toast {
@@ -87,8 +88,7 @@ export function useAction(): Action {
         tell("good", says(done));
         return done;
       } catch (cause) {
-        const isKnown = cause instanceof Problem && cause.status !== 0;
-        const words = isKnown ? cause.message : t.common.unreachable;
+        const words = wordsOf(problemOf(cause), t);
         setProblem(words);
         tell("bad", words);
         return null;

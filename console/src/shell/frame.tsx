@@ -1,6 +1,5 @@
 /** The frame around every page: menu, live state, keys, and the page itself. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import type { OpenAlerts } from "../api/model";
 import { cache } from "../data/cache";
 import { useLive } from "../data/hook";
 import { Live, type LiveState } from "../data/live";
@@ -188,7 +187,7 @@ function Help({ onClose }: { onClose: () => void }) {
 
 /** How many alerts nobody has seen, as a short word; none is empty. */
 function useOpenAlerts(): string {
-  const { data } = useLive<OpenAlerts>("alerts/open", ["alerts"]);
+  const { data } = useLive("alerts/open", { topics: ["alerts"] });
   if (!data?.count) return "";
   return data.count > 99 ? "99+" : String(data.count);
 }

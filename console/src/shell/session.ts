@@ -1,9 +1,11 @@
 /** Who is there, for all pages. */
 import { createContext, useContext } from "react";
-import type { SessionView } from "../api/model";
+import type { Answer } from "../api/call";
+
+export type Session = Answer<"session">;
 
 export interface SessionState {
-  readonly session: SessionView;
+  readonly session: Session;
   /** Whether buttons that change something are there. */
   readonly canAct: boolean;
   readonly leave: () => void;

@@ -1,5 +1,5 @@
 /** Settings and About: how the console looks, what runs it, and whether all is well. */
-import type { About, DatabaseOut, FindingOut } from "../../api/model";
+import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Button, Card, Facts, Note, Page } from "../../part/basic";
 import { Segments } from "../../part/control";
@@ -12,9 +12,11 @@ import { useText } from "../../text";
 import type { Language } from "../../format/format";
 import { urlOf } from "../../api/client";
 
+type About = Answer<"about">;
+
 export function AboutPage() {
   const { t } = useText();
-  const resource = useLive<About>("about", ["switches"], 30);
+  const resource = useLive("about", { topics: ["switches"], seconds: 30 });
   return (
     <Page title={t.menu.about}>
       <div className="columns even">
@@ -92,7 +94,7 @@ function Who() {
   );
 }
 
-function Findings({ findings }: { findings: readonly FindingOut[] }) {
+function Findings({ findings }: { findings: About["findings"] }) {
   const { t } = useText();
   if (findings.length === 0) return <Note tone="good">{t.about.well}</Note>;
   return (
@@ -106,9 +108,9 @@ function Findings({ findings }: { findings: readonly FindingOut[] }) {
   );
 }
 
-function Databases({ databases }: { databases: readonly DatabaseOut[] }) {
+function Databases({ databases }: { databases: About["databases"] }) {
   const { t, f } = useText();
-  const columns: readonly Column<DatabaseOut>[] = [
+  const columns: readonly Column<About["databases"][number]>[] = [
     {
       name: "name",
       label: t.about.database,

@@ -1,9 +1,9 @@
 /** Alerts: what a person should know. */
+import type { Row } from "../../api/call";
 import { post } from "../../api/client";
-import type { AlertOut, Done, Page_AlertOut_ } from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Ago, Button, Card, Missing, Page } from "../../part/basic";
-import { Segments, Select } from "../../part/control";
+import { Filter } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
@@ -13,39 +13,25 @@ import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 
+type Alert = Row<"alerts">;
+
 export function AlertPage() {
   const { t } = useText();
-  const [query, change] = useQuery();
-  const resource = useLive<Page_AlertOut_>("alerts?limit=200", ["alerts"]);
+  const [query] = useQuery();
+  const resource = useLive("alerts", { query: { limit: 200 }, topics: ["alerts"] });
   const kinds = [...new Set(resource.data?.items.map((alert) => alert.kind ?? "") ?? [])].filter(
     Boolean,
   );
   const kind = query.kind ?? "";
-  const isWanted = (alert: AlertOut) =>
+  const isWanted = (alert: Alert) =>
     (!kind || alert.kind === kind) && (!query.open || alert.is_open);
   return (
     <Page title={t.menu.alerts} lead={t.alert.lead}>
       <div className="filters">
         <div className="filter-row">
-          <Segments
-            label={t.alert.state}
-            value={query.open ?? ""}
-            choices={[
-              { value: "", label: t.alert.all },
-              { value: "1", label: t.alert.open },
-            ]}
-            onChoose={(value) => change({ open: value })}
-          />
+          <Filter name="open" label={t.alert.state} values={["1"]} words={{ 1: t.alert.open }} />
           {(kinds.length > 1 || kind) && (
-            <Select
-              label={t.field.kind}
-              value={kind}
-              choices={[
-                { value: "", label: t.task.anyKind },
-                ...kinds.map((name) => ({ value: name, label: name })),
-              ]}
-              onChoose={(value) => change({ kind: value })}
-            />
+            <Filter isSelect name="kind" label={t.field.kind} all={t.task.anyKind} values={kinds} />
           )}
         </div>
       </div>
@@ -73,9 +59,9 @@ export function AlertPage() {
   );
 }
 
-function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
+function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   const { t } = useText();
-  const columns: readonly Column<AlertOut>[] = [
+  const columns: readonly Column<Alert>[] = [
     { name: "at", label: t.field.when, render: (alert) => <Ago at={alert.raised_at} /> },
     {
       name: "what",
@@ -134,7 +120,7 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
 }
 
 /** Who has seen it, and until when it is quiet. */
-function SeenBy({ alert }: { alert: AlertOut }) {
+function SeenBy({ alert }: { alert: Alert }) {
   const { t, f } = useText();
   if (alert.seen_by === null) return null;
   return (
@@ -146,25 +132,27 @@ function SeenBy({ alert }: { alert: AlertOut }) {
 }
 
 /** Seen until a new one comes, or quiet for an hour; one click, for it can be undone. */
-function AlertActions({ alert }: { alert: AlertOut }) {
+function AlertActions({ alert }: { alert: Alert }) {
   const { t } = useText();
   const { canAct } = useSession();
   const action = useAction();
   const isSeen = alert.seen_by !== null;
   if (!canAct || !(alert.is_open || isSeen)) return null;
   const trouble = alert.kind === null ? alert.what : t.alert.trouble(alert.what, alert.kind);
-  const send = (verb: string, body: object | undefined, says: string) =>
-    void action.run(
-      () => post<Done>(pathOf("alerts", alert.id, verb), body),
+  const params = { number: alert.id };
+  const recall = () =>
+    action.run(
+      () => post("alerts/{number}/recall", { params }),
+      () => t.alert.isOpen(trouble),
+    );
+  const acknowledge = (body: { quiet?: string }, says: string) =>
+    action.run(
+      () => post("alerts/{number}/acknowledge", { params, body }),
       () => says,
     );
   if (isSeen) {
     return (
-      <Button
-        look="quiet"
-        isBusy={action.isBusy}
-        onClick={() => send("recall", undefined, t.alert.isOpen(trouble))}
-      >
+      <Button look="quiet" isBusy={action.isBusy} onClick={() => void recall()}>
         {t.alert.undo}
       </Button>
     );
@@ -174,7 +162,7 @@ function AlertActions({ alert }: { alert: AlertOut }) {
       <Button
         title={t.alert.quietText(trouble)}
         isBusy={action.isBusy}
-        onClick={() => send("acknowledge", { quiet: "1h" }, t.alert.wasQuieted(trouble))}
+        onClick={() => void acknowledge({ quiet: "1h" }, t.alert.wasQuieted(trouble))}
       >
         {t.alert.quiet}
       </Button>
@@ -182,7 +170,7 @@ function AlertActions({ alert }: { alert: AlertOut }) {
         icon="check"
         title={t.alert.seenText(trouble)}
         isBusy={action.isBusy}
-        onClick={() => send("acknowledge", {}, t.alert.wasSeen(trouble))}
+        onClick={() => void acknowledge({}, t.alert.wasSeen(trouble))}
       >
         {t.alert.seen}
       </Button>

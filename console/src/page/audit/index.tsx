@@ -1,30 +1,28 @@
 /** The audit log: who did what, when, and what came of it. */
-import type { DeedOut, Page_DeedOut_ } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Button, Card, Missing, Page } from "../../part/basic";
-import { Pager, Search } from "../../part/control";
-import { Empty, Faces } from "../../part/faces";
+import { Ago, Button, Page } from "../../part/basic";
+import { Find } from "../../part/control";
+import { Empty } from "../../part/faces";
+import { PagedList } from "../../part/list";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
-import { queryOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
+
+type Deed = Row<"audit">;
 
 export function AuditPage() {
   const { t } = useText();
   const [query, change] = useQuery();
   const { who, about, after } = query;
-  const resource = useLive<Page_DeedOut_>(`audit${queryOf({ who, about, after })}`, ["audit"]);
+  const resource = useLive("audit", { query: { who, about, after }, topics: ["audit"] });
   const isFiltered = Boolean(who ?? about ?? after);
   return (
     <Page title={t.menu.audit} lead={t.audit.lead}>
       <div className="filters">
         <div className="filter-row">
-          <Search
-            label={t.audit.findAbout}
-            value={about ?? ""}
-            onSearch={(text) => change({ about: text, after: null })}
-          />
+          <Find name="about" label={t.audit.findAbout} />
           {who && (
             <Button icon="close" onClick={() => change({ who: null, after: null })}>
               {t.audit.by(who)}
@@ -32,34 +30,27 @@ export function AuditPage() {
           )}
         </div>
       </div>
-      <Card isFlush>
-        <Faces
-          resource={resource}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            isFiltered ? (
-              <Empty title={t.audit.noMatch} />
-            ) : (
-              <Empty title={t.audit.none}>{t.audit.noneText}</Empty>
-            )
-          }
-        >
-          {(page) => (
-            <>
-              <Missing shards={page.missing} />
-              <Deeds deeds={page.items} onWho={(name) => change({ who: name, after: null })} />
-            </>
-          )}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
+      <PagedList
+        resource={resource}
+        empty={
+          isFiltered ? (
+            <Empty title={t.audit.noMatch} />
+          ) : (
+            <Empty title={t.audit.none}>{t.audit.noneText}</Empty>
+          )
+        }
+      >
+        {(page) => (
+          <Deeds deeds={page.items} onWho={(name) => change({ who: name, after: null })} />
+        )}
+      </PagedList>
     </Page>
   );
 }
 
-function Deeds({ deeds, onWho }: { deeds: readonly DeedOut[]; onWho: (who: string) => void }) {
+function Deeds({ deeds, onWho }: { deeds: readonly Deed[]; onWho: (who: string) => void }) {
   const { t } = useText();
-  const columns: readonly Column<DeedOut>[] = [
+  const columns: readonly Column<Deed>[] = [
     { name: "at", label: t.field.when, render: (deed) => <Ago at={deed.acted_at} /> },
     {
       name: "who",

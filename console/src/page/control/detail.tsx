@@ -1,6 +1,5 @@
 /** One named run: its steps on a line of time, where it stopped, and its earlier tries. */
 import { post } from "../../api/client";
-import type { Done, RunDetail, RunOut, StepOut } from "../../api/model";
 import { useLive, useNow } from "../../data/hook";
 import { prettyJson, toMilliseconds } from "../../format/format";
 import { Ago, Button, Card, Facts, Note, Page, Plain } from "../../part/basic";
@@ -10,18 +9,20 @@ import { Badge, Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { Timeline, type Row } from "../../part/picture/timeline";
 import { useAction } from "../../part/toast";
-import { pathOf, queryOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
-import { Progress } from ".";
+import { Progress, type Run } from ".";
 
 export function ControlDetailPage({ name }: { name: string }) {
   const { t } = useText();
   const [query] = useQuery();
   const partition = query.partition ?? "";
-  const path = pathOf("control", name) + queryOf({ partition });
-  const resource = useLive<RunDetail>(path, ["control"]);
+  const resource = useLive("control/{name}", {
+    params: { name },
+    query: { partition },
+    topics: ["control"],
+  });
   const run = resource.data?.run;
   return (
     <Page
@@ -61,7 +62,7 @@ export function ControlDetailPage({ name }: { name: string }) {
   );
 }
 
-function Error_({ run }: { run: RunOut }) {
+function Error_({ run }: { run: Run }) {
   const { t } = useText();
   const error = run.error ?? "";
   return (
@@ -75,7 +76,7 @@ function Error_({ run }: { run: RunOut }) {
   );
 }
 
-function Steps({ run }: { run: RunOut }) {
+function Steps({ run }: { run: Run }) {
   const { t } = useText();
   const now = useNow();
   if (run.steps.length === 0) {
@@ -94,7 +95,7 @@ function Steps({ run }: { run: RunOut }) {
   );
 }
 
-function rowOf(step: StepOut, isRunning: boolean, now: number): Row {
+function rowOf(step: Run["steps"][number], isRunning: boolean, now: number): Row {
   const begin = toMilliseconds(step.began_at);
   const isDone = step.ended_at !== null;
   const end = isDone ? toMilliseconds(step.ended_at ?? "") : begin + 1_000 * (step.seconds ?? 0);
@@ -109,7 +110,7 @@ function rowOf(step: StepOut, isRunning: boolean, now: number): Row {
   };
 }
 
-function About({ run }: { run: RunOut }) {
+function About({ run }: { run: Run }) {
   const { t, f } = useText();
   const facts = [
     [t.control.who, run.who],
@@ -130,9 +131,9 @@ function About({ run }: { run: RunOut }) {
   );
 }
 
-function History({ runs }: { runs: readonly RunOut[] }) {
+function History({ runs }: { runs: readonly Run[] }) {
   const { t, f } = useText();
-  const columns: readonly Column<RunOut>[] = [
+  const columns: readonly Column<Run>[] = [
     { name: "started", label: t.field.started, render: (run) => f.moment(run.start_time) },
     { name: "status", label: t.field.status, render: (run) => <Status status={run.status} /> },
     {
@@ -164,7 +165,7 @@ function History({ runs }: { runs: readonly RunOut[] }) {
   );
 }
 
-function Actions({ run }: { run: RunOut }) {
+function Actions({ run }: { run: Run }) {
   const { t } = useText();
   const { canAct } = useSession();
   const confirm = useConfirm();
@@ -182,7 +183,7 @@ function Actions({ run }: { run: RunOut }) {
     if (isSure === null) return;
     const body = { partition: run.partition, ...(run.batch === null ? {} : { batch: run.batch }) };
     await action.run(
-      () => post<Done>(pathOf("control", run.name, verb), body),
+      () => post(`control/{name}/${verb}`, { params: { name: run.name }, body }),
       () => words.done(run.name),
     );
   };

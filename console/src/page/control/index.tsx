@@ -1,75 +1,58 @@
 /** Named runs: who runs what, and where it stopped. */
-import type { Page_RunOut_, RunOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Bar, Card, Missing, Page } from "../../part/basic";
-import { Pager, Search, Segments } from "../../part/control";
-import { Empty, Faces } from "../../part/faces";
+import { Ago, Bar, Page } from "../../part/basic";
+import { Filter, Find } from "../../part/control";
+import { Empty } from "../../part/faces";
+import { PagedList } from "../../part/list";
 import { Badge, Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
-import { pathOf, queryOf } from "../../route/address";
+import { oneOf, pathOf, queryOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
+
+export type Run = Row<"control">;
 
 const STATUSES = ["running", "failed", "succeeded"] as const;
 
 export function ControlPage() {
   const { t } = useText();
-  const [query, change] = useQuery();
-  const { name, status, after } = query;
-  const resource = useLive<Page_RunOut_>(`control${queryOf({ name, status, after, limit: 50 })}`, [
-    "control",
-  ]);
+  const [{ name, status, after }] = useQuery();
+  const chosen = oneOf(STATUSES, status);
+  const resource = useLive("control", {
+    query: { name, status: chosen && [chosen], after, limit: 50 },
+    topics: ["control"],
+  });
   const isFiltered = Boolean(name ?? status ?? after);
   return (
     <Page title={t.menu.control} lead={t.control.lead}>
       <div className="filters">
         <div className="filter-row">
-          <Segments
-            label={t.field.status}
-            value={status ?? ""}
-            choices={[
-              { value: "", label: t.common.all },
-              ...STATUSES.map((value) => ({ value: value as string, label: t.status[value] })),
-            ]}
-            onChoose={(value) => change({ status: value, after: null })}
-          />
-          <Search
-            label={t.control.find}
-            value={name ?? ""}
-            onSearch={(text) => change({ name: text, after: null })}
-          />
+          <Filter name="status" label={t.field.status} values={STATUSES} words={t.status} />
+          <Find name="name" label={t.control.find} />
         </div>
       </div>
-      <Card isFlush>
-        <Faces
-          resource={resource}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            isFiltered ? (
-              <Empty title={t.control.noMatch} />
-            ) : (
-              <Empty title={t.control.none}>
-                {t.control.noneText} <code>with app.control(&quot;load&quot;) as run:</code>
-              </Empty>
-            )
-          }
-        >
-          {(page) => (
-            <>
-              <Missing shards={page.missing} />
-              <Runs runs={page.items} />
-            </>
-          )}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
+      <PagedList
+        resource={resource}
+        empty={
+          isFiltered ? (
+            <Empty title={t.control.noMatch} />
+          ) : (
+            <Empty title={t.control.none}>
+              {t.control.noneText} <code>with app.control(&quot;load&quot;) as run:</code>
+            </Empty>
+          )
+        }
+      >
+        {(page) => <Runs runs={page.items} />}
+      </PagedList>
     </Page>
   );
 }
 
-function Runs({ runs }: { runs: readonly RunOut[] }) {
+function Runs({ runs }: { runs: readonly Run[] }) {
   const { t, f } = useText();
-  const columns: readonly Column<RunOut>[] = [
+  const columns: readonly Column<Run>[] = [
     {
       name: "name",
       label: t.control.run,
@@ -132,7 +115,7 @@ function Runs({ runs }: { runs: readonly RunOut[] }) {
   );
 }
 
-export function Progress({ run }: { run: RunOut }) {
+export function Progress({ run }: { run: Run }) {
   const { f } = useText();
   if (!run.progress) return null;
   const { done, total } = run.progress;

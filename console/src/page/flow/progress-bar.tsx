@@ -1,12 +1,11 @@
 /** How far a run is, as a bar. */
-import type { FlowRunOut } from "../../api/model";
 import { Bar } from "../../part/basic";
 import { toneOf } from "../../part/status";
 import { useText } from "../../text";
-import { MOST_COUNTED, progressOf } from "./progress";
+import { MOST_COUNTED, progressOf, type FlowRun } from "./progress";
 
 /** How many nodes of a run have ended, as far as they were counted. */
-export function Progress({ run }: { run: FlowRunOut }) {
+export function Progress({ run }: { run: FlowRun }) {
   const { t, f } = useText();
   const { ended, percent } = progressOf(run);
   const isCounted = run.nodes <= MOST_COUNTED;

@@ -1,6 +1,9 @@
 /** How far a run is. */
-import type { FlowNodeOut, FlowRunOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { toMilliseconds } from "../../format/format";
+
+export type FlowRun = Row<"flows">;
+export type FlowNode = Row<"flows/{number}/nodes">;
 
 /** Above this the nodes of a run in a list are not counted. */
 export const MOST_COUNTED = 1_000;
@@ -12,7 +15,7 @@ interface Progress {
   readonly percent: number | null;
 }
 
-export function progressOf(run: Pick<FlowRunOut, "nodes" | "left" | "status">): Progress {
+export function progressOf(run: Pick<FlowRun, "nodes" | "left" | "status">): Progress {
   const ended = Math.max(0, run.nodes - run.left);
   if (FINAL.includes(run.status)) return { ended, percent: 100 };
   if (run.nodes > MOST_COUNTED) return { ended, percent: null };
@@ -21,7 +24,7 @@ export function progressOf(run: Pick<FlowRunOut, "nodes" | "left" | "status">): 
 
 /** How many seconds a node ran, or has been running; null if it has not begun. */
 export function secondsOf(
-  node: Pick<FlowNodeOut, "started_at" | "finished_at" | "status">,
+  node: Pick<FlowNode, "started_at" | "finished_at" | "status">,
   now: number,
 ): number | null {
   if (node.started_at === null || node.status === "blocked") return null;

@@ -1,19 +1,13 @@
 /** One deduction: its lines, what came back of them, and what can be done about it. */
 import { useState } from "react";
+import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
-import type {
-  ConfirmationView,
-  DeductionLineView,
-  DeductionView,
-  ReturnView,
-} from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Ago, Bar, Button, Card, Facts, Note, Page } from "../../part/basic";
 import { useConfirm } from "../../part/dialog";
 import { Faces } from "../../part/faces";
 import { Table, type Column } from "../../part/table";
 import { useAction } from "../../part/toast";
-import { pathOf, queryOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
@@ -22,12 +16,18 @@ import { useLedgerPath } from "./frame";
 import { DeductionStatus, refusalText } from "./part";
 import { ReturnList } from "./return";
 
+type Deduction = Answer<"ledger/deductions/{id}">;
+type Lines = Deduction["lines"];
+
 export function DeductionPage({ id }: { id: string }) {
   const { t } = useText();
   const to = useLedgerPath();
   const [{ shard }] = useQuery();
-  const path = pathOf("ledger", "deductions", id) + queryOf({ shard });
-  const resource = useLive<DeductionView>(path, ["ledger"]);
+  const resource = useLive("ledger/deductions/{id}", {
+    params: { id },
+    query: { shard },
+    topics: ["ledger"],
+  });
   const found = resource.data;
   return (
     <Page
@@ -47,7 +47,7 @@ export function DeductionPage({ id }: { id: string }) {
   );
 }
 
-function Full({ deduction }: { deduction: DeductionView }) {
+function Full({ deduction }: { deduction: Deduction }) {
   const { t } = useText();
   const { refusal, lines } = deduction;
   const neverCame = deduction.status === "voided" && lines.length === 0;
@@ -81,10 +81,10 @@ function Full({ deduction }: { deduction: DeductionView }) {
   );
 }
 
-function LineTable({ lines }: { lines: readonly DeductionLineView[] }) {
+function LineTable({ lines }: { lines: Lines }) {
   const { t, f } = useText();
   const to = useLedgerPath();
-  const columns: readonly Column<DeductionLineView>[] = [
+  const columns: readonly Column<Lines[number]>[] = [
     {
       name: "sku",
       label: t.ledger.sku,
@@ -127,7 +127,7 @@ function LineTable({ lines }: { lines: readonly DeductionLineView[] }) {
 }
 
 interface ActionProps {
-  deduction: DeductionView;
+  deduction: Deduction;
   shard: string | undefined;
 }
 
@@ -142,6 +142,7 @@ function Actions({ deduction, shard }: ActionProps) {
   const left = deduction.lines.filter((line) => line.quantity > line.returned);
   if (!canAct || !isOut) return null;
 
+  const given = { params: { id }, query: { shard } };
   // Both go by the id of the deduction, so that each has its effect once.
   const confirm = async () => {
     const said = await ask({
@@ -150,9 +151,8 @@ function Actions({ deduction, shard }: ActionProps) {
       action: t.ledger.confirm,
     });
     if (said === null) return;
-    const path = pathOf("ledger", "deductions", id, "confirm") + queryOf({ shard });
     await action.run(
-      () => post<ConfirmationView>(path),
+      () => post("ledger/deductions/{id}/confirm", given),
       () => t.ledger.confirmed(id),
     );
   };
@@ -164,9 +164,8 @@ function Actions({ deduction, shard }: ActionProps) {
       isDanger: true,
     });
     if (said === null) return;
-    const path = pathOf("ledger", "deductions", id, "void") + queryOf({ shard });
     await action.run(
-      () => post<ReturnView>(path),
+      () => post("ledger/deductions/{id}/void", given),
       () => t.ledger.voided(id),
     );
   };

@@ -1,11 +1,11 @@
 /** Deductions: what went out, and what became of it. */
-import type { DeductionOut, DeductionPage } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Card } from "../../part/basic";
-import { Pager, Search, Segments } from "../../part/control";
-import { Faces } from "../../part/faces";
+import { Ago } from "../../part/basic";
+import { Filter, Find } from "../../part/control";
+import { PagedList } from "../../part/list";
 import { Table, type Column } from "../../part/table";
-import { queryOf } from "../../route/address";
+import { oneOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
@@ -13,62 +13,49 @@ import { DEDUCTION_STATUSES, DeductionStatus, Lines, Nothing, refusalText } from
 
 export function DeductionTab() {
   const { t } = useText();
-  const [query, change] = useQuery();
-  const { shard, status, prefix, after } = query;
-  const path = `deductions${queryOf({ shard, status, prefix, after })}`;
-  const resource = useLive<DeductionPage>(path, ["ledger"]);
+  const [{ shard, status, prefix, after }] = useQuery();
+  const resource = useLive("deductions", {
+    query: { shard, status: oneOf(DEDUCTION_STATUSES, status), prefix, after },
+    topics: ["ledger"],
+  });
   return (
     <LedgerFrame tab="deductions">
       <div className="filters" role="search">
         <div className="filter-row">
-          <Segments
+          <Filter
+            name="status"
             label={t.field.status}
-            value={status ?? ""}
-            choices={[
-              { value: "", label: t.common.all },
-              ...DEDUCTION_STATUSES.map((value) => ({
-                value: value as string,
-                label: t.ledger.statuses[value],
-              })),
-            ]}
-            onChoose={(value) => change({ status: value, after: null })}
+            values={DEDUCTION_STATUSES}
+            words={t.ledger.statuses}
           />
-          <Search
-            label={t.ledger.findDeduction}
-            value={prefix ?? ""}
-            onSearch={(text) => change({ prefix: text, after: null })}
-          />
+          <Find name="prefix" label={t.ledger.findDeduction} />
           <PlaceSelect />
         </div>
       </div>
-      <Card isFlush>
-        <Faces
-          resource={resource}
-          lines={10}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            <Nothing
-              page={resource.data}
-              isFiltered={Boolean(status ?? prefix ?? after)}
-              title={t.ledger.noDeductions}
-            >
-              {t.ledger.noDeductionsText}{" "}
-              <code>ledger.deduct(&quot;order-7&quot;, {'{"bolt": 5}'})</code>
-            </Nothing>
-          }
-        >
-          {(page) => <Deductions deductions={page.items} />}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
+      <PagedList
+        resource={resource}
+        lines={10}
+        empty={
+          <Nothing
+            page={resource.data}
+            isFiltered={Boolean(status ?? prefix ?? after)}
+            title={t.ledger.noDeductions}
+          >
+            {t.ledger.noDeductionsText}{" "}
+            <code>ledger.deduct(&quot;order-7&quot;, {'{"bolt": 5}'})</code>
+          </Nothing>
+        }
+      >
+        {(page) => <Deductions deductions={page.items} />}
+      </PagedList>
     </LedgerFrame>
   );
 }
 
-function Deductions({ deductions }: { deductions: readonly DeductionOut[] }) {
+function Deductions({ deductions }: { deductions: readonly Row<"deductions">[] }) {
   const { t, f } = useText();
   const to = useLedgerPath();
-  const columns: readonly Column<DeductionOut>[] = [
+  const columns: readonly Column<Row<"deductions">>[] = [
     {
       name: "id",
       label: t.ledger.deduction,

@@ -1,6 +1,5 @@
 /** What is around every list of the ledger: tabs, and the database it is in, if there are several. */
 import type { ReactNode } from "react";
-import type { LedgerPlace } from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Page } from "../../part/basic";
 import { Select, Tabs } from "../../part/control";
@@ -43,7 +42,7 @@ export function LedgerFrame({ tab, actions, children }: FrameProps) {
 export function PlaceSelect() {
   const { t } = useText();
   const [query, change] = useQuery();
-  const places = useLive<readonly LedgerPlace[]>("ledgers", []).data ?? [];
+  const places = useLive("ledgers").data ?? [];
   if (places.length < 2) return null;
   return (
     <Select

@@ -13,6 +13,15 @@ export interface Line {
   readonly quantity: number;
 }
 
+/** A line of a deduction, and how much of it has come back. */
+export interface TakenLine extends Line {
+  readonly returned: number;
+}
+
+export function sumOf(lines: readonly Line[]): number {
+  return lines.reduce((sum, line) => sum + line.quantity, 0);
+}
+
 /** The whole number that was typed, if the ledger takes it. */
 export function quantityOf(text: string, isSigned = false): number | null {
   if (!/^\s*[+-]?\d{1,13}\s*$/.test(text)) return null;
@@ -35,7 +44,7 @@ export function linesOf(typed: readonly TypedLine[], isSigned = false): readonly
 
 /** What is to be given back; null if nothing, or more than is left, was typed. */
 export function returnOf(
-  left: readonly { sku: string; quantity: number; returned: number }[],
+  left: readonly TakenLine[],
   typed: Readonly<Record<string, string>>,
 ): readonly Line[] | null {
   const lines: Line[] = [];

@@ -1,13 +1,14 @@
 /** Parts of the ledger's pages: what became of a deduction, movements, lines and signed numbers. */
 import type { ReactNode } from "react";
-import type { DeductionOut, EntryOut, LineOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import type { IconName } from "../../part/icon";
 import { Empty } from "../../part/faces";
 import { Badge, type Tone } from "../../part/status";
 import { useText } from "../../text";
+import type { Line } from "./line";
 
-type DeductionStatus = DeductionOut["status"];
-type MovementName = EntryOut["movement"];
+type DeductionStatus = Row<"deductions">["status"];
+type MovementName = Row<"entries">["movement"];
 
 const STATUSES: Readonly<Record<DeductionStatus, readonly [Tone, IconName]>> = {
   held: ["busy", "clock"],
@@ -62,7 +63,7 @@ export function Signed({ value }: { value: number }) {
 }
 
 interface LinesProps {
-  lines: readonly LineOut[];
+  lines: readonly Line[];
   hasMore: boolean;
 }
 

@@ -1,24 +1,26 @@
 /** The first page: what runs, what is held back and why, how fast, what failed, who works. */
-import type { AlertOut, FailureOut, FlowsNow, KindOut, Overview, WorkerOut } from "../../api/model";
+import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Card, Figure, Figures, Missing, Page } from "../../part/basic";
+import { Ago, BadCount, Card, Figure, Figures, Missing, Page } from "../../part/basic";
 import { MinuteChart } from "../../part/picture/chart";
 import { Empty, Faces } from "../../part/faces";
 import { KindName } from "../../part/family";
-import { Badge, Status } from "../../part/status";
+import { Badge, Heartbeat, Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
 import { Link } from "../../route/router";
 import { useText } from "../../text";
 import { Progress } from "../flow/progress-bar";
 
+type Overview = Answer<"overview">;
+type Kinds = Overview["kinds"];
+
 export function OverviewPage() {
   const { t } = useText();
-  const resource = useLive<Overview>(
-    "overview",
-    ["tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows"],
-    10,
-  );
+  const resource = useLive("overview", {
+    topics: ["tasks", "failures", "alerts", "switches", "workers", "sweeps", "flows"],
+    seconds: 10,
+  });
   return (
     <Page title={t.menu.overview} lead={resource.data?.database}>
       <Faces resource={resource} lines={12}>
@@ -41,7 +43,7 @@ function Full({ data }: { data: Overview }) {
             <MinuteChart minutes={data.minutes} label={t.overview.lastHour} />
           </Card>
           <Card title={t.overview.kinds} isFlush>
-            <Kinds kinds={[...held, ...data.kinds.filter((kind) => !kind.is_held_back)]} />
+            <KindTable kinds={[...held, ...data.kinds.filter((kind) => !kind.is_held_back)]} />
           </Card>
         </div>
         <div className="side-column">
@@ -55,9 +57,9 @@ function Full({ data }: { data: Overview }) {
   );
 }
 
-function Sums({ data, held }: { data: Overview; held: readonly KindOut[] }) {
+function Sums({ data, held }: { data: Overview; held: Kinds }) {
   const { t, f } = useText();
-  const sum = (pick: (kind: KindOut) => number) =>
+  const sum = (pick: (kind: Kinds[number]) => number) =>
     data.kinds.reduce((all, kind) => all + pick(kind), 0);
   const done = sum((kind) => kind.done_last_hour);
   const failed = sum((kind) => kind.failed_last_hour);
@@ -74,7 +76,7 @@ function Sums({ data, held }: { data: Overview; held: readonly KindOut[] }) {
         label={t.overview.failed}
         value={f.number(failed)}
         note={done + failed > 0 ? f.percent((100 * failed) / (done + failed)) : "–"}
-        {...(failed > 0 ? { tone: "bad" as const } : {})}
+        tone={failed > 0 && "bad"}
         to="tasks?status=failed"
       />
       <Figure
@@ -87,7 +89,7 @@ function Sums({ data, held }: { data: Overview; held: readonly KindOut[] }) {
         label={t.overview.heldBack}
         value={f.number(held.length)}
         note={t.overview.ofKinds(f.number(data.kinds.length))}
-        {...(held.length > 0 ? { tone: "warn" as const } : {})}
+        tone={held.length > 0 && "warn"}
         to="switches"
       />
       <Figure
@@ -98,17 +100,17 @@ function Sums({ data, held }: { data: Overview; held: readonly KindOut[] }) {
             ? t.overview.silent(f.number(data.workers.length - alive))
             : t.overview.alive
         }
-        {...(alive === 0 ? { tone: "bad" as const } : {})}
+        tone={alive === 0 && "bad"}
         to="ring"
       />
     </Figures>
   );
 }
 
-function Kinds({ kinds }: { kinds: readonly KindOut[] }) {
+function KindTable({ kinds }: { kinds: Kinds }) {
   const { t, f } = useText();
   if (kinds.length === 0) return <Empty title={t.overview.noKinds}>{t.overview.noKindsText}</Empty>;
-  const columns: readonly Column<KindOut>[] = [
+  const columns: readonly Column<Kinds[number]>[] = [
     { name: "kind", label: t.field.kind, render: (kind) => <KindName kind={kind} /> },
     {
       name: "why",
@@ -142,11 +144,7 @@ function Kinds({ kinds }: { kinds: readonly KindOut[] }) {
       name: "failed",
       label: t.field.failedHour,
       isNumber: true,
-      render: (kind) => (
-        <span className={kind.failed_last_hour > 0 ? "text-bad" : "faint"}>
-          {f.number(kind.failed_last_hour)}
-        </span>
-      ),
+      render: (kind) => <BadCount value={kind.failed_last_hour} />,
     },
     {
       name: "average",
@@ -167,7 +165,7 @@ function Kinds({ kinds }: { kinds: readonly KindOut[] }) {
   );
 }
 
-function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
+function Alerts({ alerts }: { alerts: Overview["alerts"] }) {
   const { t } = useText();
   return (
     <Card title={t.menu.alerts} aside={<Link to="alerts">{t.common.all}</Link>}>
@@ -191,7 +189,7 @@ function Alerts({ alerts }: { alerts: readonly AlertOut[] }) {
 }
 
 /** Runs that go on, and those that failed. */
-function Flows({ flows }: { flows: FlowsNow }) {
+function Flows({ flows }: { flows: Overview["flows"] }) {
   const { t } = useText();
   const runs = [...flows.running, ...flows.failed];
   return (
@@ -219,7 +217,7 @@ function Flows({ flows }: { flows: FlowsNow }) {
 
 const FAILURES_SHOWN = 5;
 
-function Failures({ failures }: { failures: readonly FailureOut[] }) {
+function Failures({ failures }: { failures: Overview["failures"] }) {
   const { t } = useText();
   const shown = failures.slice(0, FAILURES_SHOWN);
   return (
@@ -242,7 +240,7 @@ function Failures({ failures }: { failures: readonly FailureOut[] }) {
   );
 }
 
-function Workers({ workers }: { workers: readonly WorkerOut[] }) {
+function Workers({ workers }: { workers: Overview["workers"] }) {
   const { t } = useText();
   return (
     <Card title={t.overview.workers} aside={<Link to="ring">{t.menu.ring}</Link>}>
@@ -258,15 +256,7 @@ function Workers({ workers }: { workers: readonly WorkerOut[] }) {
               <span className="name">{worker.host}</span>{" "}
               <span className="faint">{worker.pid}</span>
             </span>
-            {worker.is_alive ? (
-              <Badge tone="good" icon="check">
-                {t.ring.alive}
-              </Badge>
-            ) : (
-              <Badge tone="bad" icon="warning">
-                {t.ring.silent}
-              </Badge>
-            )}
+            <Heartbeat worker={worker} />
           </li>
         ))}
       </ul>

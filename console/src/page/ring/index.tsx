@@ -1,30 +1,35 @@
 /** The ring of each shard: who is there, who owns which arc, who came and went. */
-import type { ArcOut, MemberOut, MoveOut, RingOut, RingsOut } from "../../api/model";
+import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Figure, Figures, Missing, Note, Page } from "../../part/basic";
 import { Tabs } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
 import { letterOf } from "../../part/member";
-import { Badge } from "../../part/status";
+import { Badge, Heartbeat } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { RingPicture } from "./picture";
 import { Shards } from "./shard";
 
+type Rings = Answer<"rings">;
+export type Ring = Rings["rings"][number];
+type Member = Ring["members"][number];
+type Move = Ring["moves"][number];
+
 export function RingPage() {
   const { t } = useText();
-  const resource = useLive<RingsOut>("rings", ["workers"], 3);
+  const resource = useLive("rings", { topics: ["workers"], seconds: 3 });
   return (
     <Page title={t.menu.ring} lead={t.ring.lead}>
       <Faces resource={resource} lines={10}>
-        {(data) => <Rings data={data} />}
+        {(data) => <AllRings data={data} />}
       </Faces>
     </Page>
   );
 }
 
-function Rings({ data }: { data: RingsOut }) {
+function AllRings({ data }: { data: Rings }) {
   const { t } = useText();
   const [query, change] = useQuery();
   const at = Math.min(Number(query.shard ?? 0) || 0, data.rings.length - 1);
@@ -44,12 +49,12 @@ function Rings({ data }: { data: RingsOut }) {
           onChoose={(shard) => change({ shard: shard === "0" ? null : shard, member: null })}
         />
       )}
-      {ring && <Ring ring={ring} />}
+      {ring && <OneRing ring={ring} />}
     </>
   );
 }
 
-function Ring({ ring }: { ring: RingOut }) {
+function OneRing({ ring }: { ring: Ring }) {
   const { t, f } = useText();
   const [query, change] = useQuery();
   const selected = query.member ? Number(query.member) : null;
@@ -78,13 +83,13 @@ function Ring({ ring }: { ring: RingOut }) {
               label={t.ring.ownedLabel}
               value={f.number(ring.owned)}
               note={t.ring.ofBuckets(f.number(ring.buckets))}
-              {...(ring.owned < ring.buckets ? { tone: "warn" as const } : {})}
+              tone={ring.owned < ring.buckets && "warn"}
             />
             <Figure
               label={t.ring.moving}
               value={f.number(ring.moving)}
               note={t.ring.movingNote}
-              {...(ring.moving > 0 ? { tone: "warn" as const } : {})}
+              tone={ring.moving > 0 && "warn"}
             />
             <Figure label={t.ring.offers} value={f.count(ring.offers)} note={t.ring.offersNote} />
             <Figure label={t.ring.knownBy} value={<small>{ring.known_by}</small>} />
@@ -104,15 +109,14 @@ function Ring({ ring }: { ring: RingOut }) {
   );
 }
 
-function Members({
-  members,
-  selected,
-}: {
-  members: readonly MemberOut[];
+interface MembersProps {
+  members: readonly Member[];
   selected: number | null;
-}) {
+}
+
+function Members({ members, selected }: MembersProps) {
   const { t, f } = useText();
-  const columns: readonly Column<MemberOut>[] = [
+  const columns: readonly Column<Member>[] = [
     {
       name: "worker",
       label: t.field.worker,
@@ -161,16 +165,7 @@ function Members({
     {
       name: "alive",
       label: t.ring.life,
-      render: (member) =>
-        member.is_alive ? (
-          <Badge tone="good" icon="check">
-            {t.ring.alive}
-          </Badge>
-        ) : (
-          <Badge tone="bad" icon="warning">
-            {t.ring.silent}
-          </Badge>
-        ),
+      render: (member) => <Heartbeat worker={member} />,
     },
     {
       name: "joined",
@@ -190,14 +185,14 @@ function Members({
   );
 }
 
-function bucketsOf(arcs: readonly ArcOut[]): string {
+function bucketsOf(arcs: Member["buckets"]): string {
   return arcs.map((arc) => `${arc.begin}–${arc.end - 1}`).join(", ") || "–";
 }
 
-function Moves({ moves }: { moves: readonly MoveOut[] }) {
+function Moves({ moves }: { moves: readonly Move[] }) {
   const { t } = useText();
   const words: Readonly<Record<string, string>> = t.ring.what;
-  const columns: readonly Column<MoveOut>[] = [
+  const columns: readonly Column<Move>[] = [
     { name: "at", label: t.field.when, render: (move) => <Ago at={move.at} /> },
     {
       name: "what",

@@ -1,8 +1,8 @@
 /** The circle of a ring: an arc for what each member owns, and one outside for what it is to own. */
-import type { RingOut } from "../../api/model";
 import { arcPath, middleOf, pointAt } from "../../part/picture/arc";
 import { letterOf } from "../../part/member";
 import { useText } from "../../text";
+import type { Ring } from ".";
 
 const OUTER = 132;
 const INNER = 96;
@@ -10,7 +10,7 @@ const WANTED = 142;
 const ROOM_FOR_LETTER = 6;
 
 interface PictureProps {
-  ring: RingOut;
+  ring: Ring;
   selected: number | null;
   onSelect: (id: number | null) => void;
 }

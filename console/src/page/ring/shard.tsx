@@ -1,5 +1,5 @@
 /** All shards side by side. */
-import type { ShardOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Card } from "../../part/basic";
 import { Faces } from "../../part/faces";
@@ -9,8 +9,8 @@ import { useText } from "../../text";
 
 export function Shards() {
   const { t, f } = useText();
-  const resource = useLive<readonly ShardOut[]>("shards", ["workers", "tasks"], 10);
-  const columns: readonly Column<ShardOut>[] = [
+  const resource = useLive("shards", { topics: ["workers", "tasks"], seconds: 10 });
+  const columns: readonly Column<Row<"shards">>[] = [
     {
       name: "database",
       label: t.field.shard,

@@ -1,27 +1,31 @@
 /** One rolling kind: the ages of its items against the promise, and the items themselves. */
-import { useState, type FormEvent } from "react";
+import { useState } from "react";
+import type { Answer, Row } from "../../api/call";
 import { post } from "../../api/client";
-import type { Done, FreshnessOut, ItemOut, Page_ItemOut_, RollingDetail } from "../../api/model";
 import { useLive } from "../../data/hook";
-import { Ago, Button, Card, Figure, Figures, Missing, Note, Page } from "../../part/basic";
+import { Ago, Button, Card, Figure, Figures, Missing, Page } from "../../part/basic";
 import { AgeChart } from "../../part/picture/chart";
-import { Pager, Search } from "../../part/control";
+import { Find } from "../../part/control";
 import { Dialog, useConfirm } from "../../part/dialog";
 import { Empty, Faces } from "../../part/faces";
+import { Form } from "../../part/form";
+import { PagedList } from "../../part/list";
 import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { useAction } from "../../part/toast";
-import { pathOf, queryOf } from "../../route/address";
+import { pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
-import { Promise_ } from ".";
+import { Promise_, type Fresh } from ".";
+
+type Item = Row<"rolling/{kind}/items">;
 
 export function RollingDetailPage({ kind }: { kind: string }) {
   const { t } = useText();
   const { canAct } = useSession();
   const [isAdding, setAdding] = useState(false);
-  const resource = useLive<RollingDetail>(pathOf("rolling", kind), ["tasks"], 5);
+  const resource = useLive("rolling/{kind}", { params: { kind }, topics: ["tasks"], seconds: 5 });
   const fresh = resource.data?.freshness;
   return (
     <Page
@@ -61,7 +65,7 @@ export function RollingDetailPage({ kind }: { kind: string }) {
   );
 }
 
-function Sums({ fresh }: { fresh: FreshnessOut }) {
+function Sums({ fresh }: { fresh: Fresh }) {
   const { t, f } = useText();
   return (
     <Figures>
@@ -74,7 +78,7 @@ function Sums({ fresh }: { fresh: FreshnessOut }) {
         label={t.rolling.overdue}
         value={f.number(fresh.overdue)}
         note={t.overview.dueNow(f.number(fresh.due))}
-        {...(fresh.overdue > 0 ? { tone: "bad" as const } : {})}
+        tone={fresh.overdue > 0 && "bad"}
       />
       <Figure label={t.rolling.oldest} value={f.span(fresh.oldest_age)} />
       <Figure
@@ -85,13 +89,13 @@ function Sums({ fresh }: { fresh: FreshnessOut }) {
       <Figure
         label={t.rolling.headRoom}
         value={fresh.head_room === null ? "–" : `× ${f.measure(fresh.head_room)}`}
-        {...(fresh.head_room !== null && fresh.head_room < 1 ? { tone: "warn" as const } : {})}
+        tone={fresh.head_room !== null && fresh.head_room < 1 && "warn"}
       />
     </Figures>
   );
 }
 
-function Ages({ data }: { data: RollingDetail }) {
+function Ages({ data }: { data: Answer<"rolling/{kind}"> }) {
   const { t, f } = useText();
   const { histogram } = data;
   return (
@@ -115,46 +119,35 @@ function Ages({ data }: { data: RollingDetail }) {
 
 function Items({ kind }: { kind: string }) {
   const { t } = useText();
-  const [query, change] = useQuery();
-  const path =
-    pathOf("rolling", kind, "items") + queryOf({ prefix: query.prefix, after: query.after });
-  const resource = useLive<Page_ItemOut_>(path, ["tasks"], 10);
+  const [{ prefix, after }] = useQuery();
+  const resource = useLive("rolling/{kind}/items", {
+    params: { kind },
+    query: { prefix, after },
+    topics: ["tasks"],
+    seconds: 10,
+  });
   return (
-    <>
-      <Card
-        isFlush
-        title={t.rolling.items}
-        aside={
-          <Search
-            label={t.rolling.find}
-            value={query.prefix ?? ""}
-            onSearch={(prefix) => change({ prefix, after: null })}
-          />
-        }
-      >
-        <Faces
-          resource={resource}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            query.prefix ? (
-              <Empty title={t.rolling.noItem(query.prefix)}>{t.rolling.noItemText}</Empty>
-            ) : (
-              <Empty title={t.rolling.noItems}>{t.rolling.noItemsText}</Empty>
-            )
-          }
-        >
-          {(page) => <ItemTable kind={kind} items={page.items} />}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
-    </>
+    <PagedList
+      resource={resource}
+      title={t.rolling.items}
+      aside={<Find name="prefix" label={t.rolling.find} />}
+      empty={
+        prefix ? (
+          <Empty title={t.rolling.noItem(prefix)}>{t.rolling.noItemText}</Empty>
+        ) : (
+          <Empty title={t.rolling.noItems}>{t.rolling.noItemsText}</Empty>
+        )
+      }
+    >
+      {(page) => <ItemTable kind={kind} items={page.items} />}
+    </PagedList>
   );
 }
 
-function ItemTable({ kind, items }: { kind: string; items: readonly ItemOut[] }) {
+function ItemTable({ kind, items }: { kind: string; items: readonly Item[] }) {
   const { t } = useText();
   const { canAct } = useSession();
-  const columns: readonly Column<ItemOut>[] = [
+  const columns: readonly Column<Item>[] = [
     {
       name: "key",
       label: t.rolling.item,
@@ -194,14 +187,14 @@ function ItemTable({ kind, items }: { kind: string; items: readonly ItemOut[] })
   );
 }
 
-function ItemActions({ kind, item }: { kind: string; item: ItemOut }) {
+function ItemActions({ kind, item }: { kind: string; item: Item }) {
   const { t } = useText();
   const action = useAction();
   const confirm = useConfirm();
   const statuses: Readonly<Record<string, string>> = t.status;
   const visit = () =>
     action.run(
-      () => post<ItemOut>(pathOf("rolling", kind, "visit"), { code: item.key }),
+      () => post("rolling/{kind}/visit", { params: { kind }, body: { code: item.key } }),
       (done) => t.rolling.visited(done.key, statuses[done.status] ?? done.status),
     );
   const remove = async () => {
@@ -213,7 +206,7 @@ function ItemActions({ kind, item }: { kind: string; item: ItemOut }) {
     });
     if (isSure === null) return;
     await action.run(
-      () => post<Done>(pathOf("rolling", kind, "remove"), { codes: [item.key] }),
+      () => post("rolling/{kind}/remove", { params: { kind }, body: { codes: [item.key] } }),
       () => t.rolling.removed(item.key),
     );
   };
@@ -246,17 +239,23 @@ function AddDialog({ kind, onClose }: { kind: string; onClose: () => void }) {
         .filter(Boolean),
     ),
   ];
-  const submit = async (event: FormEvent) => {
-    event.preventDefault();
+  const submit = async () => {
     const done = await action.run(
-      () => post<Done>(pathOf("rolling", kind, "add"), { codes, now: isNow }),
+      () => post("rolling/{kind}/add", { params: { kind }, body: { codes, now: isNow } }),
       (result) => t.rolling.added(f.number(result.changed), f.number(codes.length)),
     );
     if (done) onClose();
   };
   return (
     <Dialog title={t.rolling.addTitle(kind)} onClose={onClose}>
-      <form onSubmit={(event) => void submit(event)}>
+      <Form
+        action={t.rolling.add}
+        isBusy={action.isBusy}
+        isReady={codes.length > 0 && codes.length <= 1_000}
+        problem={action.problem}
+        onSubmit={() => void submit()}
+        onClose={onClose}
+      >
         <label className="field">
           <span>{t.rolling.codes}</span>
           <textarea
@@ -275,19 +274,7 @@ function AddDialog({ kind, onClose }: { kind: string; onClose: () => void }) {
           />
           {t.rolling.addNow}
         </label>
-        {action.problem && <Note tone="bad">{action.problem}</Note>}
-        <div className="dialog-actions">
-          <Button onClick={onClose}>{t.common.keep}</Button>
-          <Button
-            type="submit"
-            look="main"
-            isBusy={action.isBusy}
-            disabled={codes.length === 0 || codes.length > 1000}
-          >
-            {t.rolling.add}
-          </Button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,17 +1,19 @@
 /** Rolling kinds: whether each promise holds. */
-import type { FreshnessOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Card, Page } from "../../part/basic";
+import { BadCount, Card, Page } from "../../part/basic";
 import { Empty, Faces } from "../../part/faces";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
 import { useText } from "../../text";
 
+export type Fresh = Row<"rolling">;
+
 export function RollingPage() {
   const { t, f } = useText();
-  const resource = useLive<readonly FreshnessOut[]>("rolling", ["tasks"], 5);
-  const columns: readonly Column<FreshnessOut>[] = [
+  const resource = useLive("rolling", { topics: ["tasks"], seconds: 5 });
+  const columns: readonly Column<Fresh>[] = [
     {
       name: "kind",
       label: t.field.kind,
@@ -35,9 +37,7 @@ export function RollingPage() {
       name: "overdue",
       label: t.rolling.overdue,
       isNumber: true,
-      render: (row) => (
-        <span className={row.overdue > 0 ? "text-bad" : "faint"}>{f.number(row.overdue)}</span>
-      ),
+      render: (row) => <BadCount value={row.overdue} />,
     },
     {
       name: "rate",
@@ -74,7 +74,7 @@ export function RollingPage() {
 }
 
 /** Whether the promise holds, in a word. */
-export function Promise_({ fresh }: { fresh: FreshnessOut }) {
+export function Promise_({ fresh }: { fresh: Fresh }) {
   const { t } = useText();
   if (fresh.total === 0) return <Badge tone="idle">{t.rolling.empty}</Badge>;
   if (fresh.breaks_at !== null && Date.parse(fresh.breaks_at) <= Date.now()) {

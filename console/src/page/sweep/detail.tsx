@@ -1,7 +1,7 @@
 /** One sweep: its ranges as a strip, its rounds, and what was set aside. */
 import { useMemo, useState } from "react";
+import type { Answer } from "../../api/call";
 import { get, post } from "../../api/client";
-import type { AuditOut, Done, SweepDetail } from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Ago, Bar, Button, Card, Figure, Figures, Note, Page } from "../../part/basic";
 import { Tabs } from "../../part/control";
@@ -9,18 +9,24 @@ import { Faces } from "../../part/faces";
 import { letterOf } from "../../part/member";
 import { keysOf, Strip } from "../../part/picture/strip";
 import { useAction, useTell } from "../../part/toast";
-import { pathOf } from "../../route/address";
+import { oneOf, pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import { SweepState } from ".";
 import { Failures, Ranges, Rounds } from "./table";
 
-type Tab = "ranges" | "rounds" | "failures";
+export type Sweep = Answer<"sweeps/{kind}">;
+
+const TABS = ["ranges", "rounds", "failures"] as const;
 
 export function SweepDetailPage({ kind }: { kind: string }) {
   const { t } = useText();
-  const resource = useLive<SweepDetail>(pathOf("sweeps", kind), ["sweeps", "switches"], 2);
+  const resource = useLive("sweeps/{kind}", {
+    params: { kind },
+    topics: ["sweeps", "switches"],
+    seconds: 2,
+  });
   const sweep = resource.data;
   return (
     <Page
@@ -41,10 +47,10 @@ export function SweepDetailPage({ kind }: { kind: string }) {
   );
 }
 
-function Full({ sweep }: { sweep: SweepDetail }) {
+function Full({ sweep }: { sweep: Sweep }) {
   const { t, f } = useText();
   const [query, change] = useQuery();
-  const tab = (query.tab ?? "ranges") as Tab;
+  const tab = oneOf(TABS, query.tab) ?? "ranges";
   const owners = useMemo(() => ownersOf(sweep), [sweep]);
   const selected = query.range ? Number(query.range) : null;
   return (
@@ -81,7 +87,7 @@ function Full({ sweep }: { sweep: SweepDetail }) {
   );
 }
 
-function Sums({ sweep }: { sweep: SweepDetail }) {
+function Sums({ sweep }: { sweep: Sweep }) {
   const { t, f } = useText();
   const stragglers = sweep.ranges.filter((range) => range.is_straggler).length;
   return (
@@ -126,7 +132,7 @@ function Sums({ sweep }: { sweep: SweepDetail }) {
         label={t.sweep.failures}
         value={f.number(sweep.failed)}
         note={t.sweep.repeated(f.number(sweep.repeated))}
-        {...(sweep.failed > 0 ? { tone: "bad" as const } : {})}
+        tone={sweep.failed > 0 && "bad"}
       />
     </Figures>
   );
@@ -148,7 +154,7 @@ function Owners({ owners }: { owners: readonly number[] }) {
 }
 
 interface SelectedProps {
-  sweep: SweepDetail;
+  sweep: Sweep;
   id: number | null;
   owners: readonly number[];
 }
@@ -175,7 +181,7 @@ function Selected({ sweep, id, owners }: SelectedProps) {
 
 const MOST_RANGES = 4_096;
 
-function Splitter({ sweep }: { sweep: SweepDetail }) {
+function Splitter({ sweep }: { sweep: Sweep }) {
   const { t, f } = useText();
   const { canAct } = useSession();
   const action = useAction();
@@ -186,7 +192,7 @@ function Splitter({ sweep }: { sweep: SweepDetail }) {
   const most = Math.min(MOST_RANGES, Math.max(64, now * 4));
   const split = async () => {
     await action.run(
-      () => post<Done>(pathOf("sweeps", sweep.sweep, "split"), { ranges: value }),
+      () => post("sweeps/{kind}/split", { params: { kind: sweep.sweep }, body: { ranges: value } }),
       (done) => t.sweep.wasSplit(f.number(done.changed)),
     );
     setWanted(null);
@@ -225,19 +231,19 @@ function Splitter({ sweep }: { sweep: SweepDetail }) {
   );
 }
 
-function Actions({ sweep }: { sweep: SweepDetail }) {
+function Actions({ sweep }: { sweep: Sweep }) {
   const { t } = useText();
   const { canAct } = useSession();
   const action = useAction();
   const tell = useTell();
   const start = () =>
     action.run(
-      () => post<Done>(pathOf("sweeps", sweep.sweep, "start")),
+      () => post("sweeps/{kind}/start", { params: { kind: sweep.sweep } }),
       () => t.sweep.started(sweep.sweep),
     );
   const audit = async () => {
     try {
-      const found = await get<AuditOut>(pathOf("sweeps", sweep.sweep, "audit"));
+      const found = await get("sweeps/{kind}/audit", { params: { kind: sweep.sweep } });
       tell(found.ok ? "good" : "bad", found.ok ? t.sweep.auditOk : found.problems.join("; "));
     } catch (problem) {
       tell("bad", problem instanceof Error ? problem.message : t.common.unreachable);
@@ -261,7 +267,7 @@ function Actions({ sweep }: { sweep: SweepDetail }) {
 }
 
 /** Who owns a range, in the order of their numbers. */
-function ownersOf(sweep: SweepDetail): readonly number[] {
+function ownersOf(sweep: Sweep): readonly number[] {
   const found = new Set(sweep.ranges.map((range) => range.owner).filter((owner) => owner !== null));
   return [...found].sort((one, other) => one - other);
 }

@@ -1,17 +1,19 @@
 /** Sweeps: how far each of them is. */
-import type { SweepOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Bar, Card, Page } from "../../part/basic";
+import { Ago, BadCount, Bar, Card, Page } from "../../part/basic";
 import { Empty, Faces } from "../../part/faces";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
 import { useText } from "../../text";
 
+type Sweep = Row<"sweeps">;
+
 export function SweepPage() {
   const { t, f } = useText();
-  const resource = useLive<readonly SweepOut[]>("sweeps", ["sweeps", "switches"], 5);
-  const columns: readonly Column<SweepOut>[] = [
+  const resource = useLive("sweeps", { topics: ["sweeps", "switches"], seconds: 5 });
+  const columns: readonly Column<Sweep>[] = [
     {
       name: "sweep",
       label: t.sweep.one,
@@ -56,9 +58,7 @@ export function SweepPage() {
       name: "failed",
       label: t.field.failed,
       isNumber: true,
-      render: (row) => (
-        <span className={row.failed > 0 ? "text-bad" : "faint"}>{f.number(row.failed)}</span>
-      ),
+      render: (row) => <BadCount value={row.failed} />,
     },
   ];
   return (
@@ -88,7 +88,7 @@ export function SweepPage() {
   );
 }
 
-export function SweepState({ sweep }: { sweep: SweepOut }) {
+export function SweepState({ sweep }: { sweep: Pick<Sweep, "error" | "is_running"> }) {
   const { t } = useText();
   if (sweep.error !== null) {
     return (

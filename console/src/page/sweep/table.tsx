@@ -1,25 +1,25 @@
 /** The lists of a sweep: ranges, rounds, and items that were set aside. */
+import type { Row } from "../../api/call";
 import { post } from "../../api/client";
-import type { AsideOut, Done, RangeOut, RoundOut, SweepDetail } from "../../api/model";
 import { useLive } from "../../data/hook";
-import { Ago, Bar, Button, Card } from "../../part/basic";
+import { Ago, BadCount, Bar, Button, Card } from "../../part/basic";
 import { Empty, Faces } from "../../part/faces";
 import { letterOf } from "../../part/member";
 import { Badge, Status, toneOf } from "../../part/status";
 import { keysOf } from "../../part/picture/strip";
 import { Table, type Column } from "../../part/table";
 import { useAction } from "../../part/toast";
-import { pathOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
+import type { Sweep } from "./detail";
 
 const ROWS_SHOWN = 200;
 
-export function Ranges({ sweep, owners }: { sweep: SweepDetail; owners: readonly number[] }) {
+export function Ranges({ sweep, owners }: { sweep: Sweep; owners: readonly number[] }) {
   const { t, f } = useText();
   const [query] = useQuery();
-  const columns: readonly Column<RangeOut>[] = [
+  const columns: readonly Column<Sweep["ranges"][number]>[] = [
     {
       name: "keys",
       label: t.sweep.keys,
@@ -64,9 +64,7 @@ export function Ranges({ sweep, owners }: { sweep: SweepDetail; owners: readonly
       name: "failed",
       label: t.field.failed,
       isNumber: true,
-      render: (range) => (
-        <span className={range.failed > 0 ? "text-bad" : "faint"}>{f.number(range.failed)}</span>
-      ),
+      render: (range) => <BadCount value={range.failed} />,
     },
     {
       name: "owner",
@@ -112,8 +110,8 @@ export function Ranges({ sweep, owners }: { sweep: SweepDetail; owners: readonly
 
 export function Rounds({ kind }: { kind: string }) {
   const { t, f } = useText();
-  const resource = useLive<readonly RoundOut[]>(pathOf("sweeps", kind, "rounds"), ["sweeps"]);
-  const columns: readonly Column<RoundOut>[] = [
+  const resource = useLive("sweeps/{kind}/rounds", { params: { kind }, topics: ["sweeps"] });
+  const columns: readonly Column<Row<"sweeps/{kind}/rounds">>[] = [
     { name: "round", label: t.sweep.round, render: (round) => <b>{f.number(round.round)}</b> },
     {
       name: "started",
@@ -132,9 +130,7 @@ export function Rounds({ kind }: { kind: string }) {
       name: "failed",
       label: t.field.failed,
       isNumber: true,
-      render: (round) => (
-        <span className={round.failed > 0 ? "text-bad" : "faint"}>{f.number(round.failed)}</span>
-      ),
+      render: (round) => <BadCount value={round.failed} />,
     },
     {
       name: "rate",
@@ -174,16 +170,16 @@ export function Failures({ kind }: { kind: string }) {
   const { t, f } = useText();
   const { canAct } = useSession();
   const action = useAction();
-  const resource = useLive<readonly AsideOut[]>(pathOf("sweeps", kind, "failures"), [
-    "sweeps",
-    "failures",
-  ]);
+  const resource = useLive("sweeps/{kind}/failures", {
+    params: { kind },
+    topics: ["sweeps", "failures"],
+  });
   const retry = (keys?: readonly string[]) =>
     action.run(
-      () => post<Done>(pathOf("sweeps", kind, "retry"), keys ? { keys } : {}),
+      () => post("sweeps/{kind}/retry", { params: { kind }, body: keys ? { keys } : {} }),
       (done) => t.sweep.retried(f.number(done.changed)),
     );
-  const columns: readonly Column<AsideOut>[] = [
+  const columns: readonly Column<Row<"sweeps/{kind}/failures">>[] = [
     { name: "key", label: t.field.key, render: (row) => <span className="name">{row.shown}</span> },
     {
       name: "error",

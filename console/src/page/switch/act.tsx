@@ -1,15 +1,15 @@
 /** What one can do to a switch: pause, resume, close the breaker, and set what holds. */
-import { useState, type FormEvent } from "react";
+import { useState } from "react";
 import { post } from "../../api/client";
-import type { SwitchOut } from "../../api/model";
-import { Button, Note } from "../../part/basic";
+import { Button } from "../../part/basic";
 import { Dialog, useConfirm } from "../../part/dialog";
+import { Field, Form } from "../../part/form";
 import { useAction } from "../../part/toast";
-import { pathOf } from "../../route/address";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
+import type { Switch } from ".";
 
-export function SwitchActions({ row, isFull = false }: { row: SwitchOut; isFull?: boolean }) {
+export function SwitchActions({ row, isFull = false }: { row: Switch; isFull?: boolean }) {
   const { t } = useText();
   const { canAct } = useSession();
   const confirm = useConfirm();
@@ -18,11 +18,10 @@ export function SwitchActions({ row, isFull = false }: { row: SwitchOut; isFull?
   if (!canAct) return null;
   const isOpen = row.breaker !== "closed";
 
-  const send = (verb: string, body: object | undefined, says: string) =>
-    action.run(
-      () => post<SwitchOut>(pathOf("switches", row.kind, verb), body),
-      () => says,
-    );
+  const params = { kind: row.kind };
+  const send = (work: () => Promise<Switch>, says: string) => action.run(work, () => says);
+  const resume = () =>
+    send(() => post("switches/{kind}/resume", { params }), t.switch.resumed(row.kind));
   const pause = async () => {
     const reason = await confirm({
       title: t.switch.pauseTitle(row.kind),
@@ -30,7 +29,11 @@ export function SwitchActions({ row, isFull = false }: { row: SwitchOut; isFull?
       action: t.switch.pause,
       reason: true,
     });
-    if (reason !== null) await send("pause", { reason }, t.switch.paused(row.kind));
+    if (reason === null) return;
+    await send(
+      () => post("switches/{kind}/pause", { params, body: { reason } }),
+      t.switch.paused(row.kind),
+    );
   };
   const closeBreaker = async () => {
     const isSure = await confirm({
@@ -38,7 +41,8 @@ export function SwitchActions({ row, isFull = false }: { row: SwitchOut; isFull?
       text: t.switch.closeText,
       action: t.switch.close,
     });
-    if (isSure !== null) await send("close-breaker", undefined, t.switch.closed(row.kind));
+    if (isSure === null) return;
+    await send(() => post("switches/{kind}/close-breaker", { params }), t.switch.closed(row.kind));
   };
 
   return (
@@ -52,12 +56,7 @@ export function SwitchActions({ row, isFull = false }: { row: SwitchOut; isFull?
         {t.switch.set}
       </Button>
       {row.off || isOpen ? (
-        <Button
-          icon="play"
-          look="main"
-          isBusy={action.isBusy}
-          onClick={() => void send("resume", undefined, t.switch.resumed(row.kind))}
-        >
+        <Button icon="play" look="main" isBusy={action.isBusy} onClick={() => void resume()}>
           {t.switch.resume}
         </Button>
       ) : (
@@ -70,22 +69,21 @@ export function SwitchActions({ row, isFull = false }: { row: SwitchOut; isFull?
   );
 }
 
-function SetDialog({ row, onClose }: { row: SwitchOut; onClose: () => void }) {
+function SetDialog({ row, onClose }: { row: Switch; onClose: () => void }) {
   const { t } = useText();
   const action = useAction();
   const [rate, setRate] = useState(row.rate ?? "");
   const [window_, setWindow] = useState(row.window ?? "");
   const [concurrency, setConcurrency] = useState(row.concurrency?.toString() ?? "");
 
-  const submit = async (event: FormEvent) => {
-    event.preventDefault();
+  const submit = async () => {
     const body = {
       rate: rate.trim() || null,
       window: window_.trim() || null,
       concurrency: concurrency.trim() ? Number(concurrency) : null,
     };
     const done = await action.run(
-      () => post<SwitchOut>(pathOf("switches", row.kind, "set"), body),
+      () => post("switches/{kind}/set", { params: { kind: row.kind }, body }),
       () => t.switch.wasSet(row.kind),
     );
     if (done) onClose();
@@ -93,46 +91,39 @@ function SetDialog({ row, onClose }: { row: SwitchOut; onClose: () => void }) {
 
   return (
     <Dialog title={t.switch.setTitle(row.kind)} onClose={onClose}>
-      <form onSubmit={(event) => void submit(event)}>
+      <Form
+        action={t.switch.save}
+        isBusy={action.isBusy}
+        problem={action.problem}
+        onSubmit={() => void submit()}
+        onClose={onClose}
+      >
         <p>{t.switch.setText}</p>
-        <label className="field">
-          <span>{t.switch.rate}</span>
-          <input
-            value={rate}
-            autoFocus
-            placeholder={t.switch.holdsNow(row.holds.rate ?? t.switch.noLimit)}
-            onChange={(event) => setRate(event.target.value)}
-          />
-          <small>{t.switch.rateHint}</small>
-        </label>
-        <label className="field">
-          <span>{t.switch.window}</span>
-          <input
-            value={window_}
-            placeholder={t.switch.holdsNow(row.holds.window ?? t.switch.always)}
-            onChange={(event) => setWindow(event.target.value)}
-          />
-          <small>{t.switch.windowHint}</small>
-        </label>
-        <label className="field">
-          <span>{t.switch.concurrency}</span>
-          <input
-            type="number"
-            min={1}
-            max={100_000}
-            value={concurrency}
-            placeholder={t.switch.holdsNow(row.holds.concurrency?.toString() ?? t.switch.noLimit)}
-            onChange={(event) => setConcurrency(event.target.value)}
-          />
-        </label>
-        {action.problem && <Note tone="bad">{action.problem}</Note>}
-        <div className="dialog-actions">
-          <Button onClick={onClose}>{t.common.keep}</Button>
-          <Button type="submit" look="main" isBusy={action.isBusy}>
-            {t.switch.save}
-          </Button>
-        </div>
-      </form>
+        <Field
+          label={t.switch.rate}
+          hint={t.switch.rateHint}
+          autoFocus
+          value={rate}
+          placeholder={t.switch.holdsNow(row.holds.rate ?? t.switch.noLimit)}
+          onText={setRate}
+        />
+        <Field
+          label={t.switch.window}
+          hint={t.switch.windowHint}
+          value={window_}
+          placeholder={t.switch.holdsNow(row.holds.window ?? t.switch.always)}
+          onText={setWindow}
+        />
+        <Field
+          label={t.switch.concurrency}
+          type="number"
+          min={1}
+          max={100_000}
+          value={concurrency}
+          placeholder={t.switch.holdsNow(row.holds.concurrency?.toString() ?? t.switch.noLimit)}
+          onText={setConcurrency}
+        />
+      </Form>
     </Dialog>
   );
 }

@@ -1,5 +1,5 @@
 /** One kind: how it did in the last hour, what it declares, and what holds for it. */
-import type { DeclaredOut, KindDetail, KindOut, SwitchOut } from "../../api/model";
+import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Facts, Figure, Figures, Note, Page } from "../../part/basic";
 import { MinuteChart } from "../../part/picture/chart";
@@ -7,13 +7,20 @@ import { Faces } from "../../part/faces";
 import { pathOf, queryOf } from "../../route/address";
 import { Link } from "../../route/router";
 import { useText } from "../../text";
-import { SwitchState } from ".";
+import { SwitchState, type Switch } from ".";
 import { SwitchActions } from "./act";
+
+type Detail = Answer<"kinds/{kind}">;
+type Kind = Detail["kind"];
 
 export function SwitchDetailPage({ kind }: { kind: string }) {
   const { t } = useText();
-  const resource = useLive<KindDetail>(pathOf("kinds", kind), ["tasks", "switches", "sweeps"], 10);
-  const row = useLive<SwitchOut>(pathOf("switches", kind), ["switches"], 10);
+  const resource = useLive("kinds/{kind}", {
+    params: { kind },
+    topics: ["tasks", "switches", "sweeps"],
+    seconds: 10,
+  });
+  const row = useLive("switches/{kind}", { params: { kind }, topics: ["switches"], seconds: 10 });
   const declared = resource.data?.kind.declared;
   return (
     <Page
@@ -34,7 +41,7 @@ export function SwitchDetailPage({ kind }: { kind: string }) {
   );
 }
 
-function Full({ data, row }: { data: KindDetail; row: SwitchOut | undefined }) {
+function Full({ data, row }: { data: Detail; row: Switch | undefined }) {
   const { t } = useText();
   const { kind } = data;
   return (
@@ -55,7 +62,7 @@ function Full({ data, row }: { data: KindDetail; row: SwitchOut | undefined }) {
   );
 }
 
-function Sums({ kind }: { kind: KindOut }) {
+function Sums({ kind }: { kind: Kind }) {
   const { t, f } = useText();
   const list = (status: string) => `tasks${queryOf({ kind: kind.kind, status })}`;
   return (
@@ -70,7 +77,7 @@ function Sums({ kind }: { kind: KindOut }) {
       <Figure
         label={t.field.failed}
         value={f.count(kind.failed)}
-        {...(kind.failed > 0 ? { tone: "bad" as const } : {})}
+        tone={kind.failed > 0 && "bad"}
         to={list("failed")}
       />
       <Figure label={t.field.doneHour} value={f.number(kind.done_last_hour)} />
@@ -79,7 +86,7 @@ function Sums({ kind }: { kind: KindOut }) {
   );
 }
 
-function Holds({ row, kind }: { row: SwitchOut; kind: KindOut }) {
+function Holds({ row, kind }: { row: Switch; kind: Kind }) {
   const { t, f } = useText();
   const facts = [
     [t.switch.rate, row.holds.rate ?? t.switch.noLimit],
@@ -109,7 +116,7 @@ function Holds({ row, kind }: { row: SwitchOut; kind: KindOut }) {
   );
 }
 
-function Declared({ declared }: { declared: DeclaredOut }) {
+function Declared({ declared }: { declared: NonNullable<Kind["declared"]> }) {
   const { t, f } = useText();
   const facts = [
     [

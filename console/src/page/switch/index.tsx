@@ -1,8 +1,8 @@
 /** Switches: what holds each kind back, and what may be changed while it runs. */
-import type { SwitchOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Page } from "../../part/basic";
-import { Search } from "../../part/control";
+import { Find } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
@@ -11,16 +11,18 @@ import { useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { SwitchActions } from "./act";
 
+export type Switch = Row<"switches">;
+
 export function SwitchPage() {
   const { t } = useText();
-  const [query, change] = useQuery();
-  const resource = useLive<readonly SwitchOut[]>("switches", ["switches"], 15);
+  const [query] = useQuery();
+  const resource = useLive("switches", { topics: ["switches"], seconds: 15 });
   const text = (query.q ?? "").toLowerCase();
   return (
     <Page title={t.menu.switches} lead={t.switch.lead}>
       <div className="filters">
         <div className="filter-row">
-          <Search label={t.switch.find} value={query.q ?? ""} onSearch={(q) => change({ q })} />
+          <Find name="q" label={t.switch.find} />
         </div>
       </div>
       <Card isFlush>
@@ -38,10 +40,10 @@ export function SwitchPage() {
   );
 }
 
-function Switches({ rows }: { rows: readonly SwitchOut[] }) {
+function Switches({ rows }: { rows: readonly Switch[] }) {
   const { t } = useText();
   if (rows.length === 0) return <Empty title={t.switch.noMatch} />;
-  const columns: readonly Column<SwitchOut>[] = [
+  const columns: readonly Column<Switch>[] = [
     {
       name: "kind",
       label: t.field.kind,
@@ -104,7 +106,7 @@ function Held({ value, isSet }: { value: string | null; isSet: boolean }) {
   );
 }
 
-export function SwitchState({ row }: { row: SwitchOut }) {
+export function SwitchState({ row }: { row: Switch }) {
   const { t } = useText();
   if (row.off) {
     return (

@@ -1,23 +1,16 @@
 /** Retry or cancel all tasks that match a filter: call after call, until none is left. */
 import { post } from "../../api/client";
-import type { BulkDone } from "../../api/model";
 import { useConfirm } from "../../part/dialog";
 import { useAction } from "../../part/toast";
+import { oneOf } from "../../route/address";
 import { useText } from "../../text";
 import { wireFilter, type TaskFilter } from "./filter";
 
-type Act = "retry" | "cancel";
-
-const ACTS: Readonly<Record<string, Act>> = {
-  failed: "retry",
-  cancelled: "retry",
-  waiting: "cancel",
-  running: "cancel",
-  external: "cancel",
-};
+const CAN_RETRY = ["failed", "cancelled"] as const;
+const CAN_CANCEL = ["waiting", "running", "external"] as const;
 
 interface Bulk {
-  readonly act: Act | null;
+  readonly act: "retry" | "cancel" | null;
   readonly isBusy: boolean;
   readonly start: () => Promise<void>;
 }
@@ -26,40 +19,50 @@ export function useBulk(filter: TaskFilter): Bulk {
   const { t, f } = useText();
   const confirm = useConfirm();
   const action = useAction();
-  const act = ACTS[filter.status ?? ""] ?? null;
+  const toRetry = oneOf(CAN_RETRY, filter.status);
+  const toCancel = oneOf(CAN_CANCEL, filter.status);
 
   const start = async () => {
-    if (act === null) return;
-    // What matches is fixed by the moment of the click, not by how long one thinks about it.
+    // What matches is fixed by the moment of the click, not by how long the user thinks about it.
     const wire = wireFilter(filter);
     const which = Object.entries(wire).map(([name, value]) => `${name}: ${value}`);
-    const said = await confirm({
-      title: act === "retry" ? t.task.retryAll : t.task.cancelAll,
+    const words = toRetry ? t.task.retryAll : t.task.cancelAll;
+    const reason = await confirm({
+      title: words,
       text: t.task.bulkText(which.join(", ")),
-      action: act === "retry" ? t.task.retryAll : t.task.cancelAll,
-      isDanger: act === "cancel",
-      reason: act === "cancel",
+      action: words,
+      isDanger: toCancel !== undefined,
+      reason: toCancel !== undefined,
     });
-    if (said === null) return;
-    const body = act === "cancel" ? { ...wire, reason: said } : wire;
-    await action.run(
-      () => all(act, body),
-      (sum) =>
-        act === "retry" ? t.task.retriedAll(f.number(sum)) : t.task.cancelledAll(f.number(sum)),
-    );
+    if (reason === null) return;
+    if (toRetry)
+      await action.run(
+        () => all((next) => post("tasks/retry", { body: { ...wire, status: toRetry, next } })),
+        (sum) => t.task.retriedAll(f.number(sum)),
+      );
+    if (toCancel)
+      await action.run(
+        () =>
+          all((next) =>
+            post("tasks/cancel", { body: { ...wire, status: toCancel, reason, next } }),
+          ),
+        (sum) => t.task.cancelledAll(f.number(sum)),
+      );
   };
 
-  return { act, isBusy: action.isBusy, start };
+  return { act: toRetry ? "retry" : toCancel ? "cancel" : null, isBusy: action.isBusy, start };
 }
 
-async function all(act: Act, body: object): Promise<number> {
+interface Step {
+  readonly changed: number;
+  readonly next: string | null;
+}
+
+async function all(call: (next: string | null) => Promise<Step>): Promise<number> {
   let sum = 0;
   let next: string | null = null;
   do {
-    const done: BulkDone = await post<BulkDone>(
-      `tasks/${act}`,
-      next === null ? body : { ...body, next },
-    );
+    const done: Step = await call(next);
     sum += done.changed;
     next = done.next;
   } while (next !== null);

@@ -1,7 +1,7 @@
 /** One task: where it is in its life, what it was given, what it answered, and what went wrong. */
 import { useState } from "react";
+import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
-import type { Done, FailureOut, NodeRef, TaskDetailOut, TaskFull } from "../../api/model";
 import { useLive } from "../../data/hook";
 import { prettyJson } from "../../format/format";
 import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
@@ -14,9 +14,14 @@ import { Link } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 
+type Detail = Answer<"tasks/{number}">;
+
 export function TaskDetailPage({ id }: { id: string }) {
   const { t } = useText();
-  const resource = useLive<TaskDetailOut>(pathOf("tasks", id), ["tasks", "failures"]);
+  const resource = useLive("tasks/{number}", {
+    params: { number: id },
+    topics: ["tasks", "failures"],
+  });
   const task = resource.data?.task;
   return (
     <Page
@@ -37,7 +42,7 @@ export function TaskDetailPage({ id }: { id: string }) {
   );
 }
 
-function Full({ data }: { data: TaskDetailOut }) {
+function Full({ data }: { data: Detail }) {
   const { t, f } = useText();
   const { task, failures } = data;
   const facts = [
@@ -87,7 +92,7 @@ function Full({ data }: { data: TaskDetailOut }) {
   );
 }
 
-function RunLink({ flow }: { flow: NodeRef }) {
+function RunLink({ flow }: { flow: NonNullable<Detail["flow"]> }) {
   const { t } = useText();
   return (
     <Link to={pathOf("flows", flow.run) + queryOf({ node: flow.node })}>
@@ -96,7 +101,7 @@ function RunLink({ flow }: { flow: NodeRef }) {
   );
 }
 
-function Failures({ failures }: { failures: readonly FailureOut[] }) {
+function Failures({ failures }: { failures: Detail["failures"] }) {
   const { t, f } = useText();
   const [open, setOpen] = useState<number | null>(failures[0]?.id ?? null);
   return (
@@ -122,7 +127,7 @@ function Failures({ failures }: { failures: readonly FailureOut[] }) {
   );
 }
 
-function Actions({ task }: { task: TaskFull }) {
+function Actions({ task }: { task: Detail["task"] }) {
   const { t } = useText();
   const { canAct } = useSession();
   const confirm = useConfirm();
@@ -131,7 +136,7 @@ function Actions({ task }: { task: TaskFull }) {
 
   const retry = () =>
     action.run(
-      () => post<Done>(pathOf("tasks", task.id, "retry")),
+      () => post("tasks/{number}/retry", { params: { number: task.id } }),
       () => t.task.retried(task.id),
     );
   const cancel = async () => {
@@ -144,7 +149,7 @@ function Actions({ task }: { task: TaskFull }) {
     });
     if (reason === null) return;
     await action.run(
-      () => post<Done>(pathOf("tasks", task.id, "cancel"), { reason }),
+      () => post("tasks/{number}/cancel", { params: { number: task.id }, body: { reason } }),
       () => t.task.cancelled(task.id),
     );
   };

@@ -1,9 +1,18 @@
 /** Which tasks: the filter as the URL has it, and as the API wants it. */
-import { queryOf } from "../../route/address";
+import type { Row } from "../../api/call";
+import { oneOf } from "../../route/address";
 
 export type TaskFilter = Readonly<
   Partial<Record<"kind" | "status" | "key" | "age" | "after", string>>
 >;
+
+interface WireFilter {
+  kind?: string;
+  status?: Row<"tasks">["status"];
+  key?: string;
+  created_after?: string;
+  created_before?: string;
+}
 
 export const STATUSES = [
   "waiting",
@@ -32,11 +41,12 @@ export function ageOf(text: string): Age {
   return { isOlder: older !== undefined, seconds: Number(count) * (SECONDS[unit] ?? 60) };
 }
 
-/** What the API calls the filter; ages count from the full minute, so that a page stays one page. */
-export function wireFilter(filter: TaskFilter, now = Date.now()): Record<string, string> {
-  const wire: Record<string, string> = {};
+/** The filter as the API takes it; ages count from the full minute, so that a page stays one page. */
+export function wireFilter(filter: TaskFilter, now = Date.now()): WireFilter {
+  const wire: WireFilter = {};
+  const status = oneOf(STATUSES, filter.status);
   if (filter.kind) wire.kind = filter.kind;
-  if (filter.status) wire.status = filter.status;
+  if (status) wire.status = status;
   if (filter.key) wire.key = filter.key;
   const { isOlder, seconds } = ageOf(filter.age ?? "");
   if (seconds > 0) {
@@ -45,8 +55,4 @@ export function wireFilter(filter: TaskFilter, now = Date.now()): Record<string,
     wire[isOlder ? "created_before" : "created_after"] = moment;
   }
   return wire;
-}
-
-export function taskPath(filter: TaskFilter, now = Date.now()): string {
-  return `tasks${queryOf({ ...wireFilter(filter, now), after: filter.after })}`;
 }

@@ -1,9 +1,10 @@
 /** Tasks: find them by kind, status, key and age, and act on one or on all that match. */
-import type { KindOut, TaskOut, TaskPage as TaskPageOut } from "../../api/model";
+import type { Answer, Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Button, Card, Missing, Page } from "../../part/basic";
-import { Pager, Search, Segments, Select } from "../../part/control";
-import { Empty, Faces } from "../../part/faces";
+import { Ago, Button, Page } from "../../part/basic";
+import { Filter, Find } from "../../part/control";
+import { Empty } from "../../part/faces";
+import { PagedList } from "../../part/list";
 import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
@@ -11,81 +12,51 @@ import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import { useBulk } from "./bulk";
-import { AGES, ageOf, STATUSES, taskPath, type TaskFilter } from "./filter";
+import { AGES, ageOf, STATUSES, wireFilter, type TaskFilter } from "./filter";
+
+type Task = Row<"tasks">;
 
 export function TaskPage() {
   const { t } = useText();
   const [query, change] = useQuery();
   const filter: TaskFilter = query;
-  const resource = useLive<TaskPageOut>(taskPath(filter), ["tasks"]);
-  const set = (patch: TaskFilter) => change({ ...patch, after: null });
+  const resource = useLive("tasks", {
+    query: { ...wireFilter(filter), after: filter.after },
+    topics: ["tasks"],
+  });
+  const clear = () => change({ kind: null, status: null, key: null, age: null, after: null });
   return (
     <Page title={t.menu.tasks} actions={<BulkButton filter={filter} />}>
-      <Filters filter={filter} onSet={set} />
-      <Card isFlush>
-        <Faces
-          resource={resource}
-          lines={12}
-          isEmpty={(page) => page.items.length === 0}
-          empty={<NothingFound page={resource.data} filter={filter} onSet={set} />}
-        >
-          {(page) => (
-            <>
-              <Missing shards={page.missing} />
-              <Tasks tasks={page.items} />
-            </>
-          )}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
+      <Filters filter={filter} />
+      <PagedList
+        resource={resource}
+        lines={12}
+        empty={<NothingFound page={resource.data} filter={filter} onClear={clear} />}
+      >
+        {(page) => <Tasks tasks={page.items} />}
+      </PagedList>
     </Page>
   );
 }
 
-interface FilterProps {
-  filter: TaskFilter;
-  onSet: (patch: TaskFilter) => void;
-}
-
-function Filters({ filter, onSet }: FilterProps) {
+function Filters({ filter }: { filter: TaskFilter }) {
   const { t, f } = useText();
-  const kinds = useLive<readonly KindOut[]>("kinds", []);
-  const names = kinds.data?.map((kind) => kind.kind) ?? [];
+  const names = useLive("kinds").data?.map((kind) => kind.kind) ?? [];
   if (filter.kind && !names.includes(filter.kind)) names.unshift(filter.kind);
+  const ages = Object.fromEntries(AGES.map((value) => [value, ageLabel(value)]));
   return (
     <div className="filters" role="search">
-      <Segments
-        label={t.field.status}
-        value={filter.status ?? ""}
-        choices={[
-          { value: "", label: t.common.all },
-          ...STATUSES.map((value) => ({ value: value as string, label: t.status[value] })),
-        ]}
-        onChoose={(status) => onSet({ status })}
-      />
+      <Filter name="status" label={t.field.status} values={STATUSES} words={t.status} />
       <div className="filter-row">
-        <Search
-          label={t.task.searchKey}
-          value={filter.key ?? ""}
-          onSearch={(key) => onSet({ key })}
-        />
-        <Select
-          label={t.field.kind}
-          value={filter.kind ?? ""}
-          choices={[
-            { value: "", label: t.task.anyKind },
-            ...names.map((name) => ({ value: name, label: name })),
-          ]}
-          onChoose={(kind) => onSet({ kind })}
-        />
-        <Select
+        <Find name="key" label={t.task.searchKey} />
+        <Filter isSelect name="kind" label={t.field.kind} all={t.task.anyKind} values={names} />
+        <Filter
+          isSelect
+          name="age"
           label={t.field.age}
-          value={filter.age ?? ""}
-          choices={[
-            { value: "", label: t.task.anyAge },
-            ...AGES.map((value) => ({ value: value as string, label: ageLabel(value) })),
-          ]}
-          onChoose={(age) => onSet({ age })}
+          all={t.task.anyAge}
+          values={AGES}
+          words={ages}
         />
       </div>
     </div>
@@ -97,9 +68,9 @@ function Filters({ filter, onSet }: FilterProps) {
   }
 }
 
-function Tasks({ tasks }: { tasks: readonly TaskOut[] }) {
+function Tasks({ tasks }: { tasks: readonly Task[] }) {
   const { t, f } = useText();
-  const columns: readonly Column<TaskOut>[] = [
+  const columns: readonly Column<Task>[] = [
     { name: "id", label: t.field.task, render: (task) => <span className="id">{task.id}</span> },
     {
       name: "kind",
@@ -158,20 +129,24 @@ function Tasks({ tasks }: { tasks: readonly TaskOut[] }) {
   );
 }
 
-interface NothingProps extends FilterProps {
-  page: TaskPageOut | undefined;
+interface NothingProps {
+  page: Answer<"tasks"> | undefined;
+  filter: TaskFilter;
+  onClear: () => void;
 }
 
-function NothingFound({ page, filter, onSet }: NothingProps) {
+function NothingFound({ page, filter, onClear }: NothingProps) {
   const { t, f } = useText();
   const isFiltered = Boolean(filter.kind ?? filter.status ?? filter.key ?? filter.age);
   if (page?.next) {
     return <Empty title={t.task.notYet}>{t.task.notYetText(f.number(page.looked_at))}</Empty>;
   }
   if (!isFiltered) return <Empty title={t.task.none}>{t.task.noneText}</Empty>;
-  const clear = () => onSet({ kind: "", status: "", key: "", age: "" });
   return (
-    <Empty title={t.task.noMatch} action={<Button onClick={clear}>{t.common.clearFilters}</Button>}>
+    <Empty
+      title={t.task.noMatch}
+      action={<Button onClick={onClear}>{t.common.clearFilters}</Button>}
+    >
       {t.task.noMatchText}
     </Empty>
   );

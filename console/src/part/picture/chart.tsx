@@ -1,24 +1,19 @@
 /** Charts of our own: bars over time, and a histogram of ages. Drawn as SVG, told as text. */
 import { useState } from "react";
-import type { BarOut, MinuteOut } from "../../api/model";
+import type { Answer } from "../../api/call";
 import { useText } from "../../text";
-import { niceTop } from "./scale";
-import { useWidth } from "./width";
+import { BOTTOM, HEIGHT, TOP, useAxes } from "./axis";
 
-const HEIGHT = 168;
-const BOTTOM = 22;
-const TOP = 10;
+type AgeBar = Answer<"rolling/{kind}">["histogram"]["bars"][number];
+type Minute = Answer<"overview">["minutes"][number];
 
-export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[]; label: string }) {
+export function MinuteChart({ minutes, label }: { minutes: readonly Minute[]; label: string }) {
   const { t, f } = useText();
   const [at, setAt] = useState<number | null>(null);
-  const [frame, width] = useWidth<HTMLElement>();
-  const top = niceTop(Math.max(0, ...minutes.map((minute) => minute.done + minute.failed)));
-  const left = leftOf(f.measure(top));
-  const step = (width - left) / Math.max(1, minutes.length);
-  const y = (value: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
+  const highest = Math.max(...minutes.map((minute) => minute.done + minute.failed));
+  const { frame, width, left, step, y, grid } = useAxes(highest, minutes.length);
   const shown = at === null ? undefined : minutes[at];
-  const sum = (pick: (minute: MinuteOut) => number) =>
+  const sum = (pick: (minute: Minute) => number) =>
     minutes.reduce((all, each) => all + pick(each), 0);
   const told = t.chart.told(
     f.number(sum((each) => each.done)),
@@ -33,14 +28,7 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
         aria-label={`${label}: ${told}`}
         onMouseLeave={() => setAt(null)}
       >
-        {[0, top / 2, top].map((value) => (
-          <g key={value}>
-            <line className="grid" x1={left} x2={width} y1={y(value)} y2={y(value)} />
-            <text className="axis" x={left - 8} y={y(value) + 4} textAnchor="end">
-              {f.measure(value)}
-            </text>
-          </g>
-        ))}
+        {grid}
         {minutes.map((minute, index) => (
           <g key={minute.at} onMouseEnter={() => setAt(index)}>
             <rect
@@ -92,13 +80,8 @@ export function MinuteChart({ minutes, label }: { minutes: readonly MinuteOut[];
   );
 }
 
-/** Room for the numbers of an axis. */
-function leftOf(longest: string): number {
-  return 14 + 7 * longest.length;
-}
-
 interface AgeProps {
-  bars: readonly BarOut[];
+  bars: readonly AgeBar[];
   promise: number;
   label: string;
 }
@@ -106,25 +89,15 @@ interface AgeProps {
 /** How old the items are, with the age that none should pass. */
 export function AgeChart({ bars, promise, label }: AgeProps) {
   const { t, f } = useText();
-  const [frame, width] = useWidth<HTMLElement>();
-  const top = niceTop(Math.max(0, ...bars.map((bar) => bar.count)));
-  const left = leftOf(f.measure(top));
-  const step = (width - left) / Math.max(1, bars.length);
-  const y = (value: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
+  const highest = Math.max(...bars.map((bar) => bar.count));
+  const { frame, width, left, step, y, grid } = useAxes(highest, bars.length);
   const late = bars.findIndex((bar) => bar.is_late);
   const line = left + (late < 0 ? bars.length : late) * step;
   const every = Math.max(1, Math.ceil(bars.length / 8));
   return (
     <figure className="chart" ref={frame}>
       <svg width={width} height={HEIGHT} role="img" aria-label={label}>
-        {[0, top / 2, top].map((value) => (
-          <g key={value}>
-            <line className="grid" x1={left} x2={width} y1={y(value)} y2={y(value)} />
-            <text className="axis" x={left - 8} y={y(value) + 4} textAnchor="end">
-              {f.measure(value)}
-            </text>
-          </g>
-        ))}
+        {grid}
         {bars.map((bar, index) => (
           <rect
             key={bar.from_seconds}
@@ -153,7 +126,7 @@ export function AgeChart({ bars, promise, label }: AgeProps) {
     </figure>
   );
 
-  function titleOf(bar: BarOut): string {
+  function titleOf(bar: AgeBar): string {
     const to = bar.to_seconds === null ? "∞" : f.span(bar.to_seconds);
     return `${f.span(bar.from_seconds)} – ${to}: ${f.number(bar.count)}`;
   }

@@ -1,9 +1,11 @@
 /** The ranges of a sweep as a strip: what is done, where the breakpoints are, who is how fast. */
-import type { RangeOut } from "../../api/model";
+import type { Answer } from "../../api/call";
 import { useText } from "../../text";
 import { letterOf } from "../member";
 import { stripParts } from "./strip-shape";
 import { useWidth } from "./width";
+
+type Range = Answer<"sweeps/{kind}">["ranges"][number];
 
 const HEIGHT = 44;
 const SPEED = 30;
@@ -11,7 +13,7 @@ const GAP = 6;
 const ROOM_FOR_LETTER = 18;
 
 interface StripProps {
-  ranges: readonly RangeOut[];
+  ranges: readonly Range[];
   owners: readonly number[];
   selected: number | null;
   onSelect: (id: number | null) => void;
@@ -92,6 +94,6 @@ export function Strip({ ranges, owners, selected, onSelect }: StripProps) {
 }
 
 /** The keys of a range, as people read them. */
-export function keysOf(range: Pick<RangeOut, "begin" | "end">): string {
+export function keysOf(range: Pick<Range, "begin" | "end">): string {
   return `${range.begin ?? "…"} → ${range.end ?? "…"}`;
 }

@@ -1,14 +1,14 @@
 // @vitest-environment jsdom
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { AlertOut, SessionView } from "../../../src/api/model";
+import type { Row } from "../../../src/api/call";
 import { cache } from "../../../src/data/cache";
 import { AlertPage } from "../../../src/page/alert";
 import { ToastProvider } from "../../../src/part/toast";
-import { SessionContext } from "../../../src/shell/session";
+import { SessionContext, type Session } from "../../../src/shell/session";
 import { TextProvider } from "../../../src/text";
 
-const open: AlertOut = {
+const open: Row<"alerts"> = {
   id: 7,
   what: "poison",
   kind: "resize",
@@ -32,7 +32,7 @@ const seen = {
 const asked: [string, string][] = [];
 
 function show(canAct = true) {
-  const session = { name: "Ada", read_only: !canAct } as SessionView;
+  const session = { name: "Ada", read_only: !canAct } as Session;
   render(
     <TextProvider>
       <SessionContext value={{ session, canAct, leave: () => undefined }}>

@@ -2,9 +2,10 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import type { ReactNode } from "react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { FlowNodeDetail, FlowNodeOut, FlowRunOut } from "../../../src/api/model";
+import type { Answer } from "../../../src/api/call";
 import { cache } from "../../../src/data/cache";
 import { FlowPage } from "../../../src/page/flow/list";
+import type { FlowNode, FlowRun } from "../../../src/page/flow/progress";
 import { NodePanel } from "../../../src/page/flow/run/node-panel";
 import { StartDialog } from "../../../src/page/flow/start";
 import { ConfirmProvider } from "../../../src/part/dialog";
@@ -12,12 +13,12 @@ import { ToastProvider } from "../../../src/part/toast";
 import { SessionContext } from "../../../src/shell/session";
 import { TextProvider } from "../../../src/text";
 
-interface Answer {
+interface Reply {
   status?: number;
   body: unknown;
 }
 
-const answers = new Map<string, Answer>();
+const answers = new Map<string, Reply>();
 const sent: { path: string; body: unknown }[] = [];
 
 beforeEach(() => {
@@ -58,7 +59,7 @@ function show(page: ReactNode, canAct = true) {
   );
 }
 
-const RUN: FlowRunOut = {
+const RUN: FlowRun = {
   id: 7,
   flow: "nightly",
   key: "2026-11-16",
@@ -130,7 +131,7 @@ describe("starting a flow", () => {
 });
 
 describe("a node", () => {
-  const node: FlowNodeOut = {
+  const node: FlowNode = {
     id: 8,
     name: "train",
     kind: "train",
@@ -145,7 +146,7 @@ describe("a node", () => {
     error: "MemoryError: <b>96 GB</b>",
     is_skipped: false,
   };
-  const detail: FlowNodeDetail = {
+  const detail: Answer<"flows/{number}/node"> = {
     node,
     when: null,
     arguments: '{"rows":{"$result":"clean"}}',

@@ -2,7 +2,6 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Problem } from "../../../src/api/client";
-import type { SessionView } from "../../../src/api/model";
 import { cache } from "../../../src/data/cache";
 import { MoveDialog } from "../../../src/page/ledger/act";
 import { AuditTab } from "../../../src/page/ledger/audit";
@@ -12,7 +11,7 @@ import { refusalText } from "../../../src/page/ledger/part";
 import { StockTab } from "../../../src/page/ledger/stock";
 import { balancesOf, pathsOf } from "../../../src/part/picture/balance-shape";
 import { ToastProvider } from "../../../src/part/toast";
-import { SessionContext } from "../../../src/shell/session";
+import { SessionContext, type Session } from "../../../src/shell/session";
 import { TextProvider } from "../../../src/text";
 
 describe("quantities", () => {
@@ -89,7 +88,7 @@ it("a refusal is told with its facts", () => {
   );
 });
 
-const session = { role: "operator" } as SessionView;
+const session = { role: "operator" } as Session;
 const asked: { path: string; body: { id: string; lines: unknown } | null }[] = [];
 let answers: (path: string) => Response;
 

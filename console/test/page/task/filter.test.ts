@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { ageOf, taskPath, wireFilter } from "../../../src/page/task/filter";
+import { addressOf } from "../../../src/api/call";
+import { ageOf, wireFilter } from "../../../src/page/task/filter";
 
 describe("the filter of tasks", () => {
   const now = Date.parse("2026-11-16T12:00:42Z");
@@ -18,8 +19,7 @@ describe("the filter of tasks", () => {
   });
 
   it("becomes a path with its cursor", () => {
-    expect(taskPath({ kind: "pack", status: "failed", after: "x" }, now)).toBe(
-      "tasks?kind=pack&status=failed&after=x",
-    );
+    const query = { ...wireFilter({ kind: "pack", status: "failed" }, now), after: "x" };
+    expect(addressOf("tasks", { query })).toBe("tasks?kind=pack&status=failed&after=x");
   });
 });

@@ -1,11 +1,11 @@
 /** One argument of a node: left out, a value, what another node returned, or one of the start. */
 import { useState } from "react";
-import type { ArgumentOut } from "../../../api/model";
 import { useText } from "../../../text";
+import type { Argument } from "./palette";
 import { sourceOf, valueOf, type Source } from "../value";
 
 interface ArgumentProps {
-  argument: ArgumentOut;
+  argument: Argument;
   value: unknown;
   /** The nodes whose results may be taken. */
   above: readonly string[];

@@ -1,9 +1,12 @@
 /** A template while it is drawn: what may be done to it, and what is wrong with it. */
-import type { NodeSpec, TemplateSpec } from "../../../api/model";
+import type { Answer } from "../../../api/call";
+import type { Post } from "../../../api/path";
 import { circleIn, type Edge } from "../../../part/picture/graph-shape";
 import type { Dictionary } from "../../../text/en";
 
-export type Trigger = NonNullable<TemplateSpec["nodes"][number]["trigger"]>;
+type Saved = Answer<"templates/{name}">["spec"];
+export type Spec = Post["templates/{name}"]["body"];
+export type Trigger = NonNullable<Spec["nodes"][number]["trigger"]>;
 
 export interface DraftNode {
   readonly name: string;
@@ -26,12 +29,7 @@ export function isEqual(one: Draft, other: Draft): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
-interface Spec {
-  readonly nodes: readonly NodeSpec[];
-  readonly edges: readonly Edge[];
-}
-
-export function draftOf(spec: Spec): Draft {
+export function draftOf(spec: Saved): Draft {
   const nodes = spec.nodes.map((node) => ({
     name: node.name,
     kind: node.kind,
@@ -44,7 +42,7 @@ export function draftOf(spec: Spec): Draft {
 }
 
 /** The template as it is saved; call it only if nothing is wrong. */
-export function specOf(draft: Draft): TemplateSpec {
+export function specOf(draft: Draft): Spec {
   const nodes = draft.nodes.map((node) => ({
     name: node.name,
     kind: node.kind,

@@ -1,7 +1,6 @@
 /** Drawing a template: nodes of declared kinds, edges, arguments; save it as a version, start it. */
-import { useEffect, useRef, useState } from "react";
-import { post, Problem } from "../../../api/client";
-import type { Checked, TemplateOut, VersionOut } from "../../../api/model";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { post, problemOf } from "../../../api/client";
 import { useLive } from "../../../data/hook";
 import { Button, Card, Note, Page } from "../../../part/basic";
 import { Select } from "../../../part/control";
@@ -9,7 +8,7 @@ import { Faces } from "../../../part/faces";
 import { Graph } from "../../../part/picture/graph";
 import { useConfirm } from "../../../part/dialog";
 import { useAction } from "../../../part/toast";
-import { pathOf, queryOf } from "../../../route/address";
+import { pathOf } from "../../../route/address";
 import { navigate, setGuard, useQuery } from "../../../route/router";
 import { useSession } from "../../../shell/session";
 import { useText } from "../../../text";
@@ -26,8 +25,9 @@ import {
   withoutEdge,
   withoutNode,
   type Draft,
+  type Spec,
 } from "./draft";
-import { ExportDialog } from "../export";
+import { TemplateExport } from "../export";
 import { dropDraft, keepDraft, keptDraft, type Kept } from "./kept";
 import { NodeForm } from "./node-form";
 import { Palette, useUsable } from "./palette";
@@ -43,8 +43,7 @@ export function TemplatePage({ name }: { name: string }) {
 function Saved({ name }: { name: string }) {
   const { t } = useText();
   const [{ version: asked }] = useQuery();
-  const path = pathOf("templates", name) + queryOf({ version: asked });
-  const resource = useLive<TemplateOut>(path, []);
+  const resource = useLive("templates/{name}", { params: { name }, query: { version: asked } });
   if (resource.data) {
     const { spec, version } = resource.data;
     return <Editor key={version} name={name} first={draftOf(spec)} version={version} />;
@@ -83,7 +82,7 @@ function Editor({ name: firstName, first, version }: EditorProps) {
 
   const save = async () => {
     const done = await action.run(
-      () => post<TemplateOut>(pathOf("templates", name.trim()), specOf(draft)),
+      () => post("templates/{name}", { params: { name: name.trim() }, body: specOf(draft) }),
       (made) => t.flow.saved(made.name, f.number(made.version)),
     );
     if (!done) return;
@@ -205,11 +204,7 @@ function Editor({ name: firstName, first, version }: EditorProps) {
       </div>
       {dialog === "start" && <StartDialog name={firstName} onClose={() => setDialog(undefined)} />}
       {dialog === "export" && (
-        <ExportDialog
-          path={pathOf("templates", firstName, "export")}
-          version={version}
-          onClose={() => setDialog(undefined)}
-        />
+        <TemplateExport name={firstName} version={version} onClose={() => setDialog(undefined)} />
       )}
     </Page>
   );
@@ -275,30 +270,38 @@ interface CheckState {
   readonly isKnown: boolean;
 }
 
+/** What the app says of a template, and of which one. */
+interface Checked {
+  readonly problems: readonly string[];
+  readonly arguments: readonly string[];
+  readonly spec: Spec;
+  readonly named: string;
+}
+
 /** What is wrong with a draft: at once what can be seen here, and a moment later what the app says. */
 function useCheck(name: string, draft: Draft, isWanted: boolean): CheckState {
   const { t } = useText();
-  const here = problemsOf(draft, t.flow);
-  const body = here.length === 0 ? JSON.stringify(specOf(draft)) : "";
+  const here = useMemo(() => problemsOf(draft, t.flow), [draft, t]);
+  const spec = useMemo(() => (here.length === 0 ? specOf(draft) : null), [draft, here]);
   const named = name.trim();
-  const about = `${named}\n${body}`;
-  const [answer, setAnswer] = useState<{ about: string; checked: Checked }>();
+  const [answer, setAnswer] = useState<Checked>();
   useEffect(() => {
-    if (!isWanted || body === "" || named === "") return undefined;
+    if (!isWanted || spec === null || named === "") return undefined;
     const timer = setTimeout(() => {
-      post<Checked>(pathOf("templates", named, "check"), JSON.parse(body) as object).then(
-        (checked) => setAnswer({ about, checked }),
-        (problem: unknown) => {
-          const words = problem instanceof Problem ? problem.message : String(problem);
-          setAnswer({ about, checked: { ok: false, problems: [words], arguments: [] } });
+      post("templates/{name}/check", { params: { name: named }, body: spec }).then(
+        (checked) => setAnswer({ ...checked, spec, named }),
+        (cause: unknown) => {
+          const problems = [problemOf(cause).message];
+          setAnswer({ problems, arguments: [], spec, named });
         },
       );
     }, CHECK_AFTER_MILLISECONDS);
     return () => clearTimeout(timer);
-  }, [about, body, named, isWanted]);
+  }, [spec, named, isWanted]);
   if (here.length > 0) return { problems: here, arguments: [], isKnown: true };
-  if (answer?.about !== about) return { problems: [], arguments: [], isKnown: false };
-  return { ...answer.checked, isKnown: true };
+  if (answer?.spec !== spec || answer?.named !== named)
+    return { problems: [], arguments: [], isKnown: false };
+  return { ...answer, isKnown: true };
 }
 
 function State({ checked, isChanged }: { checked: CheckState; isChanged: boolean }) {
@@ -332,7 +335,10 @@ function State({ checked, isChanged }: { checked: CheckState; isChanged: boolean
 function Versions({ name, version }: { name: string; version: number }) {
   const { t, f } = useText();
   const [, change] = useQuery();
-  const resource = useLive<readonly VersionOut[]>(pathOf("templates", name, "versions"), ["flows"]);
+  const resource = useLive("templates/{name}/versions", {
+    params: { name },
+    topics: ["flows"],
+  });
   const rows = resource.data ?? [];
   const numbers = rows.map((row) => row.version);
   if (!numbers.includes(version)) numbers.push(version);

@@ -1,15 +1,15 @@
 /** What may be said of a node that is drawn. */
 import { useState } from "react";
-import type { ArgumentOut } from "../../../api/model";
 import { Button, Card } from "../../../part/basic";
 import { useText } from "../../../text";
 import { ArgumentField } from "./argument";
 import { kwargsOf, withArgument, type DraftNode } from "./draft";
+import type { Argument } from "./palette";
 
 interface NodeFormProps {
   node: DraftNode;
   /** What its kind takes; none if that is not known. */
-  takes: readonly ArgumentOut[];
+  takes: readonly Argument[];
   above: readonly string[];
   hasStart: boolean;
   onChange: (change: Partial<DraftNode>) => void;

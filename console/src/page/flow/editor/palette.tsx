@@ -1,29 +1,31 @@
 /** What nodes can be: declared tasks, flows and external systems, and templates. */
 import { useState } from "react";
-import type { ArgumentOut, KindOut, StartableOut } from "../../../api/model";
+import type { Row } from "../../../api/call";
 import { useLive } from "../../../data/hook";
 import { Button } from "../../../part/basic";
+import { oneOf } from "../../../route/address";
 import { useText } from "../../../text";
 
-const FAMILIES: readonly string[] = ["task", "external", "flow"];
+/** An argument of a handler: its name, its type, and whether it must be given. */
+export type Argument = Row<"flows/startable">["arguments"][number];
+
+const FAMILIES = ["task", "external", "flow"] as const;
 
 export interface Usable {
   readonly kind: string;
   readonly family: "task" | "external" | "flow" | "template";
-  readonly takes: readonly ArgumentOut[];
+  readonly takes: readonly Argument[];
 }
 
 /** The kinds that a node can have, with what they take. */
 export function useUsable(): readonly Usable[] {
-  const kinds = useLive<readonly KindOut[]>("kinds", []);
-  const startable = useLive<readonly StartableOut[]>("flows/startable", ["flows"]);
-  const declared = (kinds.data ?? [])
-    .filter((kind) => kind.is_declared && FAMILIES.includes(kind.family))
-    .map((kind) => ({
-      kind: kind.kind,
-      family: kind.family as Usable["family"],
-      takes: kind.declared?.arguments ?? [],
-    }));
+  const kinds = useLive("kinds").data ?? [];
+  const startable = useLive("flows/startable", { topics: ["flows"] });
+  const declared = kinds.flatMap((kind) => {
+    const family = oneOf(FAMILIES, kind.family);
+    const takes = kind.declared?.arguments ?? [];
+    return family && kind.is_declared ? [{ kind: kind.kind, family, takes }] : [];
+  });
   const templates = (startable.data ?? [])
     .filter((each) => each.version !== null)
     .map((each) => ({ kind: each.name, family: "template" as const, takes: each.arguments }));

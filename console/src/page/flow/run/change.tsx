@@ -1,15 +1,15 @@
 /** Changing a run that goes on: add nodes, add and remove edges, where nodes have not begun. */
 import { useState } from "react";
 import { post } from "../../../api/client";
-import type { Done, FlowDetail, FlowEdit } from "../../../api/model";
+import type { Post } from "../../../api/path";
 import { Button, Card, Note } from "../../../part/basic";
 import { useConfirm } from "../../../part/dialog";
 import { Graph } from "../../../part/picture/graph";
 import { circleIn, type Edge } from "../../../part/picture/graph-shape";
 import { useAction } from "../../../part/toast";
-import { pathOf } from "../../../route/address";
 import { useText } from "../../../text";
 import { above, isSame, kwargsOf, newNode, type DraftNode, type Trigger } from "../editor/draft";
+import type { Detail } from ".";
 import { useGraphNodes } from "./graph-node";
 import { NodeForm } from "../editor/node-form";
 import { Palette, useUsable } from "../editor/palette";
@@ -38,7 +38,7 @@ export function unlinked(changes: Changes, edge: Edge): Changes {
 }
 
 /** What is sent: edges to new nodes are what those come after. */
-export function bodyOf(changes: Changes): FlowEdit {
+export function bodyOf(changes: Changes): Post["flows/{number}/edit"]["body"] {
   const isNew = (name: string) => changes.add.some((node) => node.name === name);
   return {
     add: changes.add.map((node) => ({
@@ -54,7 +54,7 @@ export function bodyOf(changes: Changes): FlowEdit {
   };
 }
 
-export function RunChange({ data, onDone }: { data: FlowDetail; onDone: () => void }) {
+export function RunChange({ data, onDone }: { data: Detail; onDone: () => void }) {
   const { t } = useText();
   const usable = useUsable();
   const shown = useGraphNodes(data.nodes);
@@ -159,7 +159,7 @@ function Pending({ run, changes, problem, onDone }: PendingProps) {
     });
     if (isSure === null) return;
     const done = await action.run(
-      () => post<Done>(pathOf("flows", run, "edit"), bodyOf(changes)),
+      () => post("flows/{number}/edit", { params: { number: run }, body: bodyOf(changes) }),
       () => t.flow.applied(run),
     );
     if (done) onDone();

@@ -1,14 +1,14 @@
 /** The nodes of a run on a line of time. */
-import type { FlowNodeOut } from "../../../api/model";
 import { useNow } from "../../../data/hook";
 import { toMilliseconds } from "../../../format/format";
 import { Empty } from "../../../part/faces";
 import { iconOf, toneOf } from "../../../part/status";
 import { Timeline } from "../../../part/picture/timeline";
 import { useText } from "../../../text";
+import type { FlowNode } from "../progress";
 
 interface GanttProps {
-  nodes: readonly FlowNodeOut[];
+  nodes: readonly FlowNode[];
   onPick: (name: string) => void;
 }
 

@@ -1,12 +1,11 @@
 /** The nodes of a run as its graph shows them. */
-import type { FlowNodeOut } from "../../../api/model";
 import { useNow } from "../../../data/hook";
 import type { GraphNode } from "../../../part/picture/graph";
 import { useText } from "../../../text";
-import { secondsOf } from "../progress";
+import { secondsOf, type FlowNode } from "../progress";
 
 /** Nodes as the graph shows them: what is open of their slots, or how long they took. */
-export function useGraphNodes(nodes: readonly FlowNodeOut[]): readonly GraphNode[] {
+export function useGraphNodes(nodes: readonly FlowNode[]): readonly GraphNode[] {
   const { t, f } = useText();
   const now = useNow();
   return nodes.map((node) => {

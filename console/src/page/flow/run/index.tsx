@@ -1,7 +1,7 @@
 /** One run of a flow: its graph as it is now, its nodes on a line of time, and one node closely. */
 import { useState } from "react";
+import type { Answer } from "../../../api/call";
 import { post } from "../../../api/client";
-import type { Done, FlowDetail, FlowRunOut } from "../../../api/model";
 import { useLive, useNow } from "../../../data/hook";
 import { prettyJson, toMilliseconds } from "../../../format/format";
 import { Ago, Button, Card, Facts, Note, Page, Plain } from "../../../part/basic";
@@ -16,12 +16,15 @@ import { Link, useQuery } from "../../../route/router";
 import { useSession } from "../../../shell/session";
 import { useText } from "../../../text";
 import { RunChange } from "./change";
-import { ExportDialog } from "../export";
+import { RunExport } from "../export";
 import { Gantt } from "./gantt";
 import { NodePanel } from "./node-panel";
 import { NodeTable } from "./node-table";
 import { useGraphNodes } from "./graph-node";
 import { FINAL } from "../progress";
+
+export type Detail = Answer<"flows/{number}">;
+type Run = Detail["run"];
 
 const STATES = [
   "succeeded",
@@ -36,9 +39,12 @@ const STATES = [
 export function FlowDetailPage({ id }: { id: string }) {
   const { t } = useText();
   const [query, change] = useQuery();
-  const { around } = query;
-  const path = pathOf("flows", id) + queryOf({ around });
-  const resource = useLive<FlowDetail>(path, ["flows", "tasks"], 3);
+  const resource = useLive("flows/{number}", {
+    params: { number: id },
+    query: { around: query.around },
+    topics: ["flows", "tasks"],
+    seconds: 3,
+  });
   const data = resource.data;
   const isChanging = query.change === "1" && data?.run.status === "running";
   return (
@@ -74,7 +80,7 @@ export function FlowDetailPage({ id }: { id: string }) {
   );
 }
 
-function Lead({ id, run }: { id: string; run: FlowRunOut | undefined }) {
+function Lead({ id, run }: { id: string; run: Run | undefined }) {
   const { t, f } = useText();
   return (
     <span className="inline">
@@ -89,7 +95,7 @@ function Lead({ id, run }: { id: string; run: FlowRunOut | undefined }) {
   );
 }
 
-function Full({ data }: { data: FlowDetail }) {
+function Full({ data }: { data: Detail }) {
   const { t } = useText();
   const [query, change] = useQuery();
   const tab = query.tab === "time" || query.tab === "nodes" ? query.tab : "graph";
@@ -129,12 +135,12 @@ function Full({ data }: { data: FlowDetail }) {
   );
 }
 
-function noteTone(run: FlowRunOut): "bad" | "calm" {
+function noteTone(run: Run): "bad" | "calm" {
   return run.status === "failed" ? "bad" : "calm";
 }
 
 interface DrawnProps {
-  data: FlowDetail;
+  data: Detail;
   selected: string | undefined;
   onPick: (name: string | null) => void;
 }
@@ -155,7 +161,7 @@ function Drawn({ data, selected, onPick }: DrawnProps) {
 }
 
 /** Of a graph that is too large to be drawn: what is shown of it. */
-function Partial({ data }: { data: FlowDetail }) {
+function Partial({ data }: { data: Detail }) {
   const { t, f } = useText();
   const [query, change] = useQuery();
   if (data.is_whole) return null;
@@ -172,7 +178,7 @@ function Partial({ data }: { data: FlowDetail }) {
 }
 
 /** How many nodes are in which state: a bar of all, and a way to each of them. */
-function States({ data }: { data: FlowDetail }) {
+function States({ data }: { data: Detail }) {
   const { t, f } = useText();
   const [, change] = useQuery();
   const there = STATES.filter((state) => (data.counts[state] ?? 0) > 0);
@@ -205,7 +211,7 @@ function States({ data }: { data: FlowDetail }) {
   );
 }
 
-function RunFacts({ data }: { data: FlowDetail }) {
+function RunFacts({ data }: { data: Detail }) {
   const { t, f } = useText();
   const now = useNow();
   const { run } = data;
@@ -230,7 +236,7 @@ function RunFacts({ data }: { data: FlowDetail }) {
 }
 
 interface ActionProps {
-  data: FlowDetail;
+  data: Detail;
   isChanging: boolean;
   onChange: () => void;
 }
@@ -244,7 +250,7 @@ function RunActions({ data, isChanging, onChange }: ActionProps) {
   const { run } = data;
   const retry = () =>
     action.run(
-      () => post<Done>(pathOf("flows", run.id, "retry"), {}),
+      () => post("flows/{number}/retry", { params: { number: run.id }, body: {} }),
       (done) => t.flow.retried(f.number(done.changed)),
     );
   const cancel = async () => {
@@ -257,7 +263,7 @@ function RunActions({ data, isChanging, onChange }: ActionProps) {
     });
     if (reason === null) return;
     await action.run(
-      () => post<Done>(pathOf("flows", run.id, "cancel"), { reason }),
+      () => post("flows/{number}/cancel", { params: { number: run.id }, body: { reason } }),
       () => t.flow.cancelled(run.id),
     );
   };
@@ -283,12 +289,7 @@ function RunActions({ data, isChanging, onChange }: ActionProps) {
           {t.flow.cancel}
         </Button>
       )}
-      {isExporting && (
-        <ExportDialog
-          path={pathOf("flows", run.id, "export")}
-          onClose={() => setExporting(false)}
-        />
-      )}
+      {isExporting && <RunExport run={run.id} onClose={() => setExporting(false)} />}
     </>
   );
 }

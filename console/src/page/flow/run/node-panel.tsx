@@ -1,6 +1,6 @@
 /** One node of a run closely: its state, its neighbours, what it was given, and what went wrong. */
+import type { Answer } from "../../../api/call";
 import { post } from "../../../api/client";
-import type { Done, FlowNodeDetail, FlowNodeOut } from "../../../api/model";
 import { useLive, useNow } from "../../../data/hook";
 import { prettyJson } from "../../../format/format";
 import { Ago, Button, Card, Facts, Plain } from "../../../part/basic";
@@ -9,11 +9,13 @@ import { Faces } from "../../../part/faces";
 import { Icon } from "../../../part/icon";
 import { iconOf, Status, toneOf } from "../../../part/status";
 import { useAction } from "../../../part/toast";
-import { pathOf, queryOf } from "../../../route/address";
+import { pathOf } from "../../../route/address";
 import { Link, useQuery } from "../../../route/router";
 import { useSession } from "../../../shell/session";
 import { useText } from "../../../text";
-import { secondsOf } from "../progress";
+import { secondsOf, type FlowNode } from "../progress";
+
+type Detail = Answer<"flows/{number}/node">;
 
 interface PanelProps {
   run: number;
@@ -24,8 +26,12 @@ interface PanelProps {
 export function NodePanel({ run, name, isWhole }: PanelProps) {
   const { t } = useText();
   const [query, change] = useQuery();
-  const path = pathOf("flows", run, "node") + queryOf({ name });
-  const resource = useLive<FlowNodeDetail>(path, ["flows", "tasks", "failures"], 3);
+  const resource = useLive("flows/{number}/node", {
+    params: { number: run },
+    query: { name },
+    topics: ["flows", "tasks", "failures"],
+    seconds: 3,
+  });
   const close = (
     <Button
       look="quiet"
@@ -56,7 +62,7 @@ export function NodePanel({ run, name, isWhole }: PanelProps) {
 }
 
 /** How it is doing, and why it failed: what one decides by. */
-function Summary({ data }: { data: FlowNodeDetail }) {
+function Summary({ data }: { data: Detail }) {
   const { t, f } = useText();
   const now = useNow();
   const { node } = data;
@@ -109,7 +115,7 @@ function Summary({ data }: { data: FlowNodeDetail }) {
   );
 }
 
-function Surroundings({ data }: { data: FlowNodeDetail }) {
+function Surroundings({ data }: { data: Detail }) {
   const { t } = useText();
   return (
     <>
@@ -131,7 +137,7 @@ function Surroundings({ data }: { data: FlowNodeDetail }) {
   );
 }
 
-function Neighbours({ title, nodes }: { title: string; nodes: readonly FlowNodeOut[] }) {
+function Neighbours({ title, nodes }: { title: string; nodes: readonly FlowNode[] }) {
   const [, change] = useQuery();
   const { t } = useText();
   const words: Readonly<Record<string, string>> = t.status;
@@ -159,7 +165,7 @@ function Neighbours({ title, nodes }: { title: string; nodes: readonly FlowNodeO
 
 interface ActionProps {
   run: number;
-  node: FlowNodeOut;
+  node: FlowNode;
   children: React.ReactNode;
 }
 
@@ -170,7 +176,7 @@ function Actions({ run, node, children }: ActionProps) {
   const action = useAction();
   const retry = () =>
     action.run(
-      () => post<Done>(pathOf("flows", run, "retry"), { node: node.name }),
+      () => post("flows/{number}/retry", { params: { number: run }, body: { node: node.name } }),
       (done) => t.flow.retried(f.number(done.changed)),
     );
   const skip = async () => {
@@ -182,7 +188,7 @@ function Actions({ run, node, children }: ActionProps) {
     });
     if (isSure === null) return;
     await action.run(
-      () => post<Done>(pathOf("flows", run, "skip"), { node: node.name }),
+      () => post("flows/{number}/skip", { params: { number: run }, body: { node: node.name } }),
       () => t.flow.skipped(node.name),
     );
   };

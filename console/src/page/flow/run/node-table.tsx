@@ -1,14 +1,13 @@
 /** The nodes of a run as a list, by name and state: also of a run that is too large to be drawn. */
-import type { FlowNodeOut, FlowNodePage } from "../../../api/model";
 import { useLive, useNow } from "../../../data/hook";
-import { Pager, Search, Select } from "../../../part/control";
+import { Filter, Find, Pager } from "../../../part/control";
 import { Empty, Faces } from "../../../part/faces";
 import { Status } from "../../../part/status";
 import { Table, type Column } from "../../../part/table";
-import { pathOf, queryOf } from "../../../route/address";
+import { oneOf } from "../../../route/address";
 import { useQuery } from "../../../route/router";
 import { useText } from "../../../text";
-import { secondsOf } from "../progress";
+import { secondsOf, type FlowNode } from "../progress";
 
 const STATUSES = [
   "failed",
@@ -25,9 +24,13 @@ export function NodeTable({ run }: { run: number }) {
   const [query, change] = useQuery();
   const now = useNow();
   const { status, prefix, after } = query;
-  const path = pathOf("flows", run, "nodes") + queryOf({ status, prefix, after, limit: 50 });
-  const resource = useLive<FlowNodePage>(path, ["flows", "tasks"], 5);
-  const columns: readonly Column<FlowNodeOut>[] = [
+  const resource = useLive("flows/{number}/nodes", {
+    params: { number: run },
+    query: { status: oneOf(STATUSES, status), prefix, after, limit: 50 },
+    topics: ["flows", "tasks"],
+    seconds: 5,
+  });
+  const columns: readonly Column<FlowNode>[] = [
     {
       name: "name",
       label: t.flow.name,
@@ -70,20 +73,8 @@ export function NodeTable({ run }: { run: number }) {
   return (
     <>
       <div className="filter-row in-card">
-        <Search
-          label={t.flow.findNode}
-          value={prefix ?? ""}
-          onSearch={(text) => change({ prefix: text, after: null })}
-        />
-        <Select
-          label={t.field.status}
-          value={status ?? ""}
-          choices={[
-            { value: "", label: t.common.all },
-            ...STATUSES.map((value) => ({ value: value as string, label: t.status[value] })),
-          ]}
-          onChoose={(value) => change({ status: value, after: null })}
-        />
+        <Find name="prefix" label={t.flow.findNode} />
+        <Filter isSelect name="status" label={t.field.status} values={STATUSES} words={t.status} />
       </div>
       <Faces
         resource={resource}
