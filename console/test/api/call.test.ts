@@ -32,7 +32,7 @@ it("sends the body to the address of the path", async () => {
 });
 
 // These are never run: the compiler reads them, and fails if one of them becomes right.
-export function wrongCalls() {
+export function useWrongCalls() {
   const params = { kind: "offer" };
   // @ts-expect-error there is no such path
   void get("sweep");

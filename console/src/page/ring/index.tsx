@@ -164,7 +164,7 @@ function Members({ members, selected }: MembersProps) {
     },
     {
       name: "alive",
-      label: t.ring.life,
+      label: t.ring.heartbeat,
       render: (member) => <Heartbeat worker={member} />,
     },
     {

@@ -100,13 +100,13 @@ export function SweepState({ sweep }: { sweep: Pick<Sweep, "error" | "is_running
   if (!sweep.is_running) {
     return (
       <Badge tone="idle" icon="clock">
-        {t.sweep.rests}
+        {t.sweep.idle}
       </Badge>
     );
   }
   return (
     <Badge tone="busy" icon="play">
-      {t.sweep.walks}
+      {t.sweep.running}
     </Badge>
   );
 }

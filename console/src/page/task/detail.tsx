@@ -83,7 +83,7 @@ function Full({ data }: { data: Detail }) {
               <p className="plain-text">{task.remark}</p>
             </Card>
           )}
-          <Card title={t.task.life}>
+          <Card title={t.task.details}>
             <Facts facts={facts} />
           </Card>
         </div>

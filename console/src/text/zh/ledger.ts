@@ -1,7 +1,7 @@
-/** 简体中文：库存账。 */
-import type { ledger as English } from "./en-ledger";
+/** Chinese, of the ledger. */
+import type { Dictionary } from "../en";
 
-export const ledger: typeof English = {
+export const ledger: Dictionary["ledger"] = {
   adjust: "调整",
   adjustHint: "多了多少，或少了多少：-2。",
   adjustText: "盘点的结果。所有行一起调整，否则都不调整。",
@@ -19,7 +19,7 @@ export const ledger: typeof English = {
   auditRunning: "正在检查每一行…",
   auditWrong: (count) => `发现 ${count} 个问题：账目不平`,
   available: "可用",
-  back: "归还内容",
+  back: "退回的行",
   balance: "之后库存",
   balanceTitle: (count) => `最近 ${count} 次变动中的可用量`,
   change: "变动",
@@ -44,7 +44,7 @@ export const ledger: typeof English = {
   heldUntil: "占用至",
   id: "编号",
   idHint: "同一编号无论提交多少次，只生效一次。",
-  lead: "有多少、出了多少、回来多少：每次变动只记一次，永久有效。",
+  lead: "库存、扣减和退回：每个动作只生效一次。",
   left: "尚可归还",
   line: (number) => `第 ${number} 行`,
   lines: "明细",
@@ -65,7 +65,7 @@ export const ledger: typeof English = {
   noEntries: "没有流水",
   noEntriesText: "可用量的每次变动都是一条流水。",
   noMatch: "没有匹配的记录",
-  noMatchText: "SKU 和编号逐字比较。",
+  noMatchText: "SKU 和编号区分大小写。",
   noReturns: "还没有归还",
   noReturnsText: "归还、作废或到期的内容会显示在这里。",
   noStock: "没有库存",
