@@ -17,7 +17,7 @@ export default ts.config(
         "error",
         {
           selector: "JSXAttribute[name.name='dangerouslySetInnerHTML']",
-          message: "What users gave is shown as text only.",
+          message: "Text from users is shown as text only.",
         },
       ],
     },

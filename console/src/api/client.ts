@@ -12,7 +12,7 @@ export class Problem extends Error {
   }
 }
 
-/** Any error as a Problem; what did not come from the API means that it did not answer. */
+/** Any error as a Problem; an error from elsewhere means that the API did not answer. */
 export function problemOf(cause: unknown): Problem {
   return cause instanceof Problem ? cause : new Problem(0, "Unreachable", String(cause));
 }
@@ -22,7 +22,7 @@ type Session = Answer<"session">;
 let token: string | null = null;
 let onLoggedOut: () => void = () => undefined;
 
-/** Have `listen` called when the API no longer knows who we are. */
+/** Call `listen` when the API says that the session has ended. */
 export function whenLoggedOut(listen: () => void): void {
   onLoggedOut = listen;
 }

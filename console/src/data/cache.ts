@@ -1,6 +1,6 @@
 /**
- * What was read last, by address. A page shows that at once and reads it anew behind the scene; when a
- * topic changes, what is on the screen and depends on it is read again.
+ * The last answer of each address. A page shows it at once and reloads it in the background; when a
+ * topic changes, everything on the screen that depends on it is read again.
  */
 import { problemOf, readAddress, type Problem } from "../api/client";
 
@@ -25,7 +25,7 @@ export interface Snapshot {
 
 const NOTHING: Snapshot = { at: 0, isBusy: false };
 const MOST_KEPT = 200;
-// However fast things change, nobody reads faster than this.
+// The shortest time between two reads of one address, however fast things change.
 const SHORTEST_PAUSE = 900;
 
 interface Entry {
@@ -33,7 +33,7 @@ interface Entry {
   readonly topics: Set<Topic>;
   readonly listeners: Set<() => void>;
   timer: ReturnType<typeof setTimeout> | undefined;
-  /** Counts what was asked for: an answer that is not the last one asked for is dropped. */
+  /** Counts the requests: only the answer to the last one is kept. */
   asked: number;
 }
 
@@ -57,7 +57,7 @@ export class Cache {
     };
   }
 
-  /** Read a address now. */
+  /** Read an address now. */
   async load(address: string): Promise<void> {
     const entry = this.entry(address);
     clearTimeout(entry.timer);
@@ -74,7 +74,7 @@ export class Cache {
     }
   }
 
-  /** Read what is on the screen again if it depends on one of the topics, or all of it. */
+  /** Reload what is on the screen and depends on one of the topics; without topics, all of it. */
   changed(topics?: Iterable<string>): void {
     const names = topics === undefined ? null : new Set(topics);
     for (const [address, entry] of this.entries) {

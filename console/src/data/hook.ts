@@ -1,4 +1,4 @@
-/** Hooks that read: what a path answers, kept fresh while it is on the screen. */
+/** Hooks that load: the answer of a path, kept fresh while it is on the screen. */
 import { useCallback, useEffect, useState, useSyncExternalStore } from "react";
 import { addressOf, type Answer, type Argument, type Given, type Parts } from "../api/call";
 import type { Problem } from "../api/client";
@@ -15,7 +15,7 @@ export interface Resource<T> {
 interface Freshness {
   /** Read again when one of these changes. */
   readonly topics?: readonly Topic[];
-  /** Read again after so many seconds. */
+  /** Read again after this many seconds. */
   readonly seconds?: number;
 }
 
@@ -48,7 +48,7 @@ export function useLive(path: string, given: Parts & Freshness = {}): Resource<u
   return { data, problem, isBusy, reload };
 }
 
-/** The time of now, which moves on. */
+/** The current time; it keeps moving. */
 export function useNow(milliseconds = 1_000): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** What changes, as it changes: by server-sent events, or by asking where those do not get through. */
+/** Live changes: by server-sent events, or by polling where those do not get through. */
 import { get, urlOf } from "../api/client";
 
 export type LiveState = "live" | "polling" | "offline";
@@ -38,7 +38,7 @@ export class Live {
     source.onopen = () => {
       this.failures = 0;
       this.is("live");
-      // Something may have changed while nobody listened.
+      // Something may have changed while the connection was closed.
       this.onChange();
     };
     source.addEventListener("change", (event) => {

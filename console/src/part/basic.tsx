@@ -28,7 +28,7 @@ export function Button({ icon, look = "plain", isBusy = false, children, ...rest
 
 interface PageProps {
   title: ReactNode;
-  /** What is above this page. */
+  /** The page above this one. */
   up?: { to: string; label: string };
   lead?: ReactNode;
   actions?: ReactNode;
@@ -112,7 +112,7 @@ export function BadCount({ value }: { value: number }) {
   return <span className={value > 0 ? "text-bad" : "faint"}>{f.number(value)}</span>;
 }
 
-/** A moment as it is told, with the exact one behind it. */
+/** A relative time, with the exact one in its title. */
 export function Ago({ at }: { at: string | null | undefined }) {
   const { f } = useText();
   const now = useNow();
@@ -124,7 +124,7 @@ export function Ago({ at }: { at: string | null | undefined }) {
   );
 }
 
-/** Names and what they are. */
+/** A list of names and values. */
 export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode])[] }) {
   return (
     <dl className="facts">
@@ -138,7 +138,7 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode]
   );
 }
 
-/** Text that users or programs gave, shown as it is. */
+/** Text from users or programs, shown as it is. */
 export function Plain({ text, label }: { text: string; label?: string }) {
   return (
     <pre className="text-block" tabIndex={0} aria-label={label}>

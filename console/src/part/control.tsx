@@ -1,4 +1,4 @@
-/** Parts that choose: tabs, segments, selects and search fields. What is chosen goes into the URL. */
+/** Controls: tabs, segments, selects, filters and search fields. The choice is in the URL. */
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import { useQuery } from "../route/router";
 import { useText } from "../text";
@@ -79,7 +79,7 @@ interface FilterProps {
   isSelect?: boolean;
 }
 
-/** Chooses one value of the URL's query, or all; lists begin anew at their first page. */
+/** Chooses one value in the URL's query, or all; lists start again at their first page. */
 export function Filter({ name, label, all, values, words = {}, isSelect = false }: FilterProps) {
   const { t } = useText();
   const [query, change] = useQuery();
@@ -97,7 +97,7 @@ export function Filter({ name, label, all, values, words = {}, isSelect = false 
   );
 }
 
-/** Searches for a text of the URL's query; lists begin anew at their first page. */
+/** Searches for a text in the URL's query; lists start again at their first page. */
 export function Find({ name, label }: { name: string; label: string }) {
   const [query, change] = useQuery();
   return (
@@ -117,7 +117,7 @@ interface SearchProps {
 
 const PAUSE_MILLISECONDS = 300;
 
-/** A field that searches when one stops typing; `/` leads to it. */
+/** A field that searches when the user stops typing; the key `/` focuses it. */
 function Search({ label, value, onSearch }: SearchProps) {
   const [text, setText] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -145,7 +145,7 @@ function Search({ label, value, onSearch }: SearchProps) {
   );
 }
 
-/** Leafs through a list whose place is in the URL, as `after`; each page is one step back. */
+/** The pages of a list; the place is in the URL as `after`, so the browser's Back works. */
 export function Pager({ next }: { next: string | null }) {
   const { t } = useText();
   const [{ after }, change] = useQuery();

@@ -23,7 +23,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   useEffect(() => {
     const { current } = frame;
     if (current && !current.open) current.showModal();
-    // What the dialog is for has the focus, if it says so; else the browser chooses.
+    // A field marked `data-first` gets the focus; else the browser chooses.
     current?.querySelector<HTMLElement>("[data-first]")?.focus();
   }, []);
   return (
@@ -50,7 +50,7 @@ export interface Question {
   readonly reason?: boolean;
 }
 
-/** The answer: null is no, and a text is yes, with the reason if one was asked for. */
+/** The answer: null is no; a text is yes, with the reason if there was a field for it. */
 type Ask = (question: Question) => Promise<string | null>;
 
 const Context = createContext<Ask | null>(null);

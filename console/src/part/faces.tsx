@@ -1,4 +1,4 @@
-/** The faces of whatever is read: loading, empty, error and full. */
+/** The faces of everything that is loaded: loading, empty, error and full. */
 import type { ReactNode } from "react";
 import type { Problem } from "../api/client";
 import type { Resource } from "../data/hook";
@@ -42,7 +42,7 @@ export function wordsOf(problem: Problem, t: Dictionary): string {
   return problem.status === 0 ? t.common.unreachable : problem.message;
 }
 
-/** What happened, and a way to try again. */
+/** What happened, and a button to try again. */
 export function Trouble({ problem, onRetry, isBusy, isStale = false }: TroubleProps) {
   const { t } = useText();
   return (
@@ -76,7 +76,7 @@ interface EmptyProps {
   action?: ReactNode;
 }
 
-/** Nothing is there: say so, and what to do. */
+/** An empty list: says so, and what to do. */
 export function Empty({ title, children, action }: EmptyProps) {
   return (
     <div className="empty">

@@ -65,7 +65,7 @@ export function Field({ label, hint, onText, ...input }: FieldProps) {
   );
 }
 
-/** Asks why, for people who look later. */
+/** Asks for a reason. */
 export function ReasonField({
   value,
   onText,

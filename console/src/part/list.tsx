@@ -1,4 +1,4 @@
-/** A list that comes in pages: its faces, the shards that did not answer, and the way to the next page. */
+/** A list in pages: its faces, the shards that did not answer, and the pager. */
 import type { ReactNode } from "react";
 import type { Resource } from "../data/hook";
 import { Card, Missing } from "./basic";

@@ -1,4 +1,4 @@
-/** Statuses: a sign, a word and a colour, so that none of them is needed to tell them apart. */
+/** Statuses: an icon, a word and a colour, so that each alone is enough. */
 import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 

@@ -9,7 +9,7 @@ export interface Column<T> {
   readonly isNumber?: boolean;
   /** Left out on narrow screens. */
   readonly isExtra?: boolean;
-  /** Takes what room is left. */
+  /** Takes the room that is left. */
   readonly isWide?: boolean;
 }
 

@@ -70,7 +70,7 @@ interface Action {
   readonly isBusy: boolean;
   /** What went wrong the last time, for dialogs, which cover toasts. */
   readonly problem: string;
-  /** Do it, tell what it did, and read again what is on the screen; null if it did not work. */
+  /** Do it, say what it did, and reload what is on the screen; null if it failed. */
   readonly run: <T>(work: () => Promise<T>, says: (done: T) => string) => Promise<T | null>;
 }
 

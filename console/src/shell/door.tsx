@@ -1,4 +1,4 @@
-/** The door: finds out who is there, asks for the secret if need be, and lets them in. */
+/** The door: finds out who the user is, and asks for the secret if needed. */
 import { useCallback, useEffect, useMemo, useState, type FormEvent } from "react";
 import { fetchSession, logIn, logOut, problemOf, whenLoggedOut, type Problem } from "../api/client";
 import { cache } from "../data/cache";

@@ -185,7 +185,7 @@ function Help({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** How many alerts nobody has seen, as a short word; none is empty. */
+/** The number of open alerts as a short text; empty if there are none. */
 function useOpenAlerts(): string {
   const { data } = useLive("alerts/open", { topics: ["alerts"] });
   if (!data?.count) return "";

@@ -1,4 +1,4 @@
-/** Who is there, for all pages. */
+/** The session, for all pages. */
 import { createContext, useContext } from "react";
 import type { Answer } from "../api/call";
 
@@ -6,7 +6,7 @@ export type Session = Answer<"session">;
 
 export interface SessionState {
   readonly session: Session;
-  /** Whether buttons that change something are there. */
+  /** Whether buttons that change something are shown. */
   readonly canAct: boolean;
   readonly leave: () => void;
 }

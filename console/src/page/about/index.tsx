@@ -1,4 +1,4 @@
-/** Settings and About: how the console looks, what runs it, and whether all is well. */
+/** Settings: the look of the console, versions, databases and findings. */
 import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Button, Card, Facts, Note, Page } from "../../part/basic";

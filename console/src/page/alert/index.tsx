@@ -1,4 +1,4 @@
-/** Alerts: what a person should know. */
+/** Alerts: problems that need attention. */
 import type { Row } from "../../api/call";
 import { post } from "../../api/client";
 import { useLive } from "../../data/hook";
@@ -131,7 +131,7 @@ function SeenBy({ alert }: { alert: Alert }) {
   );
 }
 
-/** Seen until a new one comes, or quiet for an hour; one click, for it can be undone. */
+/** Marks as seen, or quiet for an hour. One click is enough, because it can be undone. */
 function AlertActions({ alert }: { alert: Alert }) {
   const { t } = useText();
   const { canAct } = useSession();

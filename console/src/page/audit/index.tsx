@@ -1,4 +1,4 @@
-/** The audit log: who did what, when, and what came of it. */
+/** The audit log: who did what, when, and with what result. */
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Button, Page } from "../../part/basic";

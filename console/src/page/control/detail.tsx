@@ -1,4 +1,4 @@
-/** One named run: its steps on a line of time, where it stopped, and its earlier tries. */
+/** One control run: its steps on a timeline, where it stopped, and its earlier tries. */
 import { post } from "../../api/client";
 import { useLive, useNow } from "../../data/hook";
 import { prettyJson, toMilliseconds } from "../../format/format";

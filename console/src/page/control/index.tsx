@@ -1,4 +1,4 @@
-/** Named runs: who runs what, and where it stopped. */
+/** Control runs: who runs what, and where it stopped. */
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Bar, Page } from "../../part/basic";

@@ -56,7 +56,7 @@ function ExportDialog({ resource, format, onFormat, onClose }: DialogProps) {
   const tell = useTell();
   const text = resource.data?.text ?? "";
   const shown = format === "json" ? prettyJson(text) : text;
-  // Browsers have it only where nobody can listen in.
+  // Browsers offer the clipboard only over HTTPS.
   const canCopy = window.isSecureContext;
   const copy = async () => {
     await navigator.clipboard.writeText(shown);

@@ -1,4 +1,4 @@
-/** Flows: their runs, and the templates that were drawn. */
+/** Flows: the flow runs, and the templates. */
 import { useState } from "react";
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";

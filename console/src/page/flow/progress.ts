@@ -1,17 +1,17 @@
-/** How far a run is. */
+/** The progress of a flow run. */
 import type { Row } from "../../api/call";
 import { toMilliseconds } from "../../format/format";
 
 export type FlowRun = Row<"flows">;
 export type FlowNode = Row<"flows/{number}/nodes">;
 
-/** Above this the nodes of a run in a list are not counted. */
+/** The nodes of a flow run in a list are counted up to this. */
 export const MOST_COUNTED = 1_000;
 export const FINAL: readonly string[] = ["succeeded", "failed", "cancelled"];
 
 interface Progress {
   readonly ended: number;
-  /** Null if that is not known. */
+  /** Null if it is not known. */
   readonly percent: number | null;
 }
 
@@ -22,7 +22,7 @@ export function progressOf(run: Pick<FlowRun, "nodes" | "left" | "status">): Pro
   return { ended, percent: (100 * ended) / Math.max(1, run.nodes) };
 }
 
-/** How many seconds a node ran, or has been running; null if it has not begun. */
+/** How many seconds a node ran, or has been running; null if it has not started. */
 export function secondsOf(
   node: Pick<FlowNode, "started_at" | "finished_at" | "status">,
   now: number,

@@ -1,4 +1,4 @@
-/** Starting a flow: which one, with what, and maybe under a key. */
+/** The dialog that starts a flow: which flow, its arguments, and an optional key. */
 import { useState } from "react";
 import type { Row } from "../../api/call";
 import { post } from "../../api/client";
@@ -13,7 +13,7 @@ import { useText } from "../../text";
 import { parseValue } from "./value";
 
 interface StartProps {
-  /** The flow to start; without one it is chosen. */
+  /** The flow to start; without it the user chooses one. */
   name?: string;
   onClose: () => void;
 }

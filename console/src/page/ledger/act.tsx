@@ -1,4 +1,4 @@
-/** Goods that came in, and what a count found: the dialog has one id, so a movement happens once. */
+/** Restocking and adjusting. A dialog has one id, so a movement happens once. */
 import { useState } from "react";
 import { post } from "../../api/client";
 import { Button } from "../../part/basic";

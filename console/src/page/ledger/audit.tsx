@@ -1,4 +1,4 @@
-/** The audit: every rule of the ledger on every row, when somebody asks for it. */
+/** The audit: checks every rule of the ledger on every row, on request. */
 import { useState } from "react";
 import type { Answer } from "../../api/call";
 import { get, problemOf, type Problem } from "../../api/client";

@@ -1,4 +1,4 @@
-/** One deduction: its lines, what came back of them, and what can be done about it. */
+/** One deduction: its lines, its returns, and its actions. */
 import { useState } from "react";
 import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
@@ -143,7 +143,7 @@ function Actions({ deduction, shard }: ActionProps) {
   if (!canAct || !isOut) return null;
 
   const given = { params: { id }, query: { shard } };
-  // Both go by the id of the deduction, so that each has its effect once.
+  // Both use the id of the deduction, so each takes effect once.
   const confirm = async () => {
     const said = await ask({
       title: t.ledger.confirmTitle(id),

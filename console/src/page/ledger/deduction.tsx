@@ -1,4 +1,4 @@
-/** Deductions: what went out, and what became of it. */
+/** Deductions and their status. */
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago } from "../../part/basic";

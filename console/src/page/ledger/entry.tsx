@@ -133,7 +133,7 @@ function Entries({ entries, isOfOneSku }: EntriesProps) {
   );
 }
 
-/** What an entry belongs to: a deduction has a page, a restock has none. */
+/** What an entry belongs to: a deduction has a page, a restock does not. */
 function Reference({ entry }: { entry: Entry }) {
   const to = useLedgerPath();
   const isReceipt = entry.movement === "restock" || entry.movement === "adjust";

@@ -1,4 +1,4 @@
-/** What is around every list of the ledger: tabs, and the database it is in, if there are several. */
+/** What every list of the ledger has around it: tabs, and the choice of a database. */
 import type { ReactNode } from "react";
 import { useLive } from "../../data/hook";
 import { Page } from "../../part/basic";
@@ -10,7 +10,7 @@ import { useText } from "../../text";
 const TABS = ["stock", "deductions", "returns", "entries", "audit"] as const;
 export type Tab = (typeof TABS)[number];
 
-/** An address of the ledger; which database it is in stays as it was chosen. */
+/** An address of the ledger that keeps the chosen database. */
 export function useLedgerPath(): (...parts: readonly string[]) => string {
   const [{ shard }] = useQuery();
   return (...parts) => pathOf("ledger", ...parts) + queryOf({ shard });

@@ -1,4 +1,4 @@
-/** A part of a deduction comes back: how much of each line, under one id per dialog. */
+/** The dialog that gives back a part of a deduction, under one id. */
 import { useState } from "react";
 import { post } from "../../api/client";
 import { Button } from "../../part/basic";

@@ -1,4 +1,4 @@
-/** Parts of the ledger's pages: what became of a deduction, movements, lines and signed numbers. */
+/** Parts of the ledger's pages: statuses, movements, lines and signed numbers. */
 import type { ReactNode } from "react";
 import type { Row } from "../../api/call";
 import type { IconName } from "../../part/icon";
@@ -51,7 +51,7 @@ export function Movement({ movement }: { movement: MovementName }) {
   );
 }
 
-/** How many more or less, with its sign. */
+/** A difference with its sign. */
 export function Signed({ value }: { value: number }) {
   const { f } = useText();
   return (
@@ -96,7 +96,7 @@ interface NothingProps {
   children: ReactNode;
 }
 
-/** An empty list: more may follow, nothing matches, or there is nothing at all. */
+/** An empty list: more may follow, nothing matches, or there are no rows. */
 export function Nothing({ page, isFiltered, title, children }: NothingProps) {
   const { t, f } = useText();
   if (page?.next) {

@@ -1,4 +1,4 @@
-/** Returns: what came back, of which deduction. */
+/** Returns, with their deductions. */
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago } from "../../part/basic";

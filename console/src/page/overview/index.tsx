@@ -1,4 +1,4 @@
-/** The first page: what runs, what is held back and why, how fast, what failed, who works. */
+/** The first page: kinds, the last hour, alerts, flows, failures and workers. */
 import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, BadCount, Card, Figure, Figures, Missing, Page } from "../../part/basic";
@@ -188,7 +188,7 @@ function Alerts({ alerts }: { alerts: Overview["alerts"] }) {
   );
 }
 
-/** Runs that go on, and those that failed. */
+/** Flow runs that are running, and those that failed. */
 function Flows({ flows }: { flows: Overview["flows"] }) {
   const { t } = useText();
   const runs = [...flows.running, ...flows.failed];

@@ -1,4 +1,4 @@
-/** The ring of each shard: who is there, who owns which arc, who came and went. */
+/** The ring of each shard: its workers, the buckets they own, and who joined and left. */
 import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Figure, Figures, Missing, Note, Page } from "../../part/basic";

@@ -1,4 +1,4 @@
-/** The circle of a ring: an arc for what each member owns, and one outside for what it is to own. */
+/** The ring as a circle: inside the arcs that members own, outside the arcs that they will own. */
 import { arcPath, middleOf, pointAt } from "../../part/picture/arc";
 import { letterOf } from "../../part/member";
 import { useText } from "../../text";

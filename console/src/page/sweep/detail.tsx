@@ -1,4 +1,4 @@
-/** One sweep: its ranges as a strip, its rounds, and what was set aside. */
+/** One sweep: its ranges as a strip, its rounds, and its failed items. */
 import { useMemo, useState } from "react";
 import type { Answer } from "../../api/call";
 import { get, post } from "../../api/client";
@@ -266,7 +266,7 @@ function Actions({ sweep }: { sweep: Sweep }) {
   );
 }
 
-/** Who owns a range, in the order of their numbers. */
+/** The workers that own a range, by number. */
 function ownersOf(sweep: Sweep): readonly number[] {
   const found = new Set(sweep.ranges.map((range) => range.owner).filter((owner) => owner !== null));
   return [...found].sort((one, other) => one - other);

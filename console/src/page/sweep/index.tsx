@@ -1,4 +1,4 @@
-/** Sweeps: how far each of them is. */
+/** Sweeps and their progress. */
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, BadCount, Bar, Card, Page } from "../../part/basic";

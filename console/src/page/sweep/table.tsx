@@ -1,4 +1,4 @@
-/** The lists of a sweep: ranges, rounds, and items that were set aside. */
+/** The lists of a sweep: ranges, rounds and failed items. */
 import type { Row } from "../../api/call";
 import { post } from "../../api/client";
 import { useLive } from "../../data/hook";

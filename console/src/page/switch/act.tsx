@@ -1,4 +1,4 @@
-/** What one can do to a switch: pause, resume, close the breaker, and set what holds. */
+/** Actions on a switch: pause, resume, close the breaker, change its settings. */
 import { useState } from "react";
 import { post } from "../../api/client";
 import { Button } from "../../part/basic";

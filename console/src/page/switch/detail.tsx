@@ -1,4 +1,4 @@
-/** One kind: how it did in the last hour, what it declares, and what holds for it. */
+/** One kind: its last hour, what it declares, and what is in effect. */
 import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Facts, Figure, Figures, Note, Page } from "../../part/basic";

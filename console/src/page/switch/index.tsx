@@ -1,4 +1,4 @@
-/** Switches: what holds each kind back, and what may be changed while it runs. */
+/** Switches: what holds each kind back, and its settings. */
 import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Page } from "../../part/basic";

@@ -23,7 +23,7 @@ export function useBulk(filter: TaskFilter): Bulk {
   const toCancel = oneOf(CAN_CANCEL, filter.status);
 
   const start = async () => {
-    // What matches is fixed by the moment of the click, not by how long the user thinks about it.
+    // The ages count from the click, not from the answer to the question.
     const wire = wireFilter(filter);
     const which = Object.entries(wire).map(([name, value]) => `${name}: ${value}`);
     const words = toRetry ? t.task.retryAll : t.task.cancelAll;

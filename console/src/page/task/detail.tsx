@@ -1,4 +1,4 @@
-/** One task: where it is in its life, what it was given, what it answered, and what went wrong. */
+/** One task: its status and times, arguments, result and errors. */
 import { useState } from "react";
 import type { Answer } from "../../api/call";
 import { post } from "../../api/client";

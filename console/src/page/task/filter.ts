@@ -1,4 +1,4 @@
-/** Which tasks: the filter as the URL has it, and as the API wants it. */
+/** The filter of tasks, as it is in the URL and as the API takes it. */
 import type { Row } from "../../api/call";
 import { oneOf } from "../../route/address";
 
@@ -24,7 +24,7 @@ export const STATUSES = [
   "cancelled",
 ] as const;
 
-/** Created within the last span, or before it began. */
+/** Created within the last span of time, or before it. */
 export const AGES = ["10m", "1h", "1d", "7d", "older-1h", "older-1d", "older-7d"] as const;
 
 const SECONDS: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: 86_400 };

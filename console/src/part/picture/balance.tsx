@@ -1,4 +1,4 @@
-/** How much there was of a SKU, over its last changes: a line of steps, told as text. */
+/** The balance of a SKU over its last changes: a step line, with a text for screen readers. */
 import { useState } from "react";
 import type { Row } from "../../api/call";
 import { useText } from "../../text";

@@ -1,4 +1,4 @@
-/** Charts of our own: bars over time, and a histogram of ages. Drawn as SVG, told as text. */
+/** Charts: bars over time, and a histogram of ages. SVG, with a text for screen readers. */
 import { useState } from "react";
 import type { Answer } from "../../api/call";
 import { useText } from "../../text";
@@ -86,7 +86,7 @@ interface AgeProps {
   label: string;
 }
 
-/** How old the items are, with the age that none should pass. */
+/** The ages of the items, and the age that no item should pass. */
 export function AgeChart({ bars, promise, label }: AgeProps) {
   const { t, f } = useText();
   const highest = Math.max(...bars.map((bar) => bar.count));

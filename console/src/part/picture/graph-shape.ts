@@ -1,4 +1,4 @@
-/** Where the nodes of a graph are: in layers, from left to right, with few crossings. */
+/** The layout of a graph: layers from left to right, with few crossings. */
 import dagre from "@dagrejs/dagre";
 
 export const NODE_WIDTH = 196;
@@ -35,7 +35,7 @@ export function layout(
   return folded(places);
 }
 
-/** The same, but layers of so many nodes that nobody could see them as a line become blocks. */
+/** The same, but layers that are too long for one line become blocks. */
 export function folded(places: ReadonlyMap<string, Place>): ReadonlyMap<string, Place> {
   const layers = new Map<number, [string, Place][]>();
   for (const each of places) {
@@ -76,7 +76,7 @@ export function sizeOf(places: ReadonlyMap<string, Place>): Size {
   };
 }
 
-/** Of the edges from what is inside nested flows, those from its last nodes: the rest follows. */
+/** Of the edges out of nested flows, only those from their last nodes. */
 export function ends(inside: readonly Edge[], edges: readonly Edge[]): readonly Edge[] {
   const groups = new Map(inside);
   const goesOn = new Set(
@@ -85,7 +85,7 @@ export function ends(inside: readonly Edge[], edges: readonly Edge[]): readonly 
   return inside.filter(([member]) => !goesOn.has(member));
 }
 
-/** The names of a circle, in order, or none if there is no circle. */
+/** The names of a circle, in order; empty if there is no circle. */
 export function circleIn(names: readonly string[], edges: readonly Edge[]): readonly string[] {
   const after = new Map<string, string[]>(names.map((name) => [name, []]));
   for (const [from, to] of edges) after.get(from)?.push(to);

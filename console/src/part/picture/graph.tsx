@@ -1,4 +1,4 @@
-/** A graph of nodes and edges, laid out by itself; it can be looked at, or drawn on. */
+/** A graph of nodes and edges with automatic layout; edges can be drawn if the page allows it. */
 import {
   Background,
   Controls,
@@ -38,11 +38,11 @@ export interface GraphNode {
   /** How many slots it has, and how many of them are open. */
   readonly slots?: number;
   readonly open?: number;
-  /** How long it took, or whatever else there is to say. */
+  /** How long it took, or another note. */
   readonly note?: string;
   /** Whether it is about to be added. */
   readonly isNew?: boolean;
-  /** Whether edges may end at it, where one draws. */
+  /** Whether no edge can be drawn to it. */
   readonly isFixed?: boolean;
 }
 
@@ -54,7 +54,7 @@ interface GraphProps {
   inside?: readonly Edge[];
   selected: string | null;
   onSelect: (name: string | null) => void;
-  /** Present when one may draw edges. */
+  /** Present if edges can be drawn. */
   onConnect?: (edge: Edge) => void;
   onDisconnect?: (edge: Edge) => void;
 }
@@ -64,7 +64,7 @@ type Drawn = Node<Record<"node", GraphNode> & Record<"isDrawable", boolean>, "no
 const TYPES = { node: memo(NodeBox) };
 const MANY = 30;
 const SIDE = 24;
-// Below the graph there is room for what moves it, and for its map.
+// Room below the graph for its buttons and its map.
 const BELOW = 56;
 const BELOW_MANY = 116;
 
@@ -81,7 +81,7 @@ export function Graph({
   const { t } = useText();
   const [instance, setInstance] = useState<ReactFlowInstance<Drawn>>();
   const shape = JSON.stringify({ names: nodes.map((node) => node.name), edges, inside });
-  // Places depend on the shape only: a node that changes its state stays where it is.
+  // The layout depends on names and edges only: a node that changes its status stays in place.
   const places = useMemo(() => {
     const drawn = JSON.parse(shape) as { names: string[]; edges: Edge[]; inside: Edge[] };
     const last = ends(drawn.inside, drawn.edges);
@@ -102,7 +102,7 @@ export function Graph({
   const words: Readonly<Record<string, string>> = t.status;
   const connect = ({ source, target }: Connection) => onConnect?.([source, target]);
   const change = (changes: readonly NodeChange<Drawn>[]) => {
-    // By the keyboard; a click selects as well.
+    // Selected by keyboard; a click has its own handler.
     const picked = changes.find((each) => each.type === "select" && each.selected);
     if (picked?.type === "select") onSelect(picked.id);
   };
@@ -202,7 +202,7 @@ function NodeBox({ data, selected }: NodeProps<Drawn>) {
   const { isDrawable } = data;
   const { name, kind, status, slots = 0, open = 0, note, isNew, isFixed = false } = data.node;
   const words: Readonly<Record<string, string>> = t.status;
-  // What is inside a nested flow is named after it.
+  // A node of a nested flow has the flow's name in front.
   const parts = name.split("/");
   const last = parts.at(-1) ?? name;
   const group = parts.slice(0, -1).join("/");
@@ -234,7 +234,7 @@ function NodeBox({ data, selected }: NodeProps<Drawn>) {
 
 const MOST_DOTS = 8;
 
-/** The slots of a node that waits: those that are filled, and those that are open. */
+/** The slots of a waiting node: filled and open. */
 function Slots({ slots, open }: { slots: number; open: number }) {
   const { t } = useText();
   const label = t.flow.slots(open, slots);

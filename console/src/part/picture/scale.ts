@@ -1,4 +1,4 @@
-/** The top of an axis: the next round number that is not below `value`, halves of it round too. */
+/** The top of an axis: a round number, not below `value`, with a round half. */
 export function niceTop(value: number): number {
   if (value <= 2) return 2;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -1,4 +1,4 @@
-/** Where the ranges of a sweep are on its strip: as wide as they have rows, in their order. */
+/** The places of a sweep's ranges on its strip: in order, as wide as their number of rows. */
 
 export interface StripRange {
   readonly id: number;
@@ -11,14 +11,14 @@ export interface StripPart {
   readonly id: number;
   readonly x: number;
   readonly width: number;
-  /** How much of it is done, in pixels from its left side: where the breakpoint is. */
+  /** How much of it is done, in pixels from its left side; the breakpoint is there. */
   readonly done: number;
 }
 
 export function stripParts(ranges: readonly StripRange[], width: number): readonly StripPart[] {
   const weights = ranges.map(weightOf);
   const sum = weights.reduce((all, each) => all + each, 0);
-  // However small a range is, it can be seen, as long as there is room for all.
+  // Even the smallest range is visible, as long as there is room for all.
   const least = Math.min(3, width / Math.max(1, ranges.length));
   const free = width - least * ranges.length;
   let x = 0;

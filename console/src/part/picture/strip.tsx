@@ -1,4 +1,4 @@
-/** The ranges of a sweep as a strip: what is done, where the breakpoints are, who is how fast. */
+/** The ranges of a sweep as a strip: progress, breakpoints, owners and speed. */
 import type { Answer } from "../../api/call";
 import { useText } from "../../text";
 import { letterOf } from "../member";

@@ -1,4 +1,4 @@
-/** Where steps are on a line of time. */
+/** The places of steps on a timeline. */
 
 export interface Span {
   readonly begin: number;
@@ -12,7 +12,7 @@ export interface Placed {
 
 const LEAST_PERCENT = 0.6;
 
-/** The places of spans on a line that holds them all, in percent of it. */
+/** The places of spans on a line that holds them all, in percent. */
 export function placed(spans: readonly Span[]): readonly Placed[] {
   const begin = Math.min(...spans.map((span) => span.begin));
   const end = Math.max(...spans.map((span) => span.end));
@@ -34,7 +34,7 @@ const STEPS = [
 ];
 const MOST_TICKS = 6;
 
-/** Round spans of time since the beginning of it all, and their places in percent. */
+/** Round times since the start, and their places in percent. */
 export function ticks(spans: readonly Span[]): readonly Tick[] {
   if (spans.length === 0) return [];
   const begin = Math.min(...spans.map((span) => span.begin));

@@ -1,4 +1,4 @@
-/** Things that begin and end, one per line, on a common line of time. */
+/** Things that start and end, one per line, on a common timeline. */
 import type { ReactNode } from "react";
 import { useText } from "../../text";
 import { Icon, type IconName } from "../icon";
@@ -19,7 +19,7 @@ export interface Row {
 interface TimelineProps {
   rows: readonly Row[];
   label: string;
-  /** Whether to tell above it how much time has passed since the beginning. */
+  /** Whether to show the time since the start above it. */
   hasScale?: boolean;
 }
 

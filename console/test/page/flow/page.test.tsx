@@ -30,7 +30,7 @@ beforeEach(() => {
     const path = new URL(url).pathname.replace("/api/", "") + new URL(url).search;
     if (init.method === "POST") sent.push({ path, body: JSON.parse(String(init.body)) });
     const answer = answers.get(path);
-    // What has no answer goes on loading.
+    // A path without an answer keeps loading.
     if (!answer) return new Promise(() => undefined);
     return Promise.resolve(
       new Response(JSON.stringify(answer.body), { status: answer.status ?? 200 }),

@@ -1,4 +1,4 @@
-/** One argument of a node: left out, a value, what another node returned, or one of the start. */
+/** One argument of a node: not set, a value, the result of another node, or a start argument. */
 import { useState } from "react";
 import { useText } from "../../../text";
 import type { Argument } from "./palette";
@@ -7,9 +7,9 @@ import { sourceOf, valueOf, type Source } from "../value";
 interface ArgumentProps {
   argument: Argument;
   value: unknown;
-  /** The nodes whose results may be taken. */
+  /** The nodes whose results can be used. */
   above: readonly string[];
-  /** Whether it may be an argument of the start: not in a run that goes on. */
+  /** Whether it can be a start argument; not in a flow run that has started. */
   hasStart: boolean;
   onChange: (value: unknown) => void;
 }

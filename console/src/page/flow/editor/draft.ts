@@ -1,4 +1,4 @@
-/** A template while it is drawn: what may be done to it, and what is wrong with it. */
+/** A template in the editor: how it changes, and what is wrong with it. */
 import type { Answer } from "../../../api/call";
 import type { Post } from "../../../api/path";
 import { circleIn, type Edge } from "../../../part/picture/graph-shape";
@@ -41,7 +41,7 @@ export function draftOf(spec: Saved): Draft {
   return { nodes, edges: spec.edges };
 }
 
-/** The template as it is saved; call it only if nothing is wrong. */
+/** The template as the API takes it; call it only if nothing is wrong. */
 export function specOf(draft: Draft): Spec {
   const nodes = draft.nodes.map((node) => ({
     name: node.name,
@@ -57,7 +57,7 @@ export function specOf(draft: Draft): Spec {
 /** A new node, under a name that no other has. */
 export function newNode(taken: Iterable<string>, kind: string): DraftNode {
   const names = new Set(taken);
-  // A slash is for what is inside nested flows.
+  // A slash separates a nested flow from its nodes.
   const base = kind.replaceAll("/", "-");
   let name = base;
   for (let number = 2; names.has(name); number += 1) name = `${base}-${number}`;
@@ -69,7 +69,7 @@ export function withNode(draft: Draft, kind: string): Draft {
   return { ...draft, nodes: [...draft.nodes, newNode(names, kind)] };
 }
 
-/** A node that was changed; if its name was, its edges follow, and so does what uses its result. */
+/** Change a node; a new name also changes its edges and the arguments that use its result. */
 export function withChange(draft: Draft, name: string, change: Partial<DraftNode>): Draft {
   const now = change.name ?? name;
   const nodes = draft.nodes.map((node) =>
@@ -100,7 +100,7 @@ export function isSame(one: Edge, other: Edge): boolean {
   return one[0] === other[0] && one[1] === other[1];
 }
 
-/** The nodes that surely ended before a node begins, so that it may be given their results. */
+/** The nodes that have ended before a node starts, so that it can use their results. */
 export function above(edges: readonly Edge[], name: string): readonly string[] {
   const found = new Set<string>();
   const queue = [name];
@@ -114,7 +114,7 @@ export function above(edges: readonly Edge[], name: string): readonly string[] {
   return [...found].sort();
 }
 
-/** What is wrong, in words; nothing if it can be sent. */
+/** What is wrong, in words; empty if it can be sent. */
 export function problemsOf(draft: Draft, t: Dictionary["flow"]): readonly string[] {
   const names = draft.nodes.map((node) => node.name);
   const twice = names.filter((name, index) => name !== "" && names.indexOf(name) !== index);
@@ -130,7 +130,7 @@ export function problemsOf(draft: Draft, t: Dictionary["flow"]): readonly string
   ];
 }
 
-/** What was typed as an object; null if it is none. */
+/** The typed text as an object; null if it is not one. */
 export function kwargsOf(text: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(text.trim() || "{}");
@@ -141,7 +141,7 @@ export function kwargsOf(text: string): Readonly<Record<string, unknown>> | null
   }
 }
 
-/** The arguments with another value for one of them; without it, if there is none. */
+/** The arguments with one value replaced, or removed if it is undefined. */
 export function withArgument(text: string, name: string, value: unknown): string {
   const rest = Object.entries(kwargsOf(text) ?? {});
   const isKnown = rest.some(([each]) => each === name);

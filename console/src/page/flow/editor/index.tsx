@@ -1,4 +1,4 @@
-/** Drawing a template: nodes of declared kinds, edges, arguments; save it as a version, start it. */
+/** The template editor: draw nodes and edges, set arguments, save a version, start it. */
 import { useEffect, useMemo, useRef, useState } from "react";
 import { post, problemOf } from "../../../api/client";
 import { useLive } from "../../../data/hook";
@@ -67,7 +67,7 @@ function Editor({ name: firstName, first, version }: EditorProps) {
   const action = useAction();
   const usable = useUsable();
   const [name, setName] = useState(firstName);
-  // What was read again is another object, though nothing has changed.
+  // Reading the template again gives a new object, though nothing has changed.
   const [saved] = useState(first);
   const [draft, setDraft] = useState(saved);
   const [selected, setSelected] = useState<string | null>(null);
@@ -210,7 +210,7 @@ function Editor({ name: firstName, first, version }: EditorProps) {
   );
 }
 
-/** Keep what is drawn until it is saved, or as it was. */
+/** Keep the draft until it is saved or unchanged again. */
 function useKeeping(template: string, name: string, draft: Draft, isWanted: boolean) {
   const isKept = useRef(false);
   useEffect(() => {
@@ -220,7 +220,7 @@ function useKeeping(template: string, name: string, draft: Draft, isWanted: bool
   }, [template, name, draft, isWanted]);
 }
 
-/** Ask before what is drawn is left, be it for another page of the console or for good. */
+/** Ask before the user leaves an unsaved draft. */
 function useLeaving(isChanged: boolean) {
   const { t } = useText();
   const confirm = useConfirm();
@@ -270,7 +270,7 @@ interface CheckState {
   readonly isKnown: boolean;
 }
 
-/** What the app says of a template, and of which one. */
+/** What the app says about a template, and about which one. */
 interface Checked {
   readonly problems: readonly string[];
   readonly arguments: readonly string[];
@@ -278,7 +278,7 @@ interface Checked {
   readonly named: string;
 }
 
-/** What is wrong with a draft: at once what can be seen here, and a moment later what the app says. */
+/** What is wrong with a draft: first what can be checked here, a moment later what the app says. */
 function useCheck(name: string, draft: Draft, isWanted: boolean): CheckState {
   const { t } = useText();
   const here = useMemo(() => problemsOf(draft, t.flow), [draft, t]);

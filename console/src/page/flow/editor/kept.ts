@@ -1,4 +1,4 @@
-/** A drawing that is not saved, kept by this browser until it is saved or thrown away. */
+/** An unsaved draft, kept by this browser until it is saved or discarded. */
 import { recall, store } from "../../../data/memory";
 import { mountPath } from "../../../route/address";
 import { isEqual, type Draft } from "./draft";
@@ -10,7 +10,7 @@ export interface Kept {
   readonly draft: Draft;
 }
 
-/** Templates have names of their own in each console; the new one has none. */
+/** Each console has its own templates; a new one has no name yet. */
 function placeOf(template: string): string {
   return `draft:${mountPath()}:${template}`;
 }
@@ -23,7 +23,7 @@ export function dropDraft(template: string): void {
   store(placeOf(template), null);
 }
 
-/** What was kept of a template, unless it is what is saved by now, or cannot be read. */
+/** The kept draft of a template, unless it is saved already or cannot be read. */
 export function keptDraft(template: string, saved: Draft): Kept | null {
   const text = recall(placeOf(template));
   if (text === null) return null;

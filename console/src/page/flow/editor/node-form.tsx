@@ -1,4 +1,4 @@
-/** What may be said of a node that is drawn. */
+/** The form for one node of a draft. */
 import { useState } from "react";
 import { Button, Card } from "../../../part/basic";
 import { useText } from "../../../text";
@@ -8,7 +8,7 @@ import type { Argument } from "./palette";
 
 interface NodeFormProps {
   node: DraftNode;
-  /** What its kind takes; none if that is not known. */
+  /** The arguments of its kind; empty if they are not known. */
   takes: readonly Argument[];
   above: readonly string[];
   hasStart: boolean;
@@ -19,7 +19,7 @@ interface NodeFormProps {
 export function NodeForm({ node, takes, above, hasStart, onChange, onRemove }: NodeFormProps) {
   const { t } = useText();
   const kwargs = kwargsOf(node.kwargs);
-  // What was typed as JSON is read anew by the fields.
+  // Typing JSON resets the fields to what it says.
   const [typed, setTyped] = useState(0);
   return (
     <Card title={<span className="name">{node.kind}</span>}>

@@ -1,4 +1,4 @@
-/** What nodes can be: declared tasks, flows and external systems, and templates. */
+/** The kinds that a node can have: declared tasks, flows, external systems, and templates. */
 import { useState } from "react";
 import type { Row } from "../../../api/call";
 import { useLive } from "../../../data/hook";
@@ -17,7 +17,7 @@ export interface Usable {
   readonly takes: readonly Argument[];
 }
 
-/** The kinds that a node can have, with what they take. */
+/** The kinds that a node can have, with their arguments. */
 export function useUsable(): readonly Usable[] {
   const kinds = useLive("kinds").data ?? [];
   const startable = useLive("flows/startable", { topics: ["flows"] });

@@ -1,4 +1,4 @@
-/** Changing a run that goes on: add nodes, add and remove edges, where nodes have not begun. */
+/** Changing a flow run: add nodes, add and remove edges, as long as the nodes have not started. */
 import { useState } from "react";
 import { post } from "../../../api/client";
 import type { Post } from "../../../api/path";
@@ -22,7 +22,7 @@ export interface Changes {
 
 export const NO_CHANGES: Changes = { add: [], link: [], unlink: [] };
 
-/** The changes with an edge that is drawn; one that was to be removed stays. */
+/** The changes after drawing an edge; an edge marked for removal is kept instead. */
 export function linked(changes: Changes, edges: readonly Edge[], edge: Edge): Changes {
   if (changes.unlink.some((each) => isSame(each, edge)))
     return { ...changes, unlink: changes.unlink.filter((each) => !isSame(each, edge)) };
@@ -30,14 +30,14 @@ export function linked(changes: Changes, edges: readonly Edge[], edge: Edge): Ch
   return isThere || edge[0] === edge[1] ? changes : { ...changes, link: [...changes.link, edge] };
 }
 
-/** The changes with an edge that is removed; one that was only drawn is forgotten. */
+/** The changes after removing an edge; a new edge is just dropped. */
 export function unlinked(changes: Changes, edge: Edge): Changes {
   const isNew = changes.link.some((each) => isSame(each, edge));
   if (isNew) return { ...changes, link: changes.link.filter((each) => !isSame(each, edge)) };
   return { ...changes, unlink: [...changes.unlink, edge] };
 }
 
-/** What is sent: edges to new nodes are what those come after. */
+/** The body to send: edges to new nodes become their `after`. */
 export function bodyOf(changes: Changes): Post["flows/{number}/edit"]["body"] {
   const isNew = (name: string) => changes.add.some((node) => node.name === name);
   return {

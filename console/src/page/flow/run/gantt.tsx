@@ -1,4 +1,4 @@
-/** The nodes of a run on a line of time. */
+/** The nodes of a flow run on a timeline. */
 import { useNow } from "../../../data/hook";
 import { toMilliseconds } from "../../../format/format";
 import { Empty } from "../../../part/faces";

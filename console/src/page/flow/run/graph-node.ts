@@ -1,10 +1,10 @@
-/** The nodes of a run as its graph shows them. */
+/** The nodes of a flow run as the graph takes them. */
 import { useNow } from "../../../data/hook";
 import type { GraphNode } from "../../../part/picture/graph";
 import { useText } from "../../../text";
 import { secondsOf, type FlowNode } from "../progress";
 
-/** Nodes as the graph shows them: what is open of their slots, or how long they took. */
+/** Nodes with their open slots, or how long they took. */
 export function useGraphNodes(nodes: readonly FlowNode[]): readonly GraphNode[] {
   const { t, f } = useText();
   const now = useNow();

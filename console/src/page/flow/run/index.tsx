@@ -1,4 +1,4 @@
-/** One run of a flow: its graph as it is now, its nodes on a line of time, and one node closely. */
+/** One flow run: its graph, its nodes on a timeline or in a list, and details of one node. */
 import { useState } from "react";
 import type { Answer } from "../../../api/call";
 import { post } from "../../../api/client";
@@ -160,7 +160,7 @@ function Drawn({ data, selected, onPick }: DrawnProps) {
   );
 }
 
-/** Of a graph that is too large to be drawn: what is shown of it. */
+/** Says which part of a graph is drawn, if it is too large. */
 function Partial({ data }: { data: Detail }) {
   const { t, f } = useText();
   const [query, change] = useQuery();
@@ -177,7 +177,7 @@ function Partial({ data }: { data: Detail }) {
   );
 }
 
-/** How many nodes are in which state: a bar of all, and a way to each of them. */
+/** How many nodes have each status, as a bar and as links to their lists. */
 function States({ data }: { data: Detail }) {
   const { t, f } = useText();
   const [, change] = useQuery();

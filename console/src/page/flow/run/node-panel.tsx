@@ -1,4 +1,4 @@
-/** One node of a run closely: its state, its neighbours, what it was given, and what went wrong. */
+/** One node of a flow run: its status, neighbours, arguments, result and errors. */
 import type { Answer } from "../../../api/call";
 import { post } from "../../../api/client";
 import { useLive, useNow } from "../../../data/hook";
@@ -61,7 +61,7 @@ export function NodePanel({ run, name, isWhole }: PanelProps) {
   );
 }
 
-/** How it is doing, and why it failed: what one decides by. */
+/** Its status, and why it failed. */
 function Summary({ data }: { data: Detail }) {
   const { t, f } = useText();
   const now = useNow();
@@ -193,7 +193,7 @@ function Actions({ run, node, children }: ActionProps) {
     );
   };
   const mayAct = canAct && node.status !== "succeeded" && !node.is_skipped;
-  // What was only blocked by others runs when those have.
+  // A node that failed because others did runs again with them.
   const isOwnFailure = node.status === "failed" && node.attempt > 0;
   return (
     <div className="panel-actions">

@@ -1,4 +1,4 @@
-/** The nodes of a run as a list, by name and state: also of a run that is too large to be drawn. */
+/** The nodes of a flow run as a list, by name and status; it works for runs too large to draw. */
 import { useLive, useNow } from "../../../data/hook";
 import { Filter, Find, Pager } from "../../../part/control";
 import { Empty, Faces } from "../../../part/faces";
