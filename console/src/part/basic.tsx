@@ -28,6 +28,8 @@ export function Button({ icon, look = "plain", isBusy = false, children, ...rest
 
 interface PageProps {
   title: ReactNode;
+  /** What stands beside the title, such as a status. */
+  badge?: ReactNode;
   /** The page above this one. */
   up?: { to: string; label: string };
   lead?: ReactNode;
@@ -35,7 +37,7 @@ interface PageProps {
   children: ReactNode;
 }
 
-export function Page({ title, up, lead, actions, children }: PageProps) {
+export function Page({ title, badge, up, lead, actions, children }: PageProps) {
   return (
     <>
       <header className="page-head">
@@ -45,7 +47,16 @@ export function Page({ title, up, lead, actions, children }: PageProps) {
               {up.label}
             </Link>
           )}
-          <h1>{title}</h1>
+          <h1>
+            {badge ? (
+              <span className="title-row">
+                {title}
+                {badge}
+              </span>
+            ) : (
+              title
+            )}
+          </h1>
           {lead && <p className="lead">{lead}</p>}
         </div>
         {actions && <div className="actions">{actions}</div>}

@@ -8,7 +8,7 @@ afterEach(() => void vi.useRealTimers());
 const settle = () => vi.advanceTimersByTimeAsync(0);
 
 describe("the cache", () => {
-  it("reads when somebody looks, and tells them", async () => {
+  it("reads when a listener subscribes, and notifies it", async () => {
     const cache = new Cache(() => Promise.resolve(7));
     const listen = vi.fn();
 
@@ -37,7 +37,7 @@ describe("the cache", () => {
     expect(cache.snapshot("kinds").problem).toBeUndefined();
   });
 
-  it("reads again only what a topic is behind, and only what is on the screen", async () => {
+  it("reads again only what depends on the topic and is on the screen", async () => {
     const read = vi.fn(() => Promise.resolve(1));
     const cache = new Cache(read);
     const leave = cache.subscribe("tasks", ["tasks"], () => undefined);
@@ -56,7 +56,7 @@ describe("the cache", () => {
     expect(read).toHaveBeenCalledTimes(1);
   });
 
-  it("drops an answer that came after a later one was asked for", async () => {
+  it("drops an answer that arrives after a later request", async () => {
     const waiting: ((value: string) => void)[] = [];
     const cache = new Cache(() => new Promise((resolve) => waiting.push(resolve)));
     cache.subscribe("kinds", [], () => undefined);

@@ -40,7 +40,7 @@ afterEach(() => {
 });
 
 describe("live changes", () => {
-  it("are heard as events", () => {
+  it("arrive as events", () => {
     const onChange = vi.fn();
     const live = new Live(onChange, () => undefined);
 
@@ -52,7 +52,7 @@ describe("live changes", () => {
     expect(onChange.mock.calls).toEqual([[], [["tasks", "alerts"]]]);
   });
 
-  it("are asked for when events do not get through, and events are tried again later", async () => {
+  it("are polled when events do not get through, and events are tried again later", async () => {
     const onChange = vi.fn();
     const live = new Live(onChange, () => undefined);
     marks = { tasks: "1", alerts: "1" };

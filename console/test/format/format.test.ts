@@ -5,12 +5,12 @@ const en = new Format("en");
 const zh = new Format("zh");
 
 describe("numbers", () => {
-  it("are grouped, and what is unknown is a dash", () => {
+  it("are grouped, and an unknown one is a dash", () => {
     expect(en.number(1234567)).toBe("1,234,567");
     expect(en.number(null)).toBe("–");
   });
 
-  it("that the API stopped counting at are shown as more", () => {
+  it("above the limit of the API are shown as more", () => {
     expect(en.count(10_001)).toBe("10,000+");
     expect(en.count(10_000)).toBe("10,000");
   });
@@ -41,7 +41,7 @@ describe("spans of time", () => {
     expect(en.span(seconds)).toBe(text);
   });
 
-  it("are told in Chinese too", () => {
+  it("are formatted in Chinese too", () => {
     expect(zh.span(62)).toBe("1 分 2 秒");
   });
 });
@@ -49,7 +49,7 @@ describe("spans of time", () => {
 describe("moments", () => {
   const now = Date.parse("2026-11-16T12:00:00Z");
 
-  it("are told from now", () => {
+  it("are relative to now", () => {
     expect(en.relative("2026-11-16T11:58:00Z", now)).toBe("2m ago");
     expect(en.relative("2026-11-16T12:00:30Z", now)).toBe("in 30s");
     expect(en.relative("2026-11-16T12:00:00.5Z", now)).toBe("just now");
@@ -58,7 +58,7 @@ describe("moments", () => {
   });
 });
 
-it("a moment that is near needs no day", () => {
+it("a near moment has no date", () => {
   const noon = new Date(2026, 10, 16, 12, 3).getTime();
   expect(new Format("en").near(noon, noon + 3_600_000)).toBe("12:03");
   expect(new Format("en").near(noon, noon + 86_400_000)).toContain("16 Nov 2026");
@@ -73,7 +73,7 @@ describe("JSON", () => {
     expect(prettyJson('{"id":12345678901234567890}')).toBe('{"id":12345678901234567890}');
   });
 
-  it("may be no JSON at all", () => {
+  it("is left alone if it is not JSON", () => {
     expect(prettyJson("<b>")).toBe("<b>");
   });
 });

@@ -64,7 +64,7 @@ describe("a list", () => {
   });
 });
 
-describe("what users gave", () => {
+describe("text from users", () => {
   it("is shown as text", () => {
     const evil = "<img src=x onerror=alert(1)>";
     const { container } = render(<Plain text={evil} />);

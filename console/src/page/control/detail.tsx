@@ -27,13 +27,13 @@ export function ControlDetailPage({ name }: { name: string }) {
   return (
     <Page
       up={{ to: "control", label: t.menu.control }}
-      title={
-        <span className="title-row">
-          {name}
+      title={name}
+      badge={
+        <>
           {partition && <span className="chip">{partition}</span>}
           {run && <Status status={run.status} />}
           {run?.expired && <Badge tone="warn">{t.control.expired}</Badge>}
-        </span>
+        </>
       }
       actions={run && <Actions run={run} />}
     >

@@ -32,12 +32,8 @@ export function DeductionPage({ id }: { id: string }) {
   return (
     <Page
       up={{ to: to("deductions"), label: t.ledger.deductions }}
-      title={
-        <span className="title-row">
-          {id}
-          {found && <DeductionStatus status={found.status} />}
-        </span>
-      }
+      title={id}
+      badge={found && <DeductionStatus status={found.status} />}
       actions={found && <Actions deduction={found} shard={shard} />}
     >
       <Faces resource={resource} lines={8}>

@@ -8,8 +8,8 @@ import { Table, type Column } from "../../part/table";
 import { oneOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
-import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
-import { DEDUCTION_STATUSES, DeductionStatus, Lines, Nothing, refusalText } from "./part";
+import { LedgerFilters, LedgerFrame, useLedgerPath } from "./frame";
+import { DEDUCTION_STATUSES, DeductionStatus, Lines, Nothing } from "./part";
 
 export function DeductionTab() {
   const { t } = useText();
@@ -20,18 +20,15 @@ export function DeductionTab() {
   });
   return (
     <LedgerFrame tab="deductions">
-      <div className="filters" role="search">
-        <div className="filter-row">
-          <Filter
-            name="status"
-            label={t.field.status}
-            values={DEDUCTION_STATUSES}
-            words={t.ledger.statuses}
-          />
-          <Find name="prefix" label={t.ledger.findDeduction} />
-          <PlaceSelect />
-        </div>
-      </div>
+      <LedgerFilters>
+        <Filter
+          name="status"
+          label={t.field.status}
+          values={DEDUCTION_STATUSES}
+          words={t.ledger.statuses}
+        />
+        <Find name="prefix" label={t.ledger.findDeduction} />
+      </LedgerFilters>
       <PagedList
         resource={resource}
         lines={10}
@@ -70,12 +67,7 @@ function Deductions({ deductions }: { deductions: readonly Row<"deductions">[] }
       name: "lines",
       label: t.ledger.lines,
       isWide: true,
-      render: (row) =>
-        row.refusal ? (
-          <span className="text-bad clip">{refusalText(row.refusal)}</span>
-        ) : (
-          <Lines lines={row.lines} hasMore={row.has_more_lines} />
-        ),
+      render: (row) => <Lines row={row} />,
     },
     {
       name: "returned",

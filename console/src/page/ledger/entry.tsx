@@ -9,7 +9,7 @@ import { Table, type Column } from "../../part/table";
 import { oneOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useText } from "../../text";
-import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
+import { LedgerFilters, LedgerFrame, useLedgerPath } from "./frame";
 import { Movement, MOVEMENT_NAMES, Nothing, Signed } from "./part";
 
 type Entry = Row<"entries">;
@@ -19,18 +19,15 @@ export function EntryTab() {
   const [{ sku }] = useQuery();
   return (
     <LedgerFrame tab="entries">
-      <div className="filters" role="search">
-        <div className="filter-row">
-          <Filter
-            name="movement"
-            label={t.ledger.movement}
-            values={MOVEMENT_NAMES}
-            words={t.ledger.movements}
-          />
-          <Find name="sku" label={t.ledger.findEntry} />
-          <PlaceSelect />
-        </div>
-      </div>
+      <LedgerFilters>
+        <Filter
+          name="movement"
+          label={t.ledger.movement}
+          values={MOVEMENT_NAMES}
+          words={t.ledger.movements}
+        />
+        <Find name="sku" label={t.ledger.findEntry} />
+      </LedgerFilters>
       <EntryList sku={sku} lines={10} isFiltered={Boolean(sku)} />
     </LedgerFrame>
   );

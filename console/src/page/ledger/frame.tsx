@@ -38,6 +38,18 @@ export function LedgerFrame({ tab, actions, children }: FrameProps) {
   );
 }
 
+/** The filters of a list, and the choice of a database. */
+export function LedgerFilters({ children }: { children: ReactNode }) {
+  return (
+    <div className="filters" role="search">
+      <div className="filter-row">
+        {children}
+        <PlaceSelect />
+      </div>
+    </div>
+  );
+}
+
 /** Which database; shown only where there are several. */
 export function PlaceSelect() {
   const { t } = useText();

@@ -62,22 +62,25 @@ export function Signed({ value }: { value: number }) {
   );
 }
 
-interface LinesProps {
-  lines: readonly Line[];
-  hasMore: boolean;
+interface Movements {
+  readonly lines: readonly Line[];
+  readonly has_more_lines: boolean;
+  readonly refusal: object | null;
 }
 
-export function Lines({ lines, hasMore }: LinesProps) {
+/** The first lines of a deduction or a return, or why it was refused. */
+export function Lines({ row }: { row: Movements }) {
   const { t, f } = useText();
-  if (lines.length === 0) return <span className="faint">–</span>;
+  if (row.refusal) return <span className="text-bad clip">{refusalText(row.refusal)}</span>;
+  if (row.lines.length === 0) return <span className="faint">–</span>;
   return (
     <span className="inline">
-      {lines.map((line) => (
+      {row.lines.map((line) => (
         <span key={line.sku} className="chip sku-chip">
           <span>{line.sku}</span> × {f.number(line.quantity)}
         </span>
       ))}
-      {hasMore && <small className="faint">{t.ledger.more}</small>}
+      {row.has_more_lines && <small className="faint">{t.ledger.more}</small>}
     </span>
   );
 }

@@ -7,7 +7,7 @@ import { Table, type Column } from "../../part/table";
 import { Link, useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
-import { DeductionStatus, Lines, Movement, Nothing, refusalText } from "./part";
+import { DeductionStatus, Lines, Movement, Nothing } from "./part";
 
 type Return = Row<"returns">;
 
@@ -77,12 +77,7 @@ function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: bo
       name: "lines",
       label: t.ledger.back,
       isWide: true,
-      render: (row) =>
-        row.refusal ? (
-          <span className="text-bad clip">{refusalText(row.refusal)}</span>
-        ) : (
-          <Lines lines={row.lines} hasMore={row.has_more_lines} />
-        ),
+      render: (row) => <Lines row={row} />,
     },
     {
       name: "made",

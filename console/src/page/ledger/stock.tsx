@@ -9,7 +9,7 @@ import { Table, type Column } from "../../part/table";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { MoveButtons } from "./act";
-import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
+import { LedgerFilters, LedgerFrame, useLedgerPath } from "./frame";
 import { Nothing } from "./part";
 
 export function StockTab() {
@@ -21,18 +21,15 @@ export function StockTab() {
   });
   return (
     <LedgerFrame tab="stock" actions={<MoveButtons />}>
-      <div className="filters" role="search">
-        <div className="filter-row">
-          <Filter
-            name="sold_out"
-            label={t.ledger.stock}
-            values={["true"]}
-            words={{ true: t.ledger.soldOut }}
-          />
-          <Find name="prefix" label={t.ledger.findSku} />
-          <PlaceSelect />
-        </div>
-      </div>
+      <LedgerFilters>
+        <Filter
+          name="sold_out"
+          label={t.ledger.stock}
+          values={["true"]}
+          words={{ true: t.ledger.soldOut }}
+        />
+        <Find name="prefix" label={t.ledger.findSku} />
+      </LedgerFilters>
       <PagedList
         resource={resource}
         lines={10}

@@ -30,12 +30,8 @@ export function RollingDetailPage({ kind }: { kind: string }) {
   return (
     <Page
       up={{ to: "rolling", label: t.menu.rolling }}
-      title={
-        <span className="title-row">
-          {kind}
-          {fresh && <Promise_ fresh={fresh} />}
-        </span>
-      }
+      title={kind}
+      badge={fresh && <Promise_ fresh={fresh} />}
       lead={fresh?.forecast}
       actions={
         <>

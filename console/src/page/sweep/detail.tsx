@@ -31,12 +31,8 @@ export function SweepDetailPage({ kind }: { kind: string }) {
   return (
     <Page
       up={{ to: "sweeps", label: t.menu.sweeps }}
-      title={
-        <span className="title-row">
-          {kind}
-          {sweep && <SweepState sweep={sweep} />}
-        </span>
-      }
+      title={kind}
+      badge={sweep && <SweepState sweep={sweep} />}
       lead={sweep?.why}
       actions={sweep && <Actions sweep={sweep} />}
     >

@@ -25,12 +25,8 @@ export function SwitchDetailPage({ kind }: { kind: string }) {
   return (
     <Page
       up={{ to: "switches", label: t.menu.switches }}
-      title={
-        <span className="title-row">
-          {kind}
-          {row.data && <SwitchState row={row.data} />}
-        </span>
-      }
+      title={kind}
+      badge={row.data && <SwitchState row={row.data} />}
       lead={declared?.summary}
       actions={row.data && <SwitchActions row={row.data} isFull />}
     >

@@ -26,12 +26,8 @@ export function TaskDetailPage({ id }: { id: string }) {
   return (
     <Page
       up={{ to: "tasks", label: t.menu.tasks }}
-      title={
-        <span className="title-row">
-          {t.task.title(id)}
-          {task && <Status status={task.status} />}
-        </span>
-      }
+      title={t.task.title(id)}
+      badge={task && <Status status={task.status} />}
       lead={task && <Link to={pathOf("switches", task.kind)}>{task.kind}</Link>}
       actions={task && <Actions task={task} />}
     >

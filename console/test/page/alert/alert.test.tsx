@@ -59,14 +59,14 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-it("tells who has seen an alert, and keeps it visible", async () => {
+it("shows who has seen an alert, and keeps it visible", async () => {
   show();
   expect(await screen.findByText(/seen by Ada/)).toBeTruthy();
   expect(screen.getByText(/quiet until/)).toBeTruthy();
   expect(screen.getByText("it was here before").closest("tr")?.className).toBe("muted");
 });
 
-it("is acknowledged by one click, for good or for an hour, and taken back by another", async () => {
+it("is acknowledged by one click, for good or for an hour, and undone by another", async () => {
   show();
   for (const name of ["Seen", "Quiet for 1 h", "Undo"]) {
     const button = await screen.findByRole("button", { name });
@@ -81,14 +81,14 @@ it("is acknowledged by one click, for good or for an hour, and taken back by ano
   ]);
 });
 
-it("shows only what is open if one wants that", async () => {
+it("shows only open alerts on request", async () => {
   show();
   fireEvent.click(await screen.findByRole("button", { name: "Open" }));
   expect(screen.getByText("it kills its workers")).toBeTruthy();
   expect(screen.queryByText("it was here before")).toBeNull();
 });
 
-it("cannot be acknowledged by those who only look", async () => {
+it("cannot be acknowledged by viewers", async () => {
   show(false);
   await screen.findByText("it kills its workers");
   expect(screen.queryByRole("button", { name: "Seen" })).toBeNull();

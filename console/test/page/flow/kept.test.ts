@@ -7,7 +7,7 @@ const drawn = withNode(EMPTY, "fetch");
 
 afterEach(() => localStorage.clear());
 
-it("keeps one drawing for each template", () => {
+it("keeps one draft for each template", () => {
   keepDraft("evening", { at: 7, name: "evening", draft: drawn });
   expect(keptDraft("evening", EMPTY)).toEqual({ at: 7, name: "evening", draft: drawn });
   expect(keptDraft("morning", EMPTY)).toBeNull();
@@ -15,7 +15,7 @@ it("keeps one drawing for each template", () => {
   expect(keptDraft("evening", EMPTY)).toBeNull();
 });
 
-it("offers nothing that is saved by now, or cannot be read", () => {
+it("does not offer a draft that is saved already, or cannot be read", () => {
   keepDraft("evening", { at: 7, name: "evening", draft: drawn });
   expect(keptDraft("evening", withNode(EMPTY, "fetch"))).toBeNull();
   const [place = ""] = Object.keys(localStorage);

@@ -101,7 +101,7 @@ describe("the list of runs", () => {
     history.replaceState(null, "", "/");
   });
 
-  it("offers nothing to those who may only look", async () => {
+  it("offers no actions to viewers", async () => {
     answers.set("flows", { body: { items: [RUN], next: null, missing: [] } });
     show(<FlowPage />, false);
     await screen.findByText("6 / 10");
@@ -110,7 +110,7 @@ describe("the list of runs", () => {
 });
 
 describe("starting a flow", () => {
-  it("sends what was written, each as its type wants it", async () => {
+  it("sends each typed value as its type", async () => {
     const takes = [
       { name: "day", type: "str", required: true },
       { name: "copies", type: "int", required: false },
@@ -169,7 +169,7 @@ describe("a node", () => {
     await waitFor(() => expect(sent[0]?.body).toEqual({ node: "train" }));
   });
 
-  it("leads to what it waits for", async () => {
+  it("links to the nodes that it waits for", async () => {
     answers.set("flows/7/node?name=train", { body: detail });
     show(<NodePanel run={7} name="train" isWhole />);
     fireEvent.click(await screen.findByRole("button", { name: /clean/ }));

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { arcPath, pointAt } from "../../../src/part/picture/arc";
+import { balancesOf, pathsOf } from "../../../src/part/picture/balance-shape";
 import { letterOf } from "../../../src/part/member";
 import { niceTop } from "../../../src/part/picture/scale";
 import { partAt, stripParts, type StripRange } from "../../../src/part/picture/strip-shape";
-import { placed } from "../../../src/part/picture/timeline-shape";
+import { placed, ticks } from "../../../src/part/picture/timeline-shape";
 
 describe("the ring", () => {
   it("begins at its top and goes clockwise", () => {
@@ -41,12 +42,12 @@ describe("the strip", () => {
     expect(parts[1]?.done).toBe(51.5);
   });
 
-  it("shares evenly what nobody counted", () => {
+  it("shares the width evenly if no rows were counted", () => {
     const parts = stripParts([range(1, null, null), range(2, null, null)], 100);
     expect(parts.map((part) => part.width)).toEqual([50, 50]);
   });
 
-  it("keeps the smallest range visible, and never grows over the width", () => {
+  it("keeps the smallest range visible, and never exceeds the width", () => {
     const many = Array.from({ length: 1_000 }, (_, id) => range(id, id === 0 ? 1 : 0, 0));
     const parts = stripParts(many, 500);
     const last = parts.at(-1);
@@ -59,13 +60,13 @@ describe("the strip", () => {
     expect(part?.done).toBe(100);
   });
 
-  it("finds the range at a place", () => {
+  it("finds the range at a position", () => {
     const parts = stripParts([range(1, 1, 0), range(2, 1, 0)], 100);
     expect(partAt(parts, 75)?.id).toBe(2);
   });
 });
 
-describe("the line of time", () => {
+describe("the timeline", () => {
   it("places spans in percent of the whole", () => {
     const places = placed([
       { begin: 0, end: 50 },
@@ -77,7 +78,7 @@ describe("the line of time", () => {
     ]);
   });
 
-  it("shows what took no time, inside the line", () => {
+  it("shows a span of no length, inside the line", () => {
     const [, last] = placed([
       { begin: 0, end: 1_000 },
       { begin: 1_000, end: 1_000 },
@@ -96,5 +97,36 @@ describe("axes", () => {
     [1_001, 2_000],
   ])("that hold %i end at %i", (value, top) => {
     expect(niceTop(value)).toBe(top);
+  });
+});
+
+describe("the scale of a timeline", () => {
+  it("has round steps, and not too many", () => {
+    const found = ticks([{ begin: 0, end: 5_900 }]);
+    expect(found.map((tick) => tick.seconds)).toEqual([0, 1, 2, 3, 4, 5]);
+    expect(ticks([{ begin: 0, end: 86_400_000 }]).length).toBeLessThanOrEqual(7);
+    expect(ticks([])).toEqual([]);
+  });
+});
+
+describe("the line of a balance", () => {
+  it("begins before the first change", () => {
+    const steps = [
+      { quantity: 10, balance: 10 },
+      { quantity: -4, balance: 6 },
+    ];
+    expect(balancesOf(steps)).toEqual([0, 10, 6]);
+    const { line, area } = pathsOf(
+      [0, 10, 6],
+      (x) => x,
+      String as unknown as (y: number) => number,
+    );
+    expect(line).toBe("M0 0H1V10H2V6H3");
+    expect(area).toBe("M0 0H1V10H2V6H3V0H0Z");
+  });
+
+  it("is empty without changes", () => {
+    expect(balancesOf([])).toEqual([]);
+    expect(pathsOf([], Number, Number)).toEqual({ line: "", area: "" });
   });
 });

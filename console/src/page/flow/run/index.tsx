@@ -50,12 +50,8 @@ export function FlowDetailPage({ id }: { id: string }) {
   return (
     <Page
       up={{ to: "flows", label: t.flow.menu }}
-      title={
-        <span className="title-row">
-          {data?.run.flow ?? t.flow.run(id)}
-          {data && <Status status={data.run.status} />}
-        </span>
-      }
+      title={data?.run.flow ?? t.flow.run(id)}
+      badge={data && <Status status={data.run.status} />}
       lead={<Lead id={id} run={data?.run} />}
       actions={
         data && (
