@@ -66,7 +66,7 @@ export function useTell(): Tell {
   return tell;
 }
 
-interface Action {
+export interface Action {
   readonly isBusy: boolean;
   /** What went wrong the last time, for dialogs, which cover toasts. */
   readonly problem: string;

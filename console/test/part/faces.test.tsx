@@ -28,7 +28,7 @@ function show(resource: Partial<Resource<string[]>>) {
         {(rows) => (
           <Table
             label="Tasks"
-            columns={[{ name: "row", label: "Row", render: (row: string) => row }]}
+            columns={[{ label: "Row", render: (row: string) => row }]}
             rows={rows}
             rowKey={(row) => row}
           />

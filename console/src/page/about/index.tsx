@@ -112,7 +112,6 @@ function Databases({ databases }: { databases: About["databases"] }) {
   const { t, f } = useText();
   const columns: readonly Column<About["databases"][number]>[] = [
     {
-      name: "name",
       label: t.about.database,
       isWide: true,
       render: (database) => (
@@ -122,13 +121,8 @@ function Databases({ databases }: { databases: About["databases"] }) {
         </span>
       ),
     },
+    { label: t.about.server, render: (database) => `${database.dialect} ${database.server ?? ""}` },
     {
-      name: "server",
-      label: t.about.server,
-      render: (database) => `${database.dialect} ${database.server ?? ""}`,
-    },
-    {
-      name: "schema",
       label: t.about.schema,
       render: (database) =>
         database.schema_found === database.schema_needed ? (
@@ -142,7 +136,6 @@ function Databases({ databases }: { databases: About["databases"] }) {
         ),
     },
     {
-      name: "answer",
       label: t.about.answers,
       isNumber: true,
       render: (database) => f.milliseconds(database.milliseconds),

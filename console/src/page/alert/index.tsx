@@ -62,9 +62,8 @@ export function AlertPage() {
 function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   const { t } = useText();
   const columns: readonly Column<Alert>[] = [
-    { name: "at", label: t.field.when, render: (alert) => <Ago at={alert.raised_at} /> },
+    { label: t.field.when, render: (alert) => <Ago at={alert.raised_at} /> },
     {
-      name: "what",
       label: t.alert.what,
       render: (alert) => (
         <Badge tone={alert.is_open ? "warn" : "idle"} icon={alert.is_open ? "alert" : "check"}>
@@ -73,7 +72,6 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
       ),
     },
     {
-      name: "text",
       label: t.alert.text,
       isWide: true,
       render: (alert) => (
@@ -84,7 +82,6 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
       ),
     },
     {
-      name: "kind",
       label: t.field.kind,
       render: (alert) =>
         alert.kind && (
@@ -94,7 +91,6 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
         ),
     },
     {
-      name: "task",
       label: t.field.task,
       isNumber: true,
       render: (alert) =>
@@ -106,7 +102,7 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
           </Link>
         ),
     },
-    { name: "act", label: "", render: (alert) => <AlertActions alert={alert} /> },
+    { label: "", render: (alert) => <AlertActions alert={alert} /> },
   ];
   return (
     <Table

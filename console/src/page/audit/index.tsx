@@ -51,9 +51,8 @@ export function AuditPage() {
 function Deeds({ deeds, onWho }: { deeds: readonly Deed[]; onWho: (who: string) => void }) {
   const { t } = useText();
   const columns: readonly Column<Deed>[] = [
-    { name: "at", label: t.field.when, render: (deed) => <Ago at={deed.acted_at} /> },
+    { label: t.field.when, render: (deed) => <Ago at={deed.acted_at} /> },
     {
-      name: "who",
       label: t.control.who,
       render: (deed) => (
         <span className="stack">
@@ -67,18 +66,9 @@ function Deeds({ deeds, onWho }: { deeds: readonly Deed[]; onWho: (who: string) 
         </span>
       ),
     },
+    { label: t.audit.action, render: (deed) => <span className="name">{deed.action}</span> },
+    { label: t.audit.about, render: (deed) => <span className="name">{deed.about}</span> },
     {
-      name: "action",
-      label: t.audit.action,
-      render: (deed) => <span className="name">{deed.action}</span>,
-    },
-    {
-      name: "about",
-      label: t.audit.about,
-      render: (deed) => <span className="name">{deed.about}</span>,
-    },
-    {
-      name: "outcome",
       label: t.audit.outcome,
       isWide: true,
       render: (deed) => (

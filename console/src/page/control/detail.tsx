@@ -3,12 +3,11 @@ import { post } from "../../api/client";
 import { useLive, useNow } from "../../data/hook";
 import { prettyJson, toMilliseconds } from "../../format/format";
 import { Ago, Button, Card, Facts, Note, Page, Plain } from "../../part/basic";
-import { useConfirm } from "../../part/dialog";
 import { Empty, Faces } from "../../part/faces";
 import { Badge, Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { Timeline, type Row } from "../../part/picture/timeline";
-import { useAction } from "../../part/toast";
+import { useAsk } from "../../part/ask";
 import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
@@ -134,23 +133,17 @@ function About({ run }: { run: Run }) {
 function History({ runs }: { runs: readonly Run[] }) {
   const { t, f } = useText();
   const columns: readonly Column<Run>[] = [
-    { name: "started", label: t.field.started, render: (run) => f.moment(run.start_time) },
-    { name: "status", label: t.field.status, render: (run) => <Status status={run.status} /> },
+    { label: t.field.started, render: (run) => f.moment(run.start_time) },
+    { label: t.field.status, render: (run) => <Status status={run.status} /> },
     {
-      name: "error",
       label: t.field.error,
       isWide: true,
       render: (run) => <span className="clip">{run.error?.trim().split("\n").at(-1)}</span>,
     },
-    { name: "step", label: t.control.step, render: (run) => run.step },
-    { name: "who", label: t.control.who, isExtra: true, render: (run) => run.who },
-    { name: "try", label: t.control.try, isNumber: true, render: (run) => f.number(run.tries) },
-    {
-      name: "took",
-      label: t.control.took,
-      isNumber: true,
-      render: (run) => f.span(run.run_seconds),
-    },
+    { label: t.control.step, render: (run) => run.step },
+    { label: t.control.who, isExtra: true, render: (run) => run.who },
+    { label: t.control.try, isNumber: true, render: (run) => f.number(run.tries) },
+    { label: t.control.took, isNumber: true, render: (run) => f.span(run.run_seconds) },
   ];
   if (runs.length === 0) return null;
   return (
@@ -168,21 +161,14 @@ function History({ runs }: { runs: readonly Run[] }) {
 function Actions({ run }: { run: Run }) {
   const { t } = useText();
   const { canAct } = useSession();
-  const confirm = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   if (!canAct) return null;
 
-  const act = async (verb: "release" | "reset") => {
+  const act = (verb: "release" | "reset") => {
     const words = t.control[verb];
-    const isSure = await confirm({
-      title: words.title(run.name),
-      text: words.text,
-      action: words.action,
-      isDanger: true,
-    });
-    if (isSure === null) return;
     const body = { partition: run.partition, ...(run.batch === null ? {} : { batch: run.batch }) };
-    await action.run(
+    return action.ask(
+      { title: words.title(run.name), text: words.text, action: words.action, isDanger: true },
       () => post(`control/{name}/${verb}`, { params: { name: run.name }, body }),
       () => words.done(run.name),
     );

@@ -54,7 +54,6 @@ function Runs({ runs }: { runs: readonly Run[] }) {
   const { t, f } = useText();
   const columns: readonly Column<Run>[] = [
     {
-      name: "name",
       label: t.control.run,
       render: (run) => (
         <span className="inline">
@@ -64,7 +63,6 @@ function Runs({ runs }: { runs: readonly Run[] }) {
       ),
     },
     {
-      name: "status",
       label: t.field.status,
       render: (run) => (
         <span className="inline">
@@ -74,7 +72,6 @@ function Runs({ runs }: { runs: readonly Run[] }) {
       ),
     },
     {
-      name: "step",
       label: t.control.step,
       isWide: true,
       render: (run) => (
@@ -85,24 +82,10 @@ function Runs({ runs }: { runs: readonly Run[] }) {
         </span>
       ),
     },
-    {
-      name: "who",
-      label: t.control.who,
-      render: (run) => <span className="nowrap">{run.who}</span>,
-    },
-    { name: "tries", label: t.control.tries, isNumber: true, render: (run) => f.number(run.tries) },
-    {
-      name: "started",
-      label: t.field.started,
-      isNumber: true,
-      render: (run) => <Ago at={run.start_time} />,
-    },
-    {
-      name: "took",
-      label: t.control.took,
-      isNumber: true,
-      render: (run) => f.span(run.run_seconds),
-    },
+    { label: t.control.who, render: (run) => <span className="nowrap">{run.who}</span> },
+    { label: t.control.tries, isNumber: true, render: (run) => f.number(run.tries) },
+    { label: t.field.started, isNumber: true, render: (run) => <Ago at={run.start_time} /> },
+    { label: t.control.took, isNumber: true, render: (run) => f.span(run.run_seconds) },
   ];
   return (
     <Table

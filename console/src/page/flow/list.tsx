@@ -89,7 +89,6 @@ function RunTable({ runs }: { runs: readonly Row<"flows">[] }) {
   const { t } = useText();
   const columns: readonly Column<Row<"flows">>[] = [
     {
-      name: "flow",
       label: t.flow.flow,
       render: (run) => (
         <span className="stack">
@@ -98,9 +97,8 @@ function RunTable({ runs }: { runs: readonly Row<"flows">[] }) {
         </span>
       ),
     },
-    { name: "status", label: t.field.status, render: (run) => <Status status={run.status} /> },
+    { label: t.field.status, render: (run) => <Status status={run.status} /> },
     {
-      name: "key",
       label: t.field.key,
       isWide: true,
       render: (run) => (
@@ -114,20 +112,9 @@ function RunTable({ runs }: { runs: readonly Row<"flows">[] }) {
         </span>
       ),
     },
+    { label: t.flow.progress, isNumber: true, render: (run) => <Progress run={run} /> },
+    { label: t.field.started, isNumber: true, render: (run) => <Ago at={run.created_at} /> },
     {
-      name: "progress",
-      label: t.flow.progress,
-      isNumber: true,
-      render: (run) => <Progress run={run} />,
-    },
-    {
-      name: "created",
-      label: t.field.started,
-      isNumber: true,
-      render: (run) => <Ago at={run.created_at} />,
-    },
-    {
-      name: "ended",
       label: t.field.ended,
       isNumber: true,
       isExtra: true,
@@ -149,9 +136,8 @@ function Templates() {
   const { t, f } = useText();
   const resource = useLive("templates", { topics: ["flows"] });
   const columns: readonly Column<Row<"templates">>[] = [
-    { name: "name", label: t.flow.name, render: (row) => <span className="name">{row.name}</span> },
+    { label: t.flow.name, render: (row) => <span className="name">{row.name}</span> },
     {
-      name: "arguments",
       label: t.flow.arguments,
       isWide: true,
       render: (row) => (
@@ -164,19 +150,9 @@ function Templates() {
         </span>
       ),
     },
-    {
-      name: "version",
-      label: t.flow.versionName,
-      isNumber: true,
-      render: (row) => f.number(row.version),
-    },
-    { name: "nodes", label: t.flow.nodes, isNumber: true, render: (row) => f.number(row.nodes) },
-    {
-      name: "saved",
-      label: t.flow.savedAt,
-      isNumber: true,
-      render: (row) => <Ago at={row.saved_at} />,
-    },
+    { label: t.flow.versionName, isNumber: true, render: (row) => f.number(row.version) },
+    { label: t.flow.nodes, isNumber: true, render: (row) => f.number(row.nodes) },
+    { label: t.flow.savedAt, isNumber: true, render: (row) => <Ago at={row.saved_at} /> },
   ];
   return (
     <Card isFlush className="below-tabs">

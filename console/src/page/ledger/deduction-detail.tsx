@@ -4,10 +4,9 @@ import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
 import { useLive } from "../../data/hook";
 import { Ago, Bar, Button, Card, Facts, Note, Page } from "../../part/basic";
-import { useConfirm } from "../../part/dialog";
 import { Faces } from "../../part/faces";
 import { Table, type Column } from "../../part/table";
-import { useAction } from "../../part/toast";
+import { useAsk } from "../../part/ask";
 import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
@@ -82,19 +81,16 @@ function LineTable({ lines }: { lines: Lines }) {
   const to = useLedgerPath();
   const columns: readonly Column<Lines[number]>[] = [
     {
-      name: "sku",
       label: t.ledger.sku,
       isWide: true,
       render: (line) => <span className="name clip">{line.sku}</span>,
     },
     {
-      name: "quantity",
       label: t.ledger.quantity,
       isNumber: true,
       render: (line) => <b>{f.number(line.quantity)}</b>,
     },
     {
-      name: "returned",
       label: t.ledger.returned,
       isNumber: true,
       render: (line) => (
@@ -105,7 +101,6 @@ function LineTable({ lines }: { lines: Lines }) {
       ),
     },
     {
-      name: "left",
       label: t.ledger.left,
       isNumber: true,
       render: (line) => f.number(line.quantity - line.returned),
@@ -130,8 +125,7 @@ interface ActionProps {
 function Actions({ deduction, shard }: ActionProps) {
   const { t } = useText();
   const { canAct } = useSession();
-  const ask = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   const [isGiving, setGiving] = useState(false);
   const { id, status } = deduction;
   const isOut = status === "held" || status === "deducted";
@@ -140,31 +134,23 @@ function Actions({ deduction, shard }: ActionProps) {
 
   const given = { params: { id }, query: { shard } };
   // Both use the id of the deduction, so each takes effect once.
-  const confirm = async () => {
-    const said = await ask({
-      title: t.ledger.confirmTitle(id),
-      text: t.ledger.confirmText,
-      action: t.ledger.confirm,
-    });
-    if (said === null) return;
-    await action.run(
+  const confirm = () =>
+    action.ask(
+      { title: t.ledger.confirmTitle(id), text: t.ledger.confirmText, action: t.ledger.confirm },
       () => post("ledger/deductions/{id}/confirm", given),
       () => t.ledger.confirmed(id),
     );
-  };
-  const undo = async () => {
-    const said = await ask({
-      title: t.ledger.voidTitle(id),
-      text: t.ledger.voidText,
-      action: t.ledger.void,
-      isDanger: true,
-    });
-    if (said === null) return;
-    await action.run(
+  const undo = () =>
+    action.ask(
+      {
+        title: t.ledger.voidTitle(id),
+        text: t.ledger.voidText,
+        action: t.ledger.void,
+        isDanger: true,
+      },
       () => post("ledger/deductions/{id}/void", given),
       () => t.ledger.voided(id),
     );
-  };
   return (
     <>
       {status === "held" && (

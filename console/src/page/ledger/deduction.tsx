@@ -53,24 +53,10 @@ function Deductions({ deductions }: { deductions: readonly Row<"deductions">[] }
   const { t, f } = useText();
   const to = useLedgerPath();
   const columns: readonly Column<Row<"deductions">>[] = [
+    { label: t.ledger.deduction, render: (row) => <span className="name">{row.id}</span> },
+    { label: t.field.status, render: (row) => <DeductionStatus status={row.status} /> },
+    { label: t.ledger.lines, isWide: true, render: (row) => <Lines row={row} /> },
     {
-      name: "id",
-      label: t.ledger.deduction,
-      render: (row) => <span className="name">{row.id}</span>,
-    },
-    {
-      name: "status",
-      label: t.field.status,
-      render: (row) => <DeductionStatus status={row.status} />,
-    },
-    {
-      name: "lines",
-      label: t.ledger.lines,
-      isWide: true,
-      render: (row) => <Lines row={row} />,
-    },
-    {
-      name: "returned",
       label: t.ledger.returned,
       isNumber: true,
       render: (row) => {
@@ -80,18 +66,12 @@ function Deductions({ deductions }: { deductions: readonly Row<"deductions">[] }
       },
     },
     {
-      name: "held",
       label: t.ledger.heldUntil,
       isNumber: true,
       isExtra: true,
       render: (row) => <Ago at={row.status === "held" ? row.hold_until : null} />,
     },
-    {
-      name: "made",
-      label: t.ledger.made,
-      isNumber: true,
-      render: (row) => <Ago at={row.created_at} />,
-    },
+    { label: t.ledger.made, isNumber: true, render: (row) => <Ago at={row.created_at} /> },
   ];
   return (
     <Table

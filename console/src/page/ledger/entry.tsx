@@ -79,7 +79,6 @@ function Entries({ entries, isOfOneSku }: EntriesProps) {
   const { t, f } = useText();
   const to = useLedgerPath();
   const sku: Column<Entry> = {
-    name: "sku",
     label: t.ledger.sku,
     render: (entry) => (
       <Link className="name" to={to("stock", entry.sku)}>
@@ -88,42 +87,22 @@ function Entries({ entries, isOfOneSku }: EntriesProps) {
     ),
   };
   const balance: Column<Entry> = {
-    name: "balance",
     label: t.ledger.balance,
     isNumber: true,
     render: (entry) => f.number(entry.balance),
   };
   const columns: readonly Column<Entry>[] = [
-    {
-      name: "id",
-      label: t.ledger.entry,
-      render: (entry) => <span className="id">{entry.id}</span>,
-    },
-    {
-      name: "movement",
-      label: t.ledger.movement,
-      render: (entry) => <Movement movement={entry.movement} />,
-    },
+    { label: t.ledger.entry, render: (entry) => <span className="id">{entry.id}</span> },
+    { label: t.ledger.movement, render: (entry) => <Movement movement={entry.movement} /> },
     ...(isOfOneSku ? [] : [sku]),
     {
-      name: "change",
       label: t.ledger.change,
       isNumber: true,
       render: (entry) => <Signed value={entry.quantity} />,
     },
     ...(isOfOneSku ? [balance] : []),
-    {
-      name: "reference",
-      label: t.ledger.reference,
-      isWide: true,
-      render: (entry) => <Reference entry={entry} />,
-    },
-    {
-      name: "made",
-      label: t.ledger.made,
-      isNumber: true,
-      render: (entry) => <Ago at={entry.created_at} />,
-    },
+    { label: t.ledger.reference, isWide: true, render: (entry) => <Reference entry={entry} /> },
+    { label: t.ledger.made, isNumber: true, render: (entry) => <Ago at={entry.created_at} /> },
   ];
   return (
     <Table label={t.ledger.entries} columns={columns} rows={entries} rowKey={(entry) => entry.id} />

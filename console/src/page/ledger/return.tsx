@@ -47,7 +47,6 @@ function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: bo
   const { t } = useText();
   const to = useLedgerPath();
   const deduction: Column<Return> = {
-    name: "deduction",
     label: t.ledger.deduction,
     render: (row) => (
       <Link className="name" to={to("deductions", row.deduction)}>
@@ -57,7 +56,6 @@ function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: bo
   };
   const columns: readonly Column<Return>[] = [
     {
-      name: "id",
       label: t.ledger.return,
       render: (row) =>
         row.movement === "return" ? (
@@ -68,23 +66,12 @@ function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: bo
     },
     ...(isOfOne ? [] : [deduction]),
     {
-      name: "movement",
       label: t.ledger.movement,
       render: (row) =>
         row.refusal ? <DeductionStatus status="refused" /> : <Movement movement={row.movement} />,
     },
-    {
-      name: "lines",
-      label: t.ledger.back,
-      isWide: true,
-      render: (row) => <Lines row={row} />,
-    },
-    {
-      name: "made",
-      label: t.ledger.made,
-      isNumber: true,
-      render: (row) => <Ago at={row.created_at} />,
-    },
+    { label: t.ledger.back, isWide: true, render: (row) => <Lines row={row} /> },
+    { label: t.ledger.made, isNumber: true, render: (row) => <Ago at={row.created_at} /> },
   ];
   return (
     <Table

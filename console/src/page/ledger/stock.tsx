@@ -55,13 +55,11 @@ function Stocks({ stocks }: { stocks: readonly Row<"stock">[] }) {
   const to = useLedgerPath();
   const columns: readonly Column<Row<"stock">>[] = [
     {
-      name: "sku",
       label: t.ledger.sku,
       isWide: true,
       render: (row) => <span className="name clip">{row.sku}</span>,
     },
     {
-      name: "available",
       label: t.ledger.available,
       isNumber: true,
       render: (row) =>
@@ -74,27 +72,15 @@ function Stocks({ stocks }: { stocks: readonly Row<"stock">[] }) {
           </span>
         ),
     },
+    { label: t.ledger.out, isNumber: true, render: (row) => f.number(row.deducted - row.returned) },
+    { label: t.ledger.received, isNumber: true, render: (row) => f.number(row.received) },
     {
-      name: "out",
-      label: t.ledger.out,
-      isNumber: true,
-      render: (row) => f.number(row.deducted - row.returned),
-    },
-    {
-      name: "received",
-      label: t.ledger.received,
-      isNumber: true,
-      render: (row) => f.number(row.received),
-    },
-    {
-      name: "deducted",
       label: t.ledger.deducted,
       isNumber: true,
       isExtra: true,
       render: (row) => f.number(row.deducted),
     },
     {
-      name: "returned",
       label: t.ledger.returned,
       isNumber: true,
       isExtra: true,

@@ -111,9 +111,8 @@ function KindTable({ kinds }: { kinds: Kinds }) {
   const { t, f } = useText();
   if (kinds.length === 0) return <Empty title={t.overview.noKinds}>{t.overview.noKindsText}</Empty>;
   const columns: readonly Column<Kinds[number]>[] = [
-    { name: "kind", label: t.field.kind, render: (kind) => <KindName kind={kind} /> },
+    { label: t.field.kind, render: (kind) => <KindName kind={kind} /> },
     {
-      name: "why",
       label: t.field.state,
       isWide: true,
       render: (kind) => (
@@ -127,27 +126,15 @@ function KindTable({ kinds }: { kinds: Kinds }) {
         </span>
       ),
     },
-    { name: "due", label: t.field.due, isNumber: true, render: (kind) => f.count(kind.due) },
+    { label: t.field.due, isNumber: true, render: (kind) => f.count(kind.due) },
+    { label: t.field.running, isNumber: true, render: (kind) => f.count(kind.running) },
+    { label: t.field.doneHour, isNumber: true, render: (kind) => f.number(kind.done_last_hour) },
     {
-      name: "running",
-      label: t.field.running,
-      isNumber: true,
-      render: (kind) => f.count(kind.running),
-    },
-    {
-      name: "done",
-      label: t.field.doneHour,
-      isNumber: true,
-      render: (kind) => f.number(kind.done_last_hour),
-    },
-    {
-      name: "failed",
       label: t.field.failedHour,
       isNumber: true,
       render: (kind) => <BadCount value={kind.failed_last_hour} />,
     },
     {
-      name: "average",
       label: t.field.average,
       isNumber: true,
       isExtra: true,

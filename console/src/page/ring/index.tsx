@@ -118,7 +118,6 @@ function Members({ members, selected }: MembersProps) {
   const { t, f } = useText();
   const columns: readonly Column<Member>[] = [
     {
-      name: "worker",
       label: t.field.worker,
       render: (member) => {
         const index = members.indexOf(member);
@@ -131,7 +130,6 @@ function Members({ members, selected }: MembersProps) {
       },
     },
     {
-      name: "host",
       label: t.ring.host,
       isWide: true,
       render: (member) => (
@@ -143,36 +141,16 @@ function Members({ members, selected }: MembersProps) {
         </span>
       ),
     },
+    { label: t.ring.share, isNumber: true, render: (member) => f.percent(member.share) },
+    { label: t.ring.buckets, isNumber: true, render: (member) => bucketsOf(member.buckets) },
     {
-      name: "share",
-      label: t.ring.share,
-      isNumber: true,
-      render: (member) => f.percent(member.share),
-    },
-    {
-      name: "buckets",
-      label: t.ring.buckets,
-      isNumber: true,
-      render: (member) => bucketsOf(member.buckets),
-    },
-    {
-      name: "idle",
       label: t.ring.idle,
       isNumber: true,
       isExtra: true,
       render: (member) => f.number(member.idle),
     },
-    {
-      name: "alive",
-      label: t.ring.heartbeat,
-      render: (member) => <Heartbeat worker={member} />,
-    },
-    {
-      name: "joined",
-      label: t.ring.joined,
-      isNumber: true,
-      render: (member) => <Ago at={member.joined_at} />,
-    },
+    { label: t.ring.heartbeat, render: (member) => <Heartbeat worker={member} /> },
+    { label: t.ring.joined, isNumber: true, render: (member) => <Ago at={member.joined_at} /> },
   ];
   return (
     <Table
@@ -193,9 +171,8 @@ function Moves({ moves }: { moves: readonly Move[] }) {
   const { t } = useText();
   const words: Readonly<Record<string, string>> = t.ring.what;
   const columns: readonly Column<Move>[] = [
-    { name: "at", label: t.field.when, render: (move) => <Ago at={move.at} /> },
+    { label: t.field.when, render: (move) => <Ago at={move.at} /> },
     {
-      name: "what",
       label: t.ring.move,
       render: (move) => (
         <Badge
@@ -206,13 +183,8 @@ function Moves({ moves }: { moves: readonly Move[] }) {
         </Badge>
       ),
     },
+    { label: t.field.worker, render: (move) => <span className="id">{move.worker}</span> },
     {
-      name: "worker",
-      label: t.field.worker,
-      render: (move) => <span className="id">{move.worker}</span>,
-    },
-    {
-      name: "host",
       label: t.ring.host,
       render: (move) => (
         <span className="name">
@@ -221,7 +193,6 @@ function Moves({ moves }: { moves: readonly Move[] }) {
       ),
     },
     {
-      name: "why",
       label: t.ring.why,
       isWide: true,
       render: (move) => move.why ?? (move.before === null ? null : t.ring.before(move.before)),

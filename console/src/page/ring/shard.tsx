@@ -12,13 +12,11 @@ export function Shards() {
   const resource = useLive("shards", { topics: ["workers", "tasks"], seconds: 10 });
   const columns: readonly Column<Row<"shards">>[] = [
     {
-      name: "database",
       label: t.field.shard,
       isWide: true,
       render: (shard) => <span className="name">{shard.database}</span>,
     },
     {
-      name: "state",
       label: t.field.state,
       render: (shard) =>
         shard.up ? (
@@ -34,26 +32,10 @@ export function Shards() {
           </Badge>
         ),
     },
+    { label: t.field.waiting, isNumber: true, render: (shard) => f.count(shard.waiting) },
+    { label: t.field.running, isNumber: true, render: (shard) => f.count(shard.running) },
+    { label: t.overview.workers, isNumber: true, render: (shard) => f.number(shard.workers) },
     {
-      name: "waiting",
-      label: t.field.waiting,
-      isNumber: true,
-      render: (shard) => f.count(shard.waiting),
-    },
-    {
-      name: "running",
-      label: t.field.running,
-      isNumber: true,
-      render: (shard) => f.count(shard.running),
-    },
-    {
-      name: "workers",
-      label: t.overview.workers,
-      isNumber: true,
-      render: (shard) => f.number(shard.workers),
-    },
-    {
-      name: "moving",
       label: t.ring.moving,
       isNumber: true,
       isExtra: true,

@@ -6,12 +6,13 @@ import { useLive } from "../../data/hook";
 import { Ago, Button, Card, Figure, Figures, Missing, Page } from "../../part/basic";
 import { AgeChart } from "../../part/picture/chart";
 import { Find } from "../../part/control";
-import { Dialog, useConfirm } from "../../part/dialog";
+import { Dialog } from "../../part/dialog";
 import { Empty, Faces } from "../../part/faces";
 import { Form } from "../../part/form";
 import { PagedList } from "../../part/list";
 import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
+import { useAsk } from "../../part/ask";
 import { useAction } from "../../part/toast";
 import { pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
@@ -144,13 +145,8 @@ function ItemTable({ kind, items }: { kind: string; items: readonly Item[] }) {
   const { t } = useText();
   const { canAct } = useSession();
   const columns: readonly Column<Item>[] = [
+    { label: t.rolling.item, render: (item) => <span className="name">{item.key}</span> },
     {
-      name: "key",
-      label: t.rolling.item,
-      render: (item) => <span className="name">{item.key}</span>,
-    },
-    {
-      name: "status",
       label: t.rolling.lastVisit,
       render: (item) =>
         item.finished_at === null && item.status === "waiting" ? (
@@ -160,23 +156,13 @@ function ItemTable({ kind, items }: { kind: string; items: readonly Item[] }) {
         ),
     },
     {
-      name: "remark",
       label: t.field.remark,
       isWide: true,
       render: (item) => <span className="clip">{item.remark}</span>,
     },
-    {
-      name: "ended",
-      label: t.field.ended,
-      isNumber: true,
-      render: (item) => <Ago at={item.finished_at} />,
-    },
-    { name: "due", label: t.field.due, isNumber: true, render: (item) => <Ago at={item.due_at} /> },
-    {
-      name: "act",
-      label: "",
-      render: (item) => (canAct ? <ItemActions kind={kind} item={item} /> : null),
-    },
+    { label: t.field.ended, isNumber: true, render: (item) => <Ago at={item.finished_at} /> },
+    { label: t.field.due, isNumber: true, render: (item) => <Ago at={item.due_at} /> },
+    { label: "", render: (item) => (canAct ? <ItemActions kind={kind} item={item} /> : null) },
   ];
   return (
     <Table label={t.rolling.items} columns={columns} rows={items} rowKey={(item) => item.key} />
@@ -185,27 +171,24 @@ function ItemTable({ kind, items }: { kind: string; items: readonly Item[] }) {
 
 function ItemActions({ kind, item }: { kind: string; item: Item }) {
   const { t } = useText();
-  const action = useAction();
-  const confirm = useConfirm();
+  const action = useAsk();
   const statuses: Readonly<Record<string, string>> = t.status;
   const visit = () =>
     action.run(
       () => post("rolling/{kind}/visit", { params: { kind }, body: { code: item.key } }),
       (done) => t.rolling.visited(done.key, statuses[done.status] ?? done.status),
     );
-  const remove = async () => {
-    const isSure = await confirm({
-      title: t.rolling.removeTitle(item.key),
-      text: t.rolling.removeText,
-      action: t.rolling.remove,
-      isDanger: true,
-    });
-    if (isSure === null) return;
-    await action.run(
+  const remove = () =>
+    action.ask(
+      {
+        title: t.rolling.removeTitle(item.key),
+        text: t.rolling.removeText,
+        action: t.rolling.remove,
+        isDanger: true,
+      },
       () => post("rolling/{kind}/remove", { params: { kind }, body: { codes: [item.key] } }),
       () => t.rolling.removed(item.key),
     );
-  };
   return (
     <span className="row-actions">
       <Button icon="play" isBusy={action.isBusy} onClick={() => void visit()}>

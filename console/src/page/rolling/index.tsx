@@ -14,13 +14,8 @@ export function RollingPage() {
   const { t, f } = useText();
   const resource = useLive("rolling", { topics: ["tasks"], seconds: 5 });
   const columns: readonly Column<Fresh>[] = [
+    { label: t.field.kind, render: (row) => <span className="name">{row.kind}</span> },
     {
-      name: "kind",
-      label: t.field.kind,
-      render: (row) => <span className="name">{row.kind}</span>,
-    },
-    {
-      name: "forecast",
       label: t.rolling.forecast,
       isWide: true,
       render: (row) => (
@@ -30,17 +25,11 @@ export function RollingPage() {
         </span>
       ),
     },
-    { name: "every", label: t.rolling.every, isNumber: true, render: (row) => row.every },
-    { name: "items", label: t.rolling.items, isNumber: true, render: (row) => f.number(row.total) },
-    { name: "due", label: t.field.due, isNumber: true, render: (row) => f.number(row.due) },
+    { label: t.rolling.every, isNumber: true, render: (row) => row.every },
+    { label: t.rolling.items, isNumber: true, render: (row) => f.number(row.total) },
+    { label: t.field.due, isNumber: true, render: (row) => f.number(row.due) },
+    { label: t.rolling.overdue, isNumber: true, render: (row) => <BadCount value={row.overdue} /> },
     {
-      name: "overdue",
-      label: t.rolling.overdue,
-      isNumber: true,
-      render: (row) => <BadCount value={row.overdue} />,
-    },
-    {
-      name: "rate",
       label: t.rolling.rates,
       isNumber: true,
       render: (row) => `${f.measure(row.actual_rate)} / ${f.measure(row.needed_rate)}`,

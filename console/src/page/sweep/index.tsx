@@ -14,13 +14,8 @@ export function SweepPage() {
   const { t, f } = useText();
   const resource = useLive("sweeps", { topics: ["sweeps", "switches"], seconds: 5 });
   const columns: readonly Column<Sweep>[] = [
+    { label: t.sweep.one, render: (row) => <span className="name">{row.sweep}</span> },
     {
-      name: "sweep",
-      label: t.sweep.one,
-      render: (row) => <span className="name">{row.sweep}</span>,
-    },
-    {
-      name: "state",
       label: t.field.state,
       isWide: true,
       render: (row) => (
@@ -30,9 +25,8 @@ export function SweepPage() {
         </span>
       ),
     },
-    { name: "round", label: t.sweep.round, isNumber: true, render: (row) => f.number(row.round) },
+    { label: t.sweep.round, isNumber: true, render: (row) => f.number(row.round) },
     {
-      name: "percent",
       label: t.sweep.progress,
       isNumber: true,
       render: (row) => (
@@ -43,23 +37,16 @@ export function SweepPage() {
       ),
     },
     {
-      name: "rate",
       label: t.sweep.rate,
       isNumber: true,
       render: (row) => t.common.perSecond(f.measure(row.rate)),
     },
     {
-      name: "eta",
       label: t.sweep.left,
       isNumber: true,
       render: (row) => (row.is_running ? f.span(row.eta) : <Ago at={row.next_at} />),
     },
-    {
-      name: "failed",
-      label: t.field.failed,
-      isNumber: true,
-      render: (row) => <BadCount value={row.failed} />,
-    },
+    { label: t.field.failed, isNumber: true, render: (row) => <BadCount value={row.failed} /> },
   ];
   return (
     <Page title={t.menu.sweeps} lead={t.sweep.lead}>

@@ -21,13 +21,11 @@ export function Ranges({ sweep, owners }: { sweep: Sweep; owners: readonly numbe
   const [query] = useQuery();
   const columns: readonly Column<Sweep["ranges"][number]>[] = [
     {
-      name: "keys",
       label: t.sweep.keys,
       isWide: true,
       render: (range) => <span className="name">{keysOf(range)}</span>,
     },
     {
-      name: "status",
       label: t.field.status,
       render: (range) => (
         <span className="inline">
@@ -37,13 +35,11 @@ export function Ranges({ sweep, owners }: { sweep: Sweep; owners: readonly numbe
       ),
     },
     {
-      name: "breakpoint",
       label: t.sweep.breakpoint,
       isNumber: true,
       render: (range) => <span className="name">{range.breakpoint ?? "–"}</span>,
     },
     {
-      name: "percent",
       label: t.sweep.progress,
       isNumber: true,
       render: (range) => (
@@ -54,20 +50,13 @@ export function Ranges({ sweep, owners }: { sweep: Sweep; owners: readonly numbe
       ),
     },
     {
-      name: "rate",
       label: t.sweep.rate,
       isNumber: true,
       render: (range) => (range.rate > 0 ? t.common.perSecond(f.measure(range.rate)) : "–"),
     },
-    { name: "done", label: t.sweep.done, isNumber: true, render: (range) => f.number(range.done) },
+    { label: t.sweep.done, isNumber: true, render: (range) => f.number(range.done) },
+    { label: t.field.failed, isNumber: true, render: (range) => <BadCount value={range.failed} /> },
     {
-      name: "failed",
-      label: t.field.failed,
-      isNumber: true,
-      render: (range) => <BadCount value={range.failed} />,
-    },
-    {
-      name: "owner",
       label: t.field.worker,
       isNumber: true,
       render: (range) =>
@@ -78,7 +67,6 @@ export function Ranges({ sweep, owners }: { sweep: Sweep; owners: readonly numbe
         ),
     },
     {
-      name: "heartbeat",
       label: t.sweep.saved,
       isNumber: true,
       isExtra: true,
@@ -112,34 +100,17 @@ export function Rounds({ kind }: { kind: string }) {
   const { t, f } = useText();
   const resource = useLive("sweeps/{kind}/rounds", { params: { kind }, topics: ["sweeps"] });
   const columns: readonly Column<Row<"sweeps/{kind}/rounds">>[] = [
-    { name: "round", label: t.sweep.round, render: (round) => <b>{f.number(round.round)}</b> },
+    { label: t.sweep.round, render: (round) => <b>{f.number(round.round)}</b> },
+    { label: t.field.started, isWide: true, render: (round) => f.moment(round.started_at) },
+    { label: t.sweep.took, isNumber: true, render: (round) => f.span(round.duration) },
+    { label: t.sweep.done, isNumber: true, render: (round) => f.number(round.done) },
+    { label: t.field.failed, isNumber: true, render: (round) => <BadCount value={round.failed} /> },
     {
-      name: "started",
-      label: t.field.started,
-      isWide: true,
-      render: (round) => f.moment(round.started_at),
-    },
-    {
-      name: "duration",
-      label: t.sweep.took,
-      isNumber: true,
-      render: (round) => f.span(round.duration),
-    },
-    { name: "done", label: t.sweep.done, isNumber: true, render: (round) => f.number(round.done) },
-    {
-      name: "failed",
-      label: t.field.failed,
-      isNumber: true,
-      render: (round) => <BadCount value={round.failed} />,
-    },
-    {
-      name: "rate",
       label: t.sweep.rate,
       isNumber: true,
       render: (round) => t.common.perSecond(f.measure(round.rate)),
     },
     {
-      name: "ranges",
       label: t.sweep.rangesTab,
       isNumber: true,
       isExtra: true,
@@ -180,23 +151,16 @@ export function Failures({ kind }: { kind: string }) {
       (done) => t.sweep.retried(f.number(done.changed)),
     );
   const columns: readonly Column<Row<"sweeps/{kind}/failures">>[] = [
-    { name: "key", label: t.field.key, render: (row) => <span className="name">{row.shown}</span> },
+    { label: t.field.key, render: (row) => <span className="name">{row.shown}</span> },
     {
-      name: "error",
       label: t.field.error,
       isWide: true,
       render: (row) => <span className="text-bad clip">{row.error}</span>,
     },
-    { name: "tries", label: t.field.attempt, isNumber: true, render: (row) => f.number(row.tries) },
-    { name: "round", label: t.sweep.round, isNumber: true, render: (row) => f.number(row.round) },
+    { label: t.field.attempt, isNumber: true, render: (row) => f.number(row.tries) },
+    { label: t.sweep.round, isNumber: true, render: (row) => f.number(row.round) },
+    { label: t.field.failed, isNumber: true, render: (row) => <Ago at={row.failed_at} /> },
     {
-      name: "at",
-      label: t.field.failed,
-      isNumber: true,
-      render: (row) => <Ago at={row.failed_at} />,
-    },
-    {
-      name: "act",
       label: "",
       render: (row) =>
         canAct ? (

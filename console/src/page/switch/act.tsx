@@ -1,8 +1,9 @@
 /** Actions on a switch: pause, resume, close the breaker, change its settings. */
 import { useState } from "react";
 import { post } from "../../api/client";
+import { useAsk } from "../../part/ask";
 import { Button } from "../../part/basic";
-import { Dialog, useConfirm } from "../../part/dialog";
+import { Dialog } from "../../part/dialog";
 import { Field, Form } from "../../part/form";
 import { useAction } from "../../part/toast";
 import { useSession } from "../../shell/session";
@@ -12,38 +13,34 @@ import type { Switch } from ".";
 export function SwitchActions({ row, isFull = false }: { row: Switch; isFull?: boolean }) {
   const { t } = useText();
   const { canAct } = useSession();
-  const confirm = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   const [isSetting, setSetting] = useState(false);
   if (!canAct) return null;
   const isOpen = row.breaker !== "closed";
 
   const params = { kind: row.kind };
-  const send = (work: () => Promise<Switch>, says: string) => action.run(work, () => says);
   const resume = () =>
-    send(() => post("switches/{kind}/resume", { params }), t.switch.resumed(row.kind));
-  const pause = async () => {
-    const reason = await confirm({
-      title: t.switch.pauseTitle(row.kind),
-      text: t.switch.pauseText,
-      action: t.switch.pause,
-      reason: true,
-    });
-    if (reason === null) return;
-    await send(
-      () => post("switches/{kind}/pause", { params, body: { reason } }),
-      t.switch.paused(row.kind),
+    action.run(
+      () => post("switches/{kind}/resume", { params }),
+      () => t.switch.resumed(row.kind),
     );
-  };
-  const closeBreaker = async () => {
-    const isSure = await confirm({
-      title: t.switch.closeTitle(row.kind),
-      text: t.switch.closeText,
-      action: t.switch.close,
-    });
-    if (isSure === null) return;
-    await send(() => post("switches/{kind}/close-breaker", { params }), t.switch.closed(row.kind));
-  };
+  const pause = () =>
+    action.ask(
+      {
+        title: t.switch.pauseTitle(row.kind),
+        text: t.switch.pauseText,
+        action: t.switch.pause,
+        reason: true,
+      },
+      (reason) => post("switches/{kind}/pause", { params, body: { reason } }),
+      () => t.switch.paused(row.kind),
+    );
+  const closeBreaker = () =>
+    action.ask(
+      { title: t.switch.closeTitle(row.kind), text: t.switch.closeText, action: t.switch.close },
+      () => post("switches/{kind}/close-breaker", { params }),
+      () => t.switch.closed(row.kind),
+    );
 
   return (
     <span className="row-actions">

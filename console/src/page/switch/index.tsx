@@ -44,13 +44,8 @@ function Switches({ rows }: { rows: readonly Switch[] }) {
   const { t } = useText();
   if (rows.length === 0) return <Empty title={t.switch.noMatch} />;
   const columns: readonly Column<Switch>[] = [
+    { label: t.field.kind, render: (row) => <span className="name">{row.kind}</span> },
     {
-      name: "kind",
-      label: t.field.kind,
-      render: (row) => <span className="name">{row.kind}</span>,
-    },
-    {
-      name: "state",
       label: t.field.state,
       isWide: true,
       render: (row) => (
@@ -61,26 +56,23 @@ function Switches({ rows }: { rows: readonly Switch[] }) {
       ),
     },
     {
-      name: "rate",
       label: t.switch.rate,
       isNumber: true,
       render: (row) => <Held value={row.holds.rate} isSet={row.rate !== null} />,
     },
     {
-      name: "window",
       label: t.switch.window,
       isNumber: true,
       render: (row) => <Held value={row.holds.window} isSet={row.window !== null} />,
     },
     {
-      name: "concurrency",
       label: t.switch.concurrency,
       isNumber: true,
       render: (row) => (
         <Held value={row.holds.concurrency?.toString() ?? null} isSet={row.concurrency !== null} />
       ),
     },
-    { name: "act", label: "", render: (row) => <SwitchActions row={row} /> },
+    { label: "", render: (row) => <SwitchActions row={row} /> },
   ];
   return (
     <Table

@@ -5,10 +5,9 @@ import { post } from "../../api/client";
 import { useLive } from "../../data/hook";
 import { prettyJson } from "../../format/format";
 import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
-import { useConfirm } from "../../part/dialog";
 import { Faces } from "../../part/faces";
 import { Status } from "../../part/status";
-import { useAction } from "../../part/toast";
+import { useAsk } from "../../part/ask";
 import { pathOf, queryOf } from "../../route/address";
 import { Link } from "../../route/router";
 import { useSession } from "../../shell/session";
@@ -126,8 +125,7 @@ function Failures({ failures }: { failures: Detail["failures"] }) {
 function Actions({ task }: { task: Detail["task"] }) {
   const { t } = useText();
   const { canAct } = useSession();
-  const confirm = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   if (!canAct) return null;
 
   const retry = () =>
@@ -135,20 +133,18 @@ function Actions({ task }: { task: Detail["task"] }) {
       () => post("tasks/{number}/retry", { params: { number: task.id } }),
       () => t.task.retried(task.id),
     );
-  const cancel = async () => {
-    const reason = await confirm({
-      title: t.task.cancelTitle(task.id),
-      text: t.task.cancelText,
-      action: t.task.cancel,
-      isDanger: true,
-      reason: true,
-    });
-    if (reason === null) return;
-    await action.run(
-      () => post("tasks/{number}/cancel", { params: { number: task.id }, body: { reason } }),
+  const cancel = () =>
+    action.ask(
+      {
+        title: t.task.cancelTitle(task.id),
+        text: t.task.cancelText,
+        action: t.task.cancel,
+        isDanger: true,
+        reason: true,
+      },
+      (reason) => post("tasks/{number}/cancel", { params: { number: task.id }, body: { reason } }),
       () => t.task.cancelled(task.id),
     );
-  };
   return (
     <>
       {task.can_retry && (

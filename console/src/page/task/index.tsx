@@ -71,19 +71,10 @@ function Filters({ filter }: { filter: TaskFilter }) {
 function Tasks({ tasks }: { tasks: readonly Task[] }) {
   const { t, f } = useText();
   const columns: readonly Column<Task>[] = [
-    { name: "id", label: t.field.task, render: (task) => <span className="id">{task.id}</span> },
+    { label: t.field.task, render: (task) => <span className="id">{task.id}</span> },
+    { label: t.field.kind, render: (task) => <span className="name">{task.kind}</span> },
+    { label: t.field.status, render: (task) => <Status status={task.status} /> },
     {
-      name: "kind",
-      label: t.field.kind,
-      render: (task) => <span className="name">{task.kind}</span>,
-    },
-    {
-      name: "status",
-      label: t.field.status,
-      render: (task) => <Status status={task.status} />,
-    },
-    {
-      name: "key",
       label: t.field.key,
       isWide: true,
       render: (task) => (
@@ -94,7 +85,6 @@ function Tasks({ tasks }: { tasks: readonly Task[] }) {
       ),
     },
     {
-      name: "attempt",
       label: t.field.attempt,
       isNumber: true,
       render: (task) => (
@@ -104,14 +94,8 @@ function Tasks({ tasks }: { tasks: readonly Task[] }) {
         </>
       ),
     },
+    { label: t.field.due, isNumber: true, render: (task) => <Ago at={task.due_at} /> },
     {
-      name: "due",
-      label: t.field.due,
-      isNumber: true,
-      render: (task) => <Ago at={task.due_at} />,
-    },
-    {
-      name: "created",
       label: t.field.created,
       isNumber: true,
       isExtra: true,

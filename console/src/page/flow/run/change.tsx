@@ -2,11 +2,10 @@
 import { useState } from "react";
 import { post } from "../../../api/client";
 import type { Post } from "../../../api/path";
+import { useAsk } from "../../../part/ask";
 import { Button, Card, Note } from "../../../part/basic";
-import { useConfirm } from "../../../part/dialog";
 import { Graph } from "../../../part/picture/graph";
 import { circleIn, type Edge } from "../../../part/picture/graph-shape";
-import { useAction } from "../../../part/toast";
 import { useText } from "../../../text";
 import { above, isSame, kwargsOf, newNode, type DraftNode, type Trigger } from "../editor/draft";
 import type { Detail } from ".";
@@ -148,17 +147,11 @@ interface PendingProps {
 
 function Pending({ run, changes, problem, onDone }: PendingProps) {
   const { t } = useText();
-  const confirm = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   const isEmpty = changes.add.length + changes.link.length + changes.unlink.length === 0;
   const apply = async () => {
-    const isSure = await confirm({
-      title: t.flow.applyTitle(run),
-      text: t.flow.applyText,
-      action: t.flow.apply,
-    });
-    if (isSure === null) return;
-    const done = await action.run(
+    const done = await action.ask(
+      { title: t.flow.applyTitle(run), text: t.flow.applyText, action: t.flow.apply },
       () => post("flows/{number}/edit", { params: { number: run }, body: bodyOf(changes) }),
       () => t.flow.applied(run),
     );

@@ -6,11 +6,10 @@ import { useLive, useNow } from "../../../data/hook";
 import { prettyJson, toMilliseconds } from "../../../format/format";
 import { Ago, Button, Card, Facts, Note, Page, Plain } from "../../../part/basic";
 import { Tabs } from "../../../part/control";
-import { useConfirm } from "../../../part/dialog";
 import { Faces } from "../../../part/faces";
 import { Graph } from "../../../part/picture/graph";
 import { Status, toneOf } from "../../../part/status";
-import { useAction } from "../../../part/toast";
+import { useAsk } from "../../../part/ask";
 import { pathOf, queryOf } from "../../../route/address";
 import { Link, useQuery } from "../../../route/router";
 import { useSession } from "../../../shell/session";
@@ -240,8 +239,7 @@ interface ActionProps {
 function RunActions({ data, isChanging, onChange }: ActionProps) {
   const { t, f } = useText();
   const { canAct } = useSession();
-  const confirm = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   const [isExporting, setExporting] = useState(false);
   const { run } = data;
   const retry = () =>
@@ -249,20 +247,18 @@ function RunActions({ data, isChanging, onChange }: ActionProps) {
       () => post("flows/{number}/retry", { params: { number: run.id }, body: {} }),
       (done) => t.flow.retried(f.number(done.changed)),
     );
-  const cancel = async () => {
-    const reason = await confirm({
-      title: t.flow.cancelTitle(run.id),
-      text: t.flow.cancelText,
-      action: t.flow.cancel,
-      isDanger: true,
-      reason: true,
-    });
-    if (reason === null) return;
-    await action.run(
-      () => post("flows/{number}/cancel", { params: { number: run.id }, body: { reason } }),
+  const cancel = () =>
+    action.ask(
+      {
+        title: t.flow.cancelTitle(run.id),
+        text: t.flow.cancelText,
+        action: t.flow.cancel,
+        isDanger: true,
+        reason: true,
+      },
+      (reason) => post("flows/{number}/cancel", { params: { number: run.id }, body: { reason } }),
       () => t.flow.cancelled(run.id),
     );
-  };
   const hasEnded = FINAL.includes(run.status);
   const hasFailed = (data.counts.failed ?? 0) > 0 || run.status === "cancelled";
   return (

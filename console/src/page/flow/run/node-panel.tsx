@@ -4,11 +4,10 @@ import { post } from "../../../api/client";
 import { useLive, useNow } from "../../../data/hook";
 import { prettyJson } from "../../../format/format";
 import { Ago, Button, Card, Facts, Plain } from "../../../part/basic";
-import { useConfirm } from "../../../part/dialog";
 import { Faces } from "../../../part/faces";
 import { Icon } from "../../../part/icon";
 import { iconOf, Status, toneOf } from "../../../part/status";
-import { useAction } from "../../../part/toast";
+import { useAsk } from "../../../part/ask";
 import { pathOf } from "../../../route/address";
 import { Link, useQuery } from "../../../route/router";
 import { useSession } from "../../../shell/session";
@@ -172,26 +171,23 @@ interface ActionProps {
 function Actions({ run, node, children }: ActionProps) {
   const { t, f } = useText();
   const { canAct } = useSession();
-  const confirm = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   const retry = () =>
     action.run(
       () => post("flows/{number}/retry", { params: { number: run }, body: { node: node.name } }),
       (done) => t.flow.retried(f.number(done.changed)),
     );
-  const skip = async () => {
-    const isSure = await confirm({
-      title: t.flow.skipTitle(node.name),
-      text: t.flow.skipText,
-      action: t.flow.skip,
-      isDanger: true,
-    });
-    if (isSure === null) return;
-    await action.run(
+  const skip = () =>
+    action.ask(
+      {
+        title: t.flow.skipTitle(node.name),
+        text: t.flow.skipText,
+        action: t.flow.skip,
+        isDanger: true,
+      },
       () => post("flows/{number}/skip", { params: { number: run }, body: { node: node.name } }),
       () => t.flow.skipped(node.name),
     );
-  };
   const mayAct = canAct && node.status !== "succeeded" && !node.is_skipped;
   // A node that failed because others did runs again with them.
   const isOwnFailure = node.status === "failed" && node.attempt > 0;

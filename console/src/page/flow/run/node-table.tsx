@@ -32,7 +32,6 @@ export function NodeTable({ run }: { run: number }) {
   });
   const columns: readonly Column<FlowNode>[] = [
     {
-      name: "name",
       label: t.flow.name,
       isWide: true,
       render: (node) => (
@@ -49,26 +48,19 @@ export function NodeTable({ run }: { run: number }) {
       ),
     },
     {
-      name: "kind",
       label: t.field.kind,
       isExtra: true,
       render: (node) => <span className="name">{node.kind}</span>,
     },
-    { name: "status", label: t.field.status, render: (node) => <Status status={node.status} /> },
+    { label: t.field.status, render: (node) => <Status status={node.status} /> },
     {
-      name: "slots",
       label: t.flow.slotsName,
       isNumber: true,
       isExtra: true,
       render: (node) =>
         node.status === "blocked" ? t.flow.slots(node.open_slots, node.slots) : "–",
     },
-    {
-      name: "took",
-      label: t.flow.took,
-      isNumber: true,
-      render: (node) => f.span(secondsOf(node, now)),
-    },
+    { label: t.flow.took, isNumber: true, render: (node) => f.span(secondsOf(node, now)) },
   ];
   return (
     <>
