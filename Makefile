@@ -96,8 +96,7 @@ screenshots: $(INSTALLED) $(BUILT) ## make pictures of every page of the console
 	@$(PY) -m scripts.screenshot
 
 console-types: $(INSTALLED) ## write the types of the API anew for the console
-	@$(PY) -m windlass.web.openapi | node console/types.mjs > console/src/api/model.ts.new
-	@mv console/src/api/model.ts.new console/src/api/model.ts
+	@$(PY) -m windlass.web.openapi | node console/types.mjs
 
 clean: ## remove the virtual environment, caches and build results
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
