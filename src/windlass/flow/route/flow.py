@@ -22,7 +22,7 @@ from windlass.watch.audit.operate import LONGEST_TOLD
 from windlass.web.json import JsonList, JsonObject, json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, RequestBody, Code, ActionResult, Reason, View, answer
+from windlass.web.view import STORABLE, ActionResult, Code, Reason, RequestBody, View, answer
 
 router = APIRouter(tags=["flows"])
 
