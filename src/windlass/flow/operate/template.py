@@ -19,7 +19,7 @@ from windlass.core.task.current import current
 from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
 from windlass.flow.declare import Draft, Drawing, Edit
-from windlass.flow.engine import expand
+from windlass.flow.engine.grow import expand
 from windlass.flow.model.run import FlowGraph
 from windlass.flow.model.template import (
     Argument,
