@@ -153,7 +153,7 @@ class Change:
         faces.stopped(connection, [number for number in away if number not in again], now=self.now)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
-        return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)
+        return slot.end_run(connection, self.run.id, now=self.now)
 
     # Deciding
 
@@ -255,7 +255,7 @@ class Change:
         shard, shapes = self.shard, [draft.shape for draft in drafts]
         asked = {name for shape in shapes for name in (*shape.after, *shape.needs)}
         known = {name: self.named(name) for name in asked if name in self.graph.ids}
-        insert_nodes(connection, shard.site(registry), drafts, self.run.id, known=known)
+        insert_nodes(connection, shard.site(registry), drafts, run=self.run.id, known=known)
         self._has_more = True
         rows = store.named(connection, self.run.id, {shape.name for shape in shapes})
         for row in rows.values():

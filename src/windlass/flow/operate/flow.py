@@ -28,7 +28,7 @@ from windlass.errors import (
     UnknownFlow,
 )
 from windlass.flow.declare import Draft, Drawing, Edit, FlowRun
-from windlass.flow.engine.start import Starts
+from windlass.flow.engine.start import NewRun, start
 from windlass.flow.model.graph import How as End
 from windlass.flow.model.node import RunHead, as_drawn, head_of, with_head
 from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
@@ -86,7 +86,7 @@ class Flows:
         """Write a run of nodes that were drawn and checked."""
         single = self._fleet.single
         if single is not None:
-            return FlowRun(self, Starts.of(single).start(kind, payload, drafts, how))
+            return FlowRun(self, start(single, NewRun(kind, payload, drafts, how)))
         if how.key is not None:
             work = partial(self._start_keyed, kind, payload, drafts, how)
             return FlowRun(self, self._fleet.keyed(work))
@@ -95,7 +95,7 @@ class Flows:
         else:
             shard = next(iter(self._fleet.taking()), None) or self._fleet.shards[0]
         try:
-            return FlowRun(self, Starts.of(shard).start(kind, payload, drafts, how))
+            return FlowRun(self, start(shard, NewRun(kind, payload, drafts, how)))
         except OUTAGES as problem:
             raise shard.unavailable(f"flow {kind.name!r} was to start in", problem) from problem
 
@@ -133,7 +133,7 @@ class Flows:
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
             return number
         guard = self._fleet.guard(shard, roster.number)
-        return Starts.of(shard).start(kind, payload, drafts, how, guard=guard)
+        return start(shard, NewRun(kind, payload, drafts, how), guard=guard)
 
     # Looking
 
