@@ -21,7 +21,7 @@ from windlass import (
     Status,
     context,
 )
-from windlass.core.fetch.one import Visit
+from windlass.rolling.operate.request import VisitRequest
 
 pytestmark = pytest.mark.mostly("sqlite", "mariadb")
 
@@ -39,13 +39,13 @@ def stock(app, seen):
 @pytest.fixture
 def waiting(monkeypatch):
     """Set as soon as a visit waits for somebody else to end."""
-    reached, wait = threading.Event(), Visit.wait
+    reached, wait = threading.Event(), VisitRequest.wait
 
     def spied(self, deadline):
         reached.set()
         return wait(self, deadline)
 
-    monkeypatch.setattr(Visit, "wait", spied)
+    monkeypatch.setattr(VisitRequest, "wait", spied)
     return reached
 
 

@@ -11,7 +11,7 @@ from windlass.core.fetch import owner as read
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.fetch.store import claim
 from windlass.core.ring import mark, ring
-from windlass.core.ring.store import bucket
+from windlass.core.ring.store import bucket, held
 from windlass.core.run.in_flight import InFlight
 from windlass.database.dialect import sqlite
 from windlass.database.dialect.base import FALLEN, Stamp
@@ -66,11 +66,13 @@ def what_has_not_begun_is_kept_when_its_bucket_goes(
 
 
 def nobody_is_careful_after_a_death(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(bucket, "bury", lambda connection, worker, now: bucket.leave(connection, worker))
+    patch.setattr(
+        bucket, "abandon", lambda connection, worker, now: bucket.leave(connection, worker)
+    )
 
 
 def the_buckets_of_the_dead_stay_theirs(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(bucket, "bury", lambda _connection, _worker, now: None)
+    patch.setattr(bucket, "abandon", lambda _connection, _worker, now: None)
 
 
 def the_cursor_never_starts_over(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -104,12 +106,12 @@ def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
 def claims_whose_answer_was_lost_are_not_handed_back(
     patch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    hand_back = claim.hand_back
+    hand_back = held.hand_back
 
     def only_at_the_exit(connection: Any, **options: Any) -> int:
         return 0 if "unless" in options else hand_back(connection, **options)
 
-    patch.setattr(claim, "hand_back", only_at_the_exit)
+    patch.setattr(held, "hand_back", only_at_the_exit)
 
 
 def what_runs_is_offered(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -128,7 +130,7 @@ def a_visit_takes_what_its_owner_may_run(patch: pytest.MonkeyPatch, stage: Stage
 def the_share_of_a_former_life_is_read(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     def reading(self: OwnersRead) -> Stamp:
         now = self._clock.now()
-        return Stamp(None, self._hold.owner or 0, now, now)
+        return Stamp(None, self._in_flight.owner or 0, now, now)
 
     patch.setattr(OwnersRead, "_reading", reading)
 

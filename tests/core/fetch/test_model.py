@@ -19,7 +19,8 @@ from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of
 from tests.fixture.machine import campaign, walk
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.store import claim as claim_store
+from windlass.core.fetch.rows import Rows
+from windlass.core.ring.store import held
 from windlass.core.task.store import task as task_store
 from windlass.database.dialect.base import Most
 from windlass.database.schema import bucket as bucket_table
@@ -179,7 +180,7 @@ class Store(RuleBasedStateMachine):
         self._claim(pick_from(self.workers, pick), limit, hears=hears)
 
     def _claim(self, worker: Worker, limit: int, *, hears: bool) -> None:
-        lanes = claim_store.lanes(self.app.database, self.app.registry.kinds)
+        lanes = Rows(self.app.database).lanes(self.app.registry.kinds)
         assert {lane[:2] for lane in lanes} == {
             (row.kind, row.priority) for row in self._in(Status.WAITING)
         }
@@ -190,7 +191,7 @@ class Store(RuleBasedStateMachine):
                 for row in self._in(Status.WAITING)
                 if (row.kind, row.priority) == lane[:2] and row.due_at <= stamp.now
             )
-            taken = claim_store.claim(self.app.database, lane, stamp, Most(limit, stamp.now))
+            taken = Rows(self.app.database).claim(lane, stamp, Most(limit, stamp.now))
             expected = [] if worker.is_left else due[:limit]
             assert [row.due_at for row in taken] == expected
             for got in taken:
@@ -254,7 +255,7 @@ class Store(RuleBasedStateMachine):
         worker.lease_until = self._lease_of(worker.hand)
         now = self.clock.now()
         handed_back = self.app.database.write(
-            lambda connection: claim_store.hand_back(
+            lambda connection: held.hand_back(
                 connection, worker=worker.hand.id, now=now, unless=worker.known.__contains__
             )
         )

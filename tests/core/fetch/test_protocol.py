@@ -11,7 +11,7 @@ from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of, ro
 from windlass import Status
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim as claim_store
+from windlass.core.fetch.rows import Rows
 from windlass.core.ring import leave
 from windlass.core.ring.store import worker as worker_store
 from windlass.core.task.store import task as task_store
@@ -120,7 +120,7 @@ def test_repeating_a_finish_whose_answer_was_lost_changes_nothing(
 ):
     (kind if kept else fleeting).enqueue()
     worker = Hand(app)
-    batch = worker.batch(worker.claim(), outcome)
+    batch = worker.group(worker.claim(), outcome)
     accepted = worker.write(batch)
     after = snapshot(app)
 
@@ -133,7 +133,7 @@ def test_repeating_a_finish_whose_answer_was_lost_changes_nothing(
 def test_repeating_a_finish_after_the_row_was_claimed_again_changes_nothing(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
-    batch = worker.batch(worker.claim(), Retried(SECOND, "again", "trace"))
+    batch = worker.group(worker.claim(), Retried(SECOND, "again", "trace"))
     worker.write(batch)
     clock.advance(2 * SECOND)
     (again,) = worker.claim()
@@ -360,7 +360,7 @@ def test_a_funeral_waits_for_a_finish_under_way_and_finds_it_done(app, kind, clo
     clock.advance(DEAD_AFTER + SECOND)
 
     with Pause() as pause:
-        finishing = Call(worker.write, worker.batch(tasks, Succeeded()), on_accepted=pause)
+        finishing = Call(worker.write, worker.group(tasks, Succeeded()), on_accepted=pause)
         pause.wait_until_reached()
         marking = Call(worker.be_marked_dead)
         assert marking.is_blocked()
@@ -461,7 +461,7 @@ def take_as(app, number: int) -> list[Any]:
     hand.id = number
     taken = hand.claim(10)
     assert taken
-    assert claim_store.lanes(app.database, app.registry.kinds) == []
+    assert Rows(app.database).lanes(app.registry.kinds) == []
     return taken
 
 

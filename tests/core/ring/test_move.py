@@ -7,10 +7,11 @@ from tests.core.ring.peer import Mate, die, settle
 from tests.table import task, tasks
 from windlass import App, Status
 from windlass.clock import to_datetime
-from windlass.core.fetch.one import Only, Visit
+from windlass.core.fetch.one import Only
 from windlass.core.run.ready import Run
 from windlass.core.task.store import task as task_store
 from windlass.database import schema
+from windlass.rolling.operate.request import VisitRequest
 from windlass.value.outcome import Retried, Snoozed, Succeeded
 
 pytestmark = pytest.mark.usefixtures("one_clock")
@@ -153,7 +154,7 @@ def test_a_visit_takes_nothing_that_runs_as_its_window_was_closed_just_now(app, 
 
     app.set("stock", window="12:00-13:00")
     kind, dead_after = app.registry.get("stock"), app.settings.dead_after
-    wish = Visit(app.database, app.clock, kind, "a", dead_after=dead_after)
+    wish = VisitRequest(app.fleet.single, kind, "a", dead_after=dead_after)
     assert not wish.has_worker()
 
     assert not visit(app, run.task.id, is_rested=wish.is_rested).start_all()

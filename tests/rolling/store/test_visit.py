@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.store import claim
+from windlass.core.fetch.rows import Rows
 from windlass.core.finish.store.finish import Group
 from windlass.database.dialect.base import Lane, Most
 from windlass.database.schema import task
@@ -45,7 +45,8 @@ def put(app, *codes, **values):
 
 
 def take(app, kind, priority, stamp):
-    way = claim.read if stamp.batch is None else claim.claim
+    rows = Rows(hand.database)
+    way = rows.read if stamp.batch is None else rows.claim
     return way(app.database, Lane(kind, priority, 0), stamp, Most(10, stamp.now))
 
 

@@ -122,7 +122,7 @@ def test_pruning_takes_the_oldest_first_and_only_what_is_over(database):
         end(database, [number], prune_at=100 - number)
 
     pruned = [
-        database.write(lambda connection, now=now: task.prune(connection, now=now, limit=3))
+        len(database.write(lambda connection, now=now: task.prune(connection, now=now, limit=3)))
         for now in (91, 95, 95, 95)
     ]
 
