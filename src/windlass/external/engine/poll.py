@@ -1,8 +1,8 @@
-"""Polling: one loop for each external system asks, for all due handles in one call.
+"""Polls external systems: one loop for each system, and one call for all due handles.
 
-The owner of a row's bucket asks for it. What was told by a notification needs no asking. A system
-that does not answer, or answers nonsense, is asked less and less often and opens its breaker; the
-time-outs of its tasks run on.
+The owner of a row's bucket polls for it. A task with a notification needs no poll. A system that
+does not answer, or gives a wrong answer, is polled less and less often and opens its breaker; the
+time-outs of its tasks still count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from windlass.database.database import BAD_VALUES
 from windlass.database.dialect.base import lock_runs
 from windlass.external import store
 from windlass.external.engine.submission import (
-    Told,
+    Notification,
     endings_of,
     late,
     lock_same,
@@ -40,15 +40,15 @@ CANCEL_AT_ONCE = 8
 Answers = dict[int, Answer]
 
 
-class Written(NamedTuple):
-    """What was written with some outcomes, and which of them were accepted."""
+class PollWritten(NamedTuple):
+    """What faces wrote with some outcomes, and which outcomes were accepted."""
 
     endings: Sequence[Ending]
     accepted: set[int]
 
 
 class Poll(FaceLoop):
-    """Asks one external system how its tasks are going, and to stop those that were cancelled."""
+    """Polls one external system for its tasks, and lets it stop tasks that were cancelled."""
 
     name = "poll"
 
@@ -68,7 +68,7 @@ class Poll(FaceLoop):
         self._asking = Calls(seconds)
         self._stopping_there = Calls(seconds)
         self._errors = 0
-        # Which look is wanted, and the last that found nothing to do.
+        # The number of the last tick that was asked for, and of the last that found nothing.
         self._wanted = 1
         self._idle_at = 0
 
@@ -89,7 +89,7 @@ class Poll(FaceLoop):
         self.wake()
 
     def ask(self) -> int:
-        """Ask once for what is due; of how many tasks something was written."""
+        """Poll once for due tasks; for how many of them something was written."""
         kind, terms, share, now = self._kind, self._terms, self._ring.share, self._clock.now()
         rows = self._database.read(
             lambda connection: store.due(
@@ -103,7 +103,7 @@ class Poll(FaceLoop):
         )
         told = [row for row in rows if row.told is not None]
         if told:
-            self._write(told, {row.task.id: _told(row) for row in told}, worker=share.worker)
+            self._write(told, {row.task.id: _notified(row) for row in told}, worker=share.worker)
         asked = [row for row in rows if row.told is None]
         if not asked:
             return len(told)
@@ -116,7 +116,7 @@ class Poll(FaceLoop):
         return len(rows)
 
     def cancel_some(self) -> int:
-        """Ask the system to stop a few of those that were cancelled; how many those were."""
+        """Let the system stop a few cancelled tasks; how many."""
         now, name = self._clock.now(), self._kind.name
         until = now + 2 * self._terms.call_timeout
         if not self._database.read(lambda connection: store.has_stops(connection, name, now=now)):
@@ -151,10 +151,7 @@ class Poll(FaceLoop):
         return len(taken)
 
     def _answers(self, rows: Sequence[ExternalRow], *, is_probe: bool) -> Answers:
-        """What the system says of each; those of which it says nothing that can be used are not in.
-
-        One whose time is out has failed, whatever the system says.
-        """
+        """The answer for each task; a task without a usable answer is left out."""
         answers: Answers = {}
         wrong = 0
         handles = list({row.submission.handle or "" for row in rows})
@@ -168,7 +165,7 @@ class Poll(FaceLoop):
                     answers[row.task.id] = answer
                 else:
                     wrong += 1
-                    self._tell(f"{answer!r:.100} is no answer for {row.submission.handle!r}")
+                    self._tell(f"{answer!r:.100} is not an answer for {row.submission.handle!r}")
             ok = bool(answers)
         except Exception as problem:
             ok = False
@@ -184,7 +181,7 @@ class Poll(FaceLoop):
         return answers
 
     def _hold_back(self, rows: Sequence[ExternalRow], *, worker: int) -> int:
-        """The breaker is open: only time-outs are written; rows behind these get their turn."""
+        """The breaker is open: write only time-outs, and put off a full page for the next rows."""
         now = self._clock.now()
         is_more = len(rows) >= self._terms.batch
         over = [row for row in rows if self._terms.is_late(row.submission.began_at, now)]
@@ -220,7 +217,7 @@ class Poll(FaceLoop):
             else:
                 later.setdefault(terms.pause(row.polls), []).append(row)
 
-        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> Written:
+        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> PollWritten:
             endings = endings_of(self._site, ends, worker=worker)
             locks = {number for ending in endings for number in ending.locks}
             locked = lock_runs(connection, locks) if locks else {}
@@ -235,23 +232,23 @@ class Poll(FaceLoop):
             write_ends(connection, self._kind, ends, now=now)
             for ending in endings:
                 ending.write(connection, set(ids), locked)
-            return Written(endings, set(ids))
+            return PollWritten(endings, set(ids))
 
         self._commit(work, outcomes, worker=worker)
 
     def _commit(
         self,
-        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], Written],
+        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], PollWritten],
         outcomes: Mapping[ExternalRow, Outcome],
         *,
         worker: int,
     ) -> None:
-        """Write outcomes together, or, if one of them cannot be stored, each by itself."""
+        """Write outcomes together, or one by one if one of them cannot be stored."""
         try:
             written = self._database.write_as(
                 worker,
                 lambda connection: work(connection, outcomes),
-                lost=Written([], set()),
+                lost=PollWritten([], set()),
                 tries=2,
             )
         except BAD_VALUES as problem:
@@ -274,9 +271,9 @@ class Poll(FaceLoop):
         )
 
 
-def _told(row: ExternalRow) -> Answer:
+def _notified(row: ExternalRow) -> Answer:
     assert row.told is not None
-    return msgspec.json.decode(row.told, type=Told).answer
+    return msgspec.json.decode(row.told, type=Notification).answer
 
 
 def _line(problem: Exception) -> str:
