@@ -21,6 +21,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES
 from windlass.database.dialect.base import lock_runs
 from windlass.external import store
+from windlass.external.engine.stop import StopCalls, first_characters
 from windlass.external.engine.submission import (
     Notification,
     endings_of,
@@ -29,13 +30,12 @@ from windlass.external.engine.submission import (
     outcome_of,
     write_ends,
 )
-from windlass.external.model import Answer, Done, Failed, Running, Submission
+from windlass.external.model import Answer, Done, Failed, Running
 from windlass.external.store import ExternalRow
 from windlass.value.outcome import Failed as FailedOutcome
 from windlass.value.outcome import Outcome
 
 LOOK_SECONDS = 0.25
-CANCEL_AT_ONCE = 8
 
 Answers = dict[int, Answer]
 
@@ -64,9 +64,8 @@ class Poll(FaceLoop):
         self._ring = workplace.ring
         self._breakers = workplace.breakers
         self._look_now = workplace.look_now
-        seconds = kind.system.call_timeout / SECOND
-        self._asking = Calls(seconds)
-        self._stopping_there = Calls(seconds)
+        self._calls = Calls(kind.system.call_timeout / SECOND)
+        self._stops = StopCalls(kind, workplace.site)
         self._errors = 0
         # The number of the last tick that was asked for, and of the last that found nothing.
         self._wanted = 1
@@ -75,7 +74,7 @@ class Poll(FaceLoop):
     def tick(self) -> float:
         wanted, count = self._wanted, 0
         if not self._in_flight.is_halted:
-            count = self.cancel_some()
+            count = self._stops.call_some()
             if self._in_flight.loads[self._kind.name].is_open:
                 count += self.ask()
         if not count:
@@ -115,48 +114,13 @@ class Poll(FaceLoop):
         self._write(asked, self._answers(asked, is_probe=is_probe), worker=share.worker)
         return len(rows)
 
-    def cancel_some(self) -> int:
-        """Let the system stop a few cancelled tasks; how many."""
-        now, name = self._clock.now(), self._kind.name
-        until = now + 2 * self._terms.call_timeout
-        if not self._database.read(lambda connection: store.has_stops(connection, name, now=now)):
-            return 0
-        taken = self._database.write(
-            lambda connection: store.take_stops(
-                connection, name, now=now, until=until, limit=CANCEL_AT_ONCE
-            ),
-            tries=2,
-        )
-        done: list[Submission] = []
-        failed: list[Submission] = []
-        try:
-            handles = [str(each.handle) for each in taken]
-            found = self._stopping_there.each(self._terms.system.cancel, handles)
-        except TimeoutError as problem:
-            found = [problem] * len(taken)
-        for each, answer in zip(taken, found, strict=True):
-            (failed if isinstance(answer, Exception) else done).append(each)
-            if isinstance(answer, Exception):
-                telemetry.emit("external.uncancelled", handle=each.handle, error=_line(answer))
-        later = self._clock.now() + self._terms.pause_after_error(2)
-
-        def work(connection: Connection) -> None:
-            if done:
-                store.stopped(connection, done)
-            if failed:
-                store.put_off_stops(connection, failed, until=later)
-
-        if taken:
-            self._database.write(work, tries=2)
-        return len(taken)
-
     def _answers(self, rows: Sequence[ExternalRow], *, is_probe: bool) -> Answers:
         """The answer for each task; a task without a usable answer is left out."""
         answers: Answers = {}
-        wrong = 0
+        errors: list[str] = []
         handles = list({row.submission.handle or "" for row in rows})
         try:
-            found: object = self._asking.one(self._terms.system.poll, handles)
+            found: object = self._calls.one(self._terms.system.poll, handles)
             if not isinstance(found, Mapping):
                 raise TypeError(f"poll answered {found!r:.100}; it must answer a dict")
             for row in rows:
@@ -164,20 +128,18 @@ class Poll(FaceLoop):
                 if isinstance(answer, Running | Done | Failed):
                     answers[row.task.id] = answer
                 else:
-                    wrong += 1
-                    self._tell(f"{answer!r:.100} is not an answer for {row.submission.handle!r}")
-            ok = bool(answers)
+                    errors.append(f"{answer!r:.100} is not an answer for {row.submission.handle!r}")
         except Exception as problem:
-            ok = False
-            self._errors += 1
-            self._tell(_line(problem))
-        if ok:
-            self._errors = 0
-        elif wrong:
-            self._errors += 1
-        if self._kind.breaker is not None:
-            name = self._kind.name
-            self._breakers.count_call(name, self._kind.breaker, ok=ok, is_probe=is_probe)
+            errors.append(first_characters(problem))
+        self._errors = 0 if answers else self._errors + 1
+        kind = self._kind
+        for error in errors:
+            telemetry.emit(
+                "external.silent", kind=kind.name, error=error, errors=max(1, self._errors)
+            )
+        if kind.breaker is not None:
+            ok = bool(answers)
+            self._breakers.count_call(kind.name, kind.breaker, ok=ok, is_probe=is_probe)
         return answers
 
     def _hold_back(self, rows: Sequence[ExternalRow], *, worker: int) -> int:
@@ -265,16 +227,7 @@ class Poll(FaceLoop):
         if [each for each in written.endings if each.committed(written.accepted)]:
             self._look_now()
 
-    def _tell(self, error: str) -> None:
-        telemetry.emit(
-            "external.silent", kind=self._kind.name, error=error, errors=max(1, self._errors)
-        )
-
 
 def _notified(row: ExternalRow) -> Answer:
     assert row.told is not None
     return msgspec.json.decode(row.told, type=Notification).answer
-
-
-def _line(problem: Exception) -> str:
-    return f"{type(problem).__name__}: {problem}"[:300]
