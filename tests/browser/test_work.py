@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.mostly("sqlite")
 
 
-def test_a_sweep_that_walks_is_split_and_shows_its_new_ranges(glass):
+def test_a_sweep_that_runs_is_split_and_shows_its_new_ranges(glass):
     glass.open("sweeps/offer")
     glass.heading("walks")
     ranges = glass.page.get_by_role("group", name="Ranges, with what is done").get_by_role("button")
@@ -26,7 +26,7 @@ def test_a_sweep_that_walks_is_split_and_shows_its_new_ranges(glass):
     glass.told("no gap, no overlap")
 
 
-def test_what_a_sweep_set_aside_is_retried(glass):
+def test_failed_items_of_a_sweep_are_retried(glass):
     glass.open("sweeps/shelf?tab=failures")
     expect(glass.row("13")).to_contain_text("shelf 13 is stuck")
 

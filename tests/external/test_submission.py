@@ -163,7 +163,7 @@ def test_what_is_cancelled_while_it_is_being_submitted_is_stopped_over_there(app
     assert run.status() is Status.CANCELLED
 
 
-def test_a_cancel_that_fails_is_tried_a_few_times_and_not_for_ever(app, clock):
+def test_a_cancel_that_fails_is_tried_a_few_times_and_not_forever(app, clock):
     class Stubborn(Spark):
         def cancel(self, handle):
             super().cancel(handle)

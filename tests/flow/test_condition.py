@@ -50,7 +50,7 @@ def test_a_condition_tells_which_nodes_it_needs():
         "node('a', 'b').result",
     ],
 )
-def test_what_is_no_condition_is_refused(text):
+def test_what_is_not_a_condition_is_refused(text):
     with pytest.raises(BadFlow, match="only results of nodes"):
         Condition(text, node="x")
 

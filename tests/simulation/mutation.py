@@ -13,8 +13,8 @@ from windlass.core.fetch.store import claim
 from windlass.core.ring import mark, ring
 from windlass.core.ring.store import bucket, held
 from windlass.core.run.in_flight import InFlight
-from windlass.database.dialect import sqlite
-from windlass.database.dialect.base import FALLEN, Stamp
+from windlass.database.dialect.base import Stamp
+from windlass.database.dialect.statement import ABANDONED, AS_TAKEN
 from windlass.database.schema import bucket as bucket_table
 
 Mutation = Callable[[pytest.MonkeyPatch, Stage], None]
@@ -27,17 +27,20 @@ def the_dead_may_write(patch: pytest.MonkeyPatch, stage: Stage) -> None:
 
 
 def an_outcome_counts_whatever_became_of_its_row(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    dialect: Any = stage.app.database.dialect
-    unchecked = text(sqlite.CHANGE.format(as_taken="0 <"))
-    patch.setitem(dialect._change, True, unchecked)
-    patch.setitem(dialect._remove, True, text(sqlite.REMOVE.format(as_taken="0 <")))
+    check_less(patch, stage, as_taken="0 <")
 
 
 def an_outcome_counts_whenever_its_row_is_due(patch: pytest.MonkeyPatch, stage: Stage) -> None:
+    check_less(patch, stage, as_taken="+t.status = 0 and t.batch is null and 0 <")
+
+
+def check_less(patch: pytest.MonkeyPatch, stage: Stage, *, as_taken: str) -> None:
+    """Have outcomes written if `as_taken` is true of rows that were read."""
     dialect: Any = stage.app.database.dialect
-    as_taken = "+t.status = 0 and t.batch is null and 0 <"
-    patch.setitem(dialect._change, True, text(sqlite.CHANGE.format(as_taken=as_taken)))
-    patch.setitem(dialect._remove, True, text(sqlite.REMOVE.format(as_taken=as_taken)))
+    for statements in (dialect._change, dialect._remove):
+        said = statements[True].text
+        assert AS_TAKEN[True] in said
+        patch.setitem(statements, True, text(said.replace(AS_TAKEN[True], as_taken)))
 
 
 def what_still_runs_is_not_marked_when_its_bucket_goes(
@@ -92,15 +95,15 @@ def a_bucket_is_taken_from_its_owner(patch: pytest.MonkeyPatch, stage: Stage) ->
 
 def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     dialect: Any = stage.app.database.dialect
-    lapsed = FALLEN.replace("where left_at is not null", "where left_at is not null or 1")
+    lapsed = ABANDONED.replace("where left_at is not null", "where left_at is not null or 1")
 
-    def fallen(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
+    def abandoned(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
         listed, parameters = dialect.texts(kinds)
         statement = text(lapsed.format(hint=dialect.hint, lock="", kinds=listed))
         asked = {"now": now, "limit": limit, **parameters}
         return list(connection.execute(statement, asked).fetchall())
 
-    patch.setattr(dialect, "abandoned", fallen)
+    patch.setattr(dialect, "abandoned", abandoned)
 
 
 def claims_whose_answer_was_lost_are_not_handed_back(

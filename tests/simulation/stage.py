@@ -41,7 +41,7 @@ class Stage:
         self.interrupt: Callable[[bool], None] | None = None
         self.taken: Callable[[Run], None] | None = None
         self.accepted: Callable[[Sequence[Run], set[int]], None] | None = None
-        self.buried: Callable[[Sequence[Claimed]], None] | None = None
+        self.poisoned: Callable[[Sequence[Claimed]], None] | None = None
         self._is_counting = False
 
     def _declare(self) -> None:
@@ -120,20 +120,20 @@ class Stage:
         patch.setattr(Numbers, "_fetch", uninterrupted_fetch)
 
     def _watch_runs(self, patch: pytest.MonkeyPatch) -> None:
-        begin, bury = Run.__init__, Finish.bury
+        begin, fail = Run.__init__, Finish.fail_as_poison
 
         def watched_run(run: Run, task: Claimed, load: KindLoad) -> None:
             begin(run, task, load)
             if self.taken is not None:
                 self.taken(run)
 
-        def watched_bury(finishing: Finish, tasks: list[Claimed], connection: Any) -> Any:
-            if self.buried is not None:
-                self.buried(tasks)
-            return bury(finishing, tasks, connection)
+        def watched_fail(finishing: Finish, tasks: list[Claimed], connection: Any) -> Any:
+            if self.poisoned is not None:
+                self.poisoned(tasks)
+            return fail(finishing, tasks, connection)
 
         patch.setattr(Run, "__init__", watched_run)
-        patch.setattr(Finish, "bury", watched_bury)
+        patch.setattr(Finish, "fail_as_poison", watched_fail)
 
     def _watch_outcomes(self, patch: pytest.MonkeyPatch) -> None:
         store, write = Finish._store, finish.finish

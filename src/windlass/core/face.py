@@ -207,8 +207,8 @@ class Along:
     # Rows of other tables that belong to task rows; the mapping has the new ids.
     copy: Callable[[Read, Sequence[int], Mapping[int, int]], Iterator[Copied]] | None = None
     drop: Callable[[Connection, Sequence[int]], None] | None = None
-    # Rows were written (+1) or deleted (-1).
-    counted: Callable[[Connection, Sequence[Values], int], None] | None = None
+    # Rows were written (+1) or deleted (-1), of the expendable kinds where they come from.
+    counted: Callable[[Connection, Sequence[Values], int, Collection[str]], None] | None = None
     # The kinds of which nothing is lost when a copy cannot be written, as the key is there.
     expendable: Callable[[Connection], set[str]] | None = None
 

@@ -18,9 +18,9 @@ from windlass.core.task.enqueue import Guard
 from windlass.core.task.kind import Kind
 from windlass.core.wake.bell import Bell
 from windlass.database.database import Database
-from windlass.database.dialect.base import NewItem, NewItems
 from windlass.database.number import Numbers
 from windlass.rolling.store import item as store
+from windlass.rolling.store.insert import INSERTERS, NewItem, NewItems
 from windlass.value.bucket import bucket_of
 from windlass.value.task import check_key
 
@@ -43,7 +43,7 @@ class Items:
         """Add what is not there yet; how many that were. `now` has all of them run at once."""
         added = 0
         # Without a look whether items are there it is faster, as long as none is.
-        fast = self._database.dialect.copies_items
+        fast = INSERTERS.of(self._database.dialect).copies
         for part in parts(kind.name, codes, size=ADD_AT_ONCE):
             new, fast = self._add_part(kind, part, now=now, fast=fast, guard=guard)
             added += new
@@ -90,7 +90,7 @@ class Items:
                 if not dialect.is_duplicate(problem):
                     raise
         added = self._write(kind, codes, new, now=now, fast=False, guard=guard, again=fast)
-        return added, dialect.copies_items and added == len(codes)
+        return added, INSERTERS.of(dialect).copies and added == len(codes)
 
     def _write(
         self,

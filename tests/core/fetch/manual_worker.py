@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.face import Ended
+from windlass.core.face import Ended, Site
 from windlass.core.fetch.rows import Rows
 from windlass.core.fetch.triage import Rescued, Triage
 from windlass.core.finish.group import write_group, write_inside
@@ -35,8 +35,6 @@ class Hand:
         self.app = app
         self.database = app.database
         self.numbers = Numbers(app.database)
-        assert app.fleet.single is not None
-        self.site = app.fleet.single.site(app.registry)
         self.id = self.numbers.take()[0]
         now = app.clock.now()
         kinds = list(app.registry.kinds)
@@ -51,6 +49,13 @@ class Hand:
                 lease_until=now + DEAD_AFTER,
             )
         )
+
+    @property
+    def site(self) -> Site:
+        """Where it writes."""
+        shards = self.app.fleet.shards
+        shard = next(each for each in shards if each.database is self.database)
+        return shard.site(self.app.registry)
 
     def stamp(self) -> Stamp:
         now = self.app.clock.now()
@@ -129,9 +134,9 @@ class Hand:
     def die(self) -> int:
         """Be silent for long enough, and be marked dead; how many rows fell."""
         self.app.clock.advance(DEAD_AFTER + SECOND)
-        fallen = self.be_marked_dead()
-        assert fallen is not None
-        return fallen
+        abandoned = self.be_marked_dead()
+        assert abandoned is not None
+        return abandoned
 
 
 def snapshot(app: App) -> dict[int, tuple[Any, ...]]:

@@ -63,8 +63,8 @@ def enqueue(app, name: str) -> None:
 
 def die_by_real_time(app, hand: Hand) -> None:
     long_after = app.clock.now() + 60_000_000
-    fallen = leave.mark_dead(app.database, FACES, number=hand.id, now=long_after, why="silent")
-    assert fallen == ROWS
+    abandoned = leave.mark_dead(app.database, FACES, number=hand.id, now=long_after, why="silent")
+    assert abandoned == ROWS
     query = task.update().values(due_at=app.clock.now())
     app.database.write(lambda connection: connection.execute(query))
 

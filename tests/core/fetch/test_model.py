@@ -273,11 +273,11 @@ class Store(RuleBasedStateMachine):
 
     def _mark_dead(self, worker: Worker) -> None:
         held = self._held_by(worker)
-        fallen = worker.hand.be_marked_dead()
+        abandoned = worker.hand.be_marked_dead()
         if worker.is_left or worker.lease_until >= self.clock.now() - 1:
-            assert fallen is None
+            assert abandoned is None
             return
-        assert fallen == len(held)
+        assert abandoned == len(held)
         worker.is_left = True
         for row in held:
             self.rows[row.id] = replace(row, due_at=self._column(row.id, "due_at"), batch=None)
@@ -301,7 +301,7 @@ class Store(RuleBasedStateMachine):
 
     def _rescue(self, worker: Worker, *, alone: bool) -> None:
         left = {one.hand.id for one in self.workers if one.is_left} | self.forgotten
-        fallen = [
+        abandoned = [
             row
             for row in self._in(Status.RUNNING)
             if row.worker in left and row.due_at <= self.clock.now()
@@ -314,9 +314,9 @@ class Store(RuleBasedStateMachine):
             return
         again = {got.id for got in rescued.again}
         poison = {got.id for got in rescued.poison}
-        doomed = {row.id for row in fallen if row.lost_in_a_row + 1 >= row.max_lost}
-        free = {row.id for row in fallen if row.lost_in_a_row + 1 < max(1, row.max_lost - 1)}
-        last_life = {row.id for row in fallen} - doomed - free
+        doomed = {row.id for row in abandoned if row.lost_in_a_row + 1 >= row.max_lost}
+        free = {row.id for row in abandoned if row.lost_in_a_row + 1 < max(1, row.max_lost - 1)}
+        last_life = {row.id for row in abandoned} - doomed - free
         assert poison <= doomed
         assert again <= free | last_life
         if again & last_life:
@@ -384,7 +384,7 @@ class Store(RuleBasedStateMachine):
         pruned = self.app.database.write(
             lambda connection: task_store.prune(connection, now=now, limit=100)
         )
-        assert pruned == len(over)
+        assert set(pruned) == over
         for number in over:
             self._remove(number)
 

@@ -83,34 +83,34 @@ def test_a_worker_is_marked_dead_once(app, kind):
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
 def test_an_outcome_of_a_worker_that_was_marked_left_changes_nothing(app, kind, outcome):
     kind.enqueue()
-    zombie, heir = Hand(app), Hand(app)
+    zombie, successor = Hand(app), Hand(app)
     tasks = zombie.claim()
     zombie.die()
-    fallen = snapshot(app)
+    abandoned = snapshot(app)
 
     assert zombie.finish(tasks, outcome) is None
-    assert snapshot(app) == fallen
-    (inherited,) = heir.rescue().again
+    assert snapshot(app) == abandoned
+    (inherited,) = successor.rescue().again
     running = snapshot(app)
     assert zombie.finish(tasks, outcome) is None
     assert snapshot(app) == running
-    assert heir.finish([inherited]) == {inherited.id}
+    assert successor.finish([inherited]) == {inherited.id}
     ended = snapshot(app)
     assert zombie.finish(tasks, outcome) is None
     assert snapshot(app) == ended
 
 
-def test_what_was_taken_in_a_former_life_cannot_be_finished_in_the_next(app, kind):
+def test_what_was_taken_under_a_former_id_cannot_be_finished_under_the_next(app, kind):
     kind.enqueue()
     former = Hand(app)
     tasks = former.claim()
     former.die()
     reborn = Hand(app)
-    fallen = snapshot(app)
+    abandoned = snapshot(app)
 
-    # Even a mistaken id does not help: the funeral took the batch away.
+    # Even a mistaken id does not help: marking it dead took the batch away.
     assert reborn.finish(tasks) == set()
-    assert snapshot(app) == fallen
+    assert snapshot(app) == abandoned
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
@@ -220,7 +220,7 @@ def test_a_zombie_renews_claims_and_rescues_nothing(app, kind, clock):
     assert lease_of(app, zombie) == lease
 
 
-def test_a_worker_that_learns_of_its_funeral_joins_under_another_id(app, kind, clock):
+def test_a_worker_that_learns_that_it_was_marked_dead_joins_under_another_id(app, kind, clock):
     kind.enqueue()
     worker = app.worker()
     worker.heartbeat.join_ring()
@@ -283,10 +283,10 @@ def test_a_later_claim_always_has_the_larger_fence(app, kind, clock):
         (taken,) = leaver.claim()
         fences.append(taken.started_at)
         leaver.leave()
-    victim, heir = Hand(app), Hand(app)
+    victim, successor = Hand(app), Hand(app)
     fences += [taken.started_at for taken in victim.claim()]
     victim.die()
-    fences += [taken.started_at for taken in heir.rescue().again]
+    fences += [taken.started_at for taken in successor.rescue().again]
 
     assert len(fences) == 5
     assert fences == sorted(set(fences))
@@ -353,7 +353,7 @@ def test_a_row_with_one_life_left_is_taken_by_itself(app, kind):
     assert len(by_itself.again) == 1
 
 
-def test_a_funeral_waits_for_a_finish_under_way_and_finds_it_done(app, kind, clock):
+def test_marking_a_worker_dead_waits_for_its_finish_and_finds_it_done(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
     tasks = worker.claim()
@@ -370,19 +370,19 @@ def test_a_funeral_waits_for_a_finish_under_way_and_finds_it_done(app, kind, clo
     assert row_of(app, tasks[0].id).status is Status.SUCCEEDED
 
 
-def test_a_finish_waits_for_a_funeral_under_way_and_is_refused(app, kind, clock):
+def test_a_finish_waits_while_its_worker_is_marked_dead_and_is_refused(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
     tasks = worker.claim()
 
     with Pause() as pause:
 
-        def funeral(connection: Connection) -> None:
+        def mark_dead(connection: Connection) -> None:
             assert app.database.dialect.lock_worker(connection, worker.id)
             worker_store._leave(connection, worker.id, now=clock.now(), why="silent")
             pause(connection)
 
-        marking = Call(app.database.write, funeral)
+        marking = Call(app.database.write, mark_dead)
         pause.wait_until_reached()
         finishing = Call(worker.finish, tasks)
         assert finishing.is_blocked()
@@ -392,18 +392,18 @@ def test_a_finish_waits_for_a_funeral_under_way_and_is_refused(app, kind, clock)
     assert row_of(app, tasks[0].id).status is Status.RUNNING
 
 
-def test_a_claim_waits_for_a_funeral_under_way_and_takes_nothing(app, kind, clock):
+def test_a_claim_waits_while_its_worker_is_marked_dead_and_takes_nothing(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
 
     with Pause() as pause:
 
-        def funeral(connection: Connection) -> None:
+        def mark_dead(connection: Connection) -> None:
             assert app.database.dialect.lock_worker(connection, worker.id)
             worker_store._leave(connection, worker.id, now=clock.now(), why="silent")
             pause(connection)
 
-        marking = Call(app.database.write, funeral)
+        marking = Call(app.database.write, mark_dead)
         pause.wait_until_reached()
         claiming = Call(worker.claim)
         assert claiming.is_blocked()

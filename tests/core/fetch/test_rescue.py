@@ -95,7 +95,7 @@ def test_only_workers_that_died_in_a_row_make_poison(app, clock):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.WAITING, 6, 3)
 
     lose(app)
-    fallen_again(app, ref)
+    abandoned_again(app, ref)
     app.drain()
 
     assert attempts == [2, 4, 6]
@@ -113,7 +113,7 @@ def test_a_task_that_runs_again_by_hand_begins_with_all_its_lives(app, clock):
     lose(app)
     app.drain()
     ref.cancel("enough")
-    operate.retry(app.database, clock, ref.id)
+    operate.retry(app.fleet.single, ref.id)
 
     row = task(app, ref)
     assert (row["status"], row["lost"], row["lost_in_a_row"]) == (Status.WAITING, 0, 0)
@@ -122,7 +122,7 @@ def test_a_task_that_runs_again_by_hand_begins_with_all_its_lives(app, clock):
 def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     ref = work.enqueue(7)
     lose(app)
-    fallen_again(app, ref)
+    abandoned_again(app, ref)
 
     app.drain()
 
@@ -137,8 +137,8 @@ def write(app, group):
     return write_group(site, group, [], beside=lambda _connection, _accepted: None, tries=1)
 
 
-def fallen_again(app, ref):
-    """Lose the fallen row of `ref` a second time: a worker takes it over and dies too."""
+def abandoned_again(app, ref):
+    """Lose the abandoned row of `ref` a second time: a worker takes it over and dies too."""
     from windlass.database.dialect.base import Stamp
 
     second = Doomed(app)
@@ -259,15 +259,15 @@ def test_a_worker_with_a_valid_lease_cannot_be_marked_dead(app, work):
     living = Doomed(app)
     living.take()
 
-    fallen = leave.mark_dead(
+    abandoned = leave.mark_dead(
         app.database, FACES, number=living.number, now=app.clock.now(), why="no"
     )
 
-    assert fallen is None
+    assert abandoned is None
     assert workers(app, id=living.number)[0]["left_at"] is None
 
 
-def test_only_the_dead_workers_rows_fall(app, work):
+def test_only_the_rows_of_the_dead_worker_are_abandoned(app, work):
     work.enqueue_many([{"number": number} for number in range(10)])
     living, doomed = Doomed(app), Doomed(app)
     living.take(limit=4)
@@ -275,8 +275,8 @@ def test_only_the_dead_workers_rows_fall(app, work):
 
     assert doomed.die() == 3
 
-    fallen = [row["id"] for row in tasks(app, status=1) if row["batch"] is None]
-    assert fallen == [held.id for held in doomed.held]
+    abandoned = [row["id"] for row in tasks(app, status=1) if row["batch"] is None]
+    assert abandoned == [held.id for held in doomed.held]
 
 
 def test_a_worker_that_leaves_hands_back_its_rows_without_counting(app, work, seen):

@@ -133,7 +133,7 @@ def test_an_operators_retry_gives_all_tries_again(app, clock):
     drain_through(app, clock, times=3)
     assert attempts == [1, 2]
 
-    assert operate.retry(app.database, app.clock, ref.id) is True
+    assert operate.retry(app.fleet.single, ref.id) is True
     assert ref.status() is Status.WAITING
     drain_through(app, clock, times=3)
 
@@ -149,6 +149,6 @@ def test_only_what_failed_or_was_cancelled_can_be_retried(app):
     done = succeed.enqueue()
     app.drain()
 
-    assert operate.retry(app.database, app.clock, waiting.id) is False
-    assert operate.retry(app.database, app.clock, done.id) is False
+    assert operate.retry(app.fleet.single, waiting.id) is False
+    assert operate.retry(app.fleet.single, done.id) is False
     assert done.status() is Status.SUCCEEDED

@@ -119,7 +119,7 @@ def test_the_fence_grows_when_an_operator_retries(app):
     ref = work.enqueue()
     for _ in range(3):
         app.drain()
-        operate.retry(app.database, app.clock, ref.id)
+        operate.retry(app.fleet.single, ref.id)
 
     assert fences == sorted(set(fences))
     assert len(fences) == 3

@@ -106,7 +106,7 @@ Ledger(sys.argv[1]).void("order-1")
 """
 
 
-def test_a_stopped_process_does_not_hold_its_rows_for_ever(ledger, database_url):
+def test_a_stopped_process_does_not_hold_its_rows_forever(ledger, database_url):
     ledger.restock("delivery-1", {"bolt": 10})
     ledger.deduct("order-1", {"bolt": 1})
     stopped = subprocess.Popen(

@@ -184,7 +184,7 @@ def test_a_connection_to_a_database_without_our_tables_is_refused(stocked, empty
     assert stocked.audit().ok
 
 
-def test_what_is_no_connection_is_refused(stocked):
+def test_what_is_not_a_connection_is_refused(stocked):
     with pytest.raises(BadConnection):
         stocked.deduct("order-7", {"bolt": 1}, conn=object())
 

@@ -76,7 +76,7 @@ def test_an_id_that_others_use_at_the_same_moment_leaves_nothing_half_done(
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
-def test_what_came_after_the_callers_moment_is_not_refused_for_ever(
+def test_what_came_after_the_callers_moment_is_not_refused_forever(
     ledger, engine, database_engine, level
 ):
     if database_engine == "sqlite":

@@ -106,7 +106,7 @@ def test_a_cancelled_task_runs_again_if_an_operator_says_so(app):
     ref = work.enqueue()
     ref.cancel()
 
-    assert operate.retry(app.database, app.clock, ref.id) is True
+    assert operate.retry(app.fleet.single, ref.id) is True
     app.drain()
 
     assert seen == [1]

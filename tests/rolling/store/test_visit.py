@@ -45,9 +45,9 @@ def put(app, *codes, **values):
 
 
 def take(app, kind, priority, stamp):
-    rows = Rows(hand.database)
+    rows = Rows(app.database)
     way = rows.read if stamp.batch is None else rows.claim
-    return way(app.database, Lane(kind, priority, 0), stamp, Most(10, stamp.now))
+    return way(Lane(kind, priority, 0), stamp, Most(10, stamp.now))
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])

@@ -228,7 +228,7 @@ class Mover:
                 return {}
             check(connection)
             dialect = target.database.dialect
-            refused = store.put(connection, dialect, moved, faces=self._faces)
+            refused = store.put(connection, dialect, moved, faces=self._faces, kinds=spare)
             going = [row for number, row in copies.items() if ids[number] not in refused]
             along.put(connection, dialect, self._faces, read=source.read, rows=going, ids=ids)
             return refused

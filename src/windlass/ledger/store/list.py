@@ -24,7 +24,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from windlass.database.scan import Looked, Rows, Wanted, look
+from windlass.database.scan import Rows, Scanned, Wanted, scan
 from windlass.database.schema import (
     deduction,
     deduction_line,
@@ -234,14 +234,14 @@ def _look(
     limit: int,
     *,
     ascending: bool = False,
-) -> Looked:
+) -> Scanned:
     """The next rows, or those of the next 10,000 that are wanted."""
     if wanted is not None:
-        return look(
+        return scan(
             connection, rows, keys, wanted, limit=limit, most=LOOKED_AT, ascending=ascending
         )
     found = connection.execute(rows(limit)).all()
-    return Looked(found, len(found), found[-1] if len(found) == limit else None)
+    return Scanned(found, len(found), found[-1] if len(found) == limit else None)
 
 
 def _balanced(entries: Query, sku: str, after: EntryPlace | None) -> Query:

@@ -22,9 +22,10 @@ from sqlalchemy import (
 )
 
 from windlass.clock import to_datetime
-from windlass.database.dialect.base import Dialect, Lane, NewItems
+from windlass.database.dialect.base import Dialect, Lane
 from windlass.database.schema import bucket, tally, task
 from windlass.rolling.model import Item
+from windlass.rolling.store.insert import INSERTERS, NewItems
 from windlass.value.period import GOES, HURRIED
 from windlass.value.status import Status
 
@@ -45,10 +46,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     revived = _revive(connection, dialect, new)
     before = _written(connection, new) if again else 0
     if fast and not revived:
-        dialect.copy_items(connection, new)
+        INSERTERS.of(dialect).copy(connection, new)
         added = len(new.rows)
     else:
-        added = dialect.insert_items(connection, new)
+        added = INSERTERS.of(dialect).insert(connection, new)
         if again:
             added = _written(connection, new) - before
     if added or revived:
@@ -406,9 +407,13 @@ def kinds_with_items(connection: Connection) -> set[str]:
     return set(connection.scalars(select(tally.c.kind).distinct()))
 
 
-def counted(connection: Connection, rows: Sequence[Mapping[str, Any]], sign: int) -> None:
+def counted(
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    sign: int,
+    items: Collection[str],
+) -> None:
     """Add items that came with a move between shards to the tally, or take them from it."""
-    items = kinds_with_items(connection)
     kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
     for kind in sorted(set(kinds)):
         count(connection, kind, sign * kinds.count(kind))

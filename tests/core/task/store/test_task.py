@@ -8,6 +8,7 @@ from sqlalchemy import insert, select
 from tests.table import count, failures
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
+from windlass.core.alert import store as alerts
 from windlass.core.finish.store import history
 from windlass.core.ring.store import worker
 from windlass.core.task.store import task
@@ -211,6 +212,7 @@ def test_old_statistics_and_alerts_are_forgotten(app, database):
     )
 
     database.write(lambda connection: history.prune(connection, now=now))
+    database.write(lambda connection: alerts.prune(connection, now=now))
 
     assert count(app, stat) == 1
     assert [each.id for each in app.alerts()] == [1]

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, false, or_, select, update
 
 from windlass.core.ring.store import bucket
 from windlass.database.dialect.base import Dialect, Lane, Most, Stamp, stamped
+from windlass.database.dialect.choice import force_index
 from windlass.database.schema import task, worker
 from windlass.value.status import Status
 from windlass.value.task import Claimed
@@ -47,7 +48,7 @@ def claim_foreign(
     buckets = bucket.keep(connection, owners)
     if not buckets:
         return []
-    rows = connection.execute(
+    due = (
         select(*PICKED)
         .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
         .where(task.c.priority == lane.priority)
@@ -56,10 +57,9 @@ def claim_foreign(
         .where(task.c.lost_in_a_row.between(most.lost.start, most.lost.stop - 1))
         .order_by(task.c.due_at)
         .limit(most.limit)
-        .with_hint(task, "force index (windlass_task_due)", "mysql")
-        .with_hint(task, "force index (windlass_task_due)", "mariadb")
         .with_for_update(skip_locked=True)
-    ).all()
+    )
+    rows = connection.execute(force_index(due, task, "windlass_task_due")).all()
     if rows:
         dialect.stamp(connection, [row.id for row in rows], stamp)
     return [stamped(row, stamp) for row in rows]

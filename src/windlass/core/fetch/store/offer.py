@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from windlass.core.fetch.store.claim import PICKED
 from windlass.database.dialect.base import Dialect, Lane, Most, Stamp, stamped
+from windlass.database.dialect.choice import force_index
 from windlass.database.schema import offer, task
 from windlass.value.status import Status
 from windlass.value.task import Claimed
@@ -86,14 +87,13 @@ def claim(
     ).all()
     if not ids:
         return []
-    rows = connection.execute(
+    offered = (
         select(*PICKED)
         .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
         .order_by(task.c.id)
-        .with_hint(task, "force index (primary)", "mysql")
-        .with_hint(task, "force index (primary)", "mariadb")
         .with_for_update()
-    ).all()
+    )
+    rows = connection.execute(force_index(offered, task, "primary")).all()
     if rows:
         dialect.stamp(connection, [row.id for row in rows], stamp)
     # Those of rows that are gone meanwhile too.

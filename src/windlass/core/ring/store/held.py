@@ -11,6 +11,7 @@ from types import MappingProxyType
 from sqlalchemy import Connection, Select, bindparam, case, delete, select, true, update
 
 from windlass.database.dialect.base import Stamp
+from windlass.database.dialect.choice import force_index
 from windlass.database.schema import task
 from windlass.value.period import GOES
 from windlass.value.status import Status
@@ -76,13 +77,9 @@ def claimed_by(worker: int) -> Select[int]:
     It takes no locks, which would wait for rows of other workers on the way. Call it when nothing
     else can act for `worker`, or lock what it finds by id and look again.
     """
-    return (
-        select(task.c.id)
-        .where(task.c.status == Status.RUNNING, task.c.due_at.is_not(None))
-        .where(task.c.worker == worker)
-        .with_hint(task, "force index (windlass_task_due)", "mysql")
-        .with_hint(task, "force index (windlass_task_due)", "mariadb")
-    )
+    running = task.c.status == Status.RUNNING, task.c.due_at.is_not(None)
+    query = select(task.c.id).where(*running, task.c.worker == worker)
+    return force_index(query, task, "windlass_task_due")
 
 
 def let_go(connection: Connection, ids: Collection[int]) -> None:

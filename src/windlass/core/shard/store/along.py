@@ -37,11 +37,28 @@ def drop(connection: Connection, faces: Faces, rows: Collection[Values]) -> None
             connection.execute(delete(task).where(task.c.id.in_(page)))
 
 
-def counted(connection: Connection, faces: Faces, rows: Sequence[Values], sign: int) -> None:
-    """Rows were written (+1) or deleted (-1)."""
+def added(
+    connection: Connection, faces: Faces, rows: Sequence[Values], *, kinds: Collection[str]
+) -> None:
+    """Rows were written; `kinds` are the expendable ones where they come from."""
+    _counted(connection, faces, rows, +1, kinds)
+
+
+def removed(connection: Connection, faces: Faces, rows: Sequence[Values]) -> None:
+    """Rows were deleted."""
+    _counted(connection, faces, rows, -1, expendable(connection, faces))
+
+
+def _counted(
+    connection: Connection,
+    faces: Faces,
+    rows: Sequence[Values],
+    sign: int,
+    kinds: Collection[str],
+) -> None:
     for along in faces.alongs:
         if along.counted and rows:
-            along.counted(connection, rows, sign)
+            along.counted(connection, rows, sign, kinds)
 
 
 def expendable(connection: Connection, faces: Faces) -> set[str]:

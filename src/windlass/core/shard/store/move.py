@@ -157,7 +157,12 @@ def leaving(connection: Connection, ids: Collection[int]) -> dict[int, Values]:
 
 
 def put(
-    connection: Connection, dialect: Dialect, rows: Sequence[Values], *, faces: Faces
+    connection: Connection,
+    dialect: Dialect,
+    rows: Sequence[Values],
+    *,
+    faces: Faces,
+    kinds: set[str],
 ) -> dict[int, str]:
     """Write copies that wait until their rows have left; which could not be, and why not.
 
@@ -170,7 +175,12 @@ def put(
     found = dict(
         map(tuple, connection.execute(select(task.c.id, task.c.batch).where(task.c.id.in_(ids))))
     )
-    along.counted(connection, faces, [row for row in rows if found.get(row["id"]) == COMING], +1)
+    along.added(
+        connection,
+        faces,
+        [row for row in rows if found.get(row["id"]) == COMING],
+        kinds=kinds,
+    )
     return {
         number: "here" if number in found else "taken"
         for number in ids
@@ -190,7 +200,7 @@ def release(connection: Connection, copies: Mapping[int, Values], *, faces: Face
     if same:
         along.drop(connection, faces, [copies[number] for number in same])
         connection.execute(delete(task).where(task.c.id.in_(same)))
-        along.counted(connection, faces, [copies[number] for number in same], -1)
+        along.removed(connection, faces, [copies[number] for number in same])
     return same
 
 
@@ -216,4 +226,4 @@ def drop(connection: Connection, ids: Collection[int], *, faces: Faces) -> None:
         numbers = [row["id"] for row in copies]
         along.drop(connection, faces, copies)
         connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == COMING))
-        along.counted(connection, faces, copies, -1)
+        along.removed(connection, faces, copies)

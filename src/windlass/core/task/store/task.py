@@ -132,7 +132,7 @@ def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
     It is never due when it was: a run of the old one, of which nothing is written, must not count.
     """
     result = executor.execute(
-        text(REPLACE.format(payload=dialect.payload)),
+        text(REPLACE.format(payload=dialect.to_json.format(":payload"))),
         {
             "kind": row.kind,
             "task_key": row.task_key,
