@@ -16,7 +16,6 @@ from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
 from windlass.control.model.control import Expiry
-from windlass.core.alert.store import AlertView
 from windlass.core.face import Faces
 from windlass.core.fetch.one import Only
 from windlass.core.ring.member import parse as parse_members
@@ -35,7 +34,6 @@ from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate import fan_out as gather
-from windlass.operate.fan_out import Listing
 from windlass.operate.switch import operate as switch
 from windlass.operate.switch.operate import UNSET, Unset
 from windlass.operate.task import operate as task
@@ -49,12 +47,14 @@ from windlass.sweep.declare import Sweep
 from windlass.sweep.operate.sweep import Sweeps
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.listing import Listing
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import twin
 from windlass.watch.alert import operate as alert
+from windlass.watch.alert.model import AlertView
 from windlass.worker.settings import WorkerSettings
 from windlass.worker.team import Team
 from windlass.worker.worker import Worker

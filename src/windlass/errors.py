@@ -14,7 +14,9 @@ WindlassError
         BadFlow                         a graph that cannot run, or a node that cannot be changed
         InvalidQuantity                 a quantity that the ledger cannot count
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
-    UnknownFlow, UnknownNode, UnknownHandle
+    UnknownFlow, UnknownNode, UnknownHandle, UnknownAlert
+    Unknown                             nothing else has that name
+    NotPossible                         the current state does not allow what an operator asks for
     ExternalFailed                      raised by submit: the external system refuses it for good
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      somebody else runs it
@@ -154,6 +156,18 @@ class UnknownHandle(WindlassError):
             "returned, or with the task"
         )
         self.handle = handle
+
+
+class UnknownAlert(WindlassError):
+    """There is no such alert, or it was pruned."""
+
+
+class Unknown(WindlassError):
+    """There is nothing of that name."""
+
+
+class NotPossible(WindlassError):
+    """The current state does not allow what an operator asks for."""
 
 
 class ExternalFailed(WindlassError):

@@ -323,7 +323,7 @@ class World(Users):
         with actor.at("feed", "life", "flush", "exit"):
             actor.in_flight.drop_queued()
             actor.in_flight.drop(list(actor.in_flight.running))
-            actor.worker._flush()
+            actor.worker.finish.flush_all()
             actor.heartbeat.leave("stopped")
         actor.is_here = False
         return None

@@ -11,7 +11,7 @@ from starlette.routing import Mount
 from tests.fixture.console import SECRET, VIEWER_SECRET, Console
 from windlass import App, web
 from windlass.errors import BadInput
-from windlass.web.gate import Gate
+from windlass.web.access import AccessGate
 from windlass.web.serve import check_host
 from windlass.web.session import (
     WRONG_A_MINUTE,
@@ -489,7 +489,7 @@ def test_a_request_that_got_around_the_gate_is_refused_behind_it(browse, monkeyp
     async def let_in(self, scope, receive, send) -> None:
         await self._app(scope, receive, send)
 
-    monkeypatch.setattr(Gate, "__call__", let_in)
+    monkeypatch.setattr(AccessGate, "__call__", let_in)
     client = browse(secret=SECRET).client
 
     for path in ("overview", "tasks", "about", "audit", "switches", "events", "changes"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from datetime import datetime
-from enum import Enum
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from enum import Enum, IntEnum
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from rich.text import Text
 from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
+from windlass.value.view import JSON_TEXT, MOMENT, is_marked, view_fields
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -175,18 +176,38 @@ def iso(moment: int | datetime | None) -> str | None:
     return (moment if isinstance(moment, datetime) else to_datetime(moment)).isoformat()
 
 
-def plain(value: Any) -> Any:
-    """A view with everything in it, for programs."""
-    match value:
-        case msgspec.Struct():
-            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-        case list() | tuple():
-            return [plain(each) for each in value]
+def plain(view: Any, *, without: Collection[str] = ()) -> Any:
+    """A view, or a list of views, as `--json` prints it; `without` names fields to leave out."""
+    match view:
         case datetime():
-            return iso(value)
+            return iso(view)
+        case timedelta():
+            return view.total_seconds()
+        case IntEnum():
+            return str(view)
         case Enum():
-            return value.value
-    return value
+            return view.value
+        case Mapping():
+            return {name: plain(each) for name, each in view.items()}
+    kind: type = type(view)
+    hints = view_fields(kind)
+    if hints:
+        return {
+            name: _plain_field(getattr(view, name), hint)
+            for name, hint in hints.items()
+            if name not in without
+        }
+    if isinstance(view, list | tuple):
+        return [plain(each, without=without) for each in view]
+    return view
+
+
+def _plain_field(value: Any, hint: Any) -> Any:
+    if value is None:
+        return None
+    if is_marked(hint, MOMENT):
+        return iso(value)
+    return msgspec.json.decode(value) if is_marked(hint, JSON_TEXT) else plain(value)
 
 
 def fits(shown: Table) -> bool:

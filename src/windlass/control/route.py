@@ -11,11 +11,11 @@ from pydantic import BeforeValidator, Field
 from windlass.control import operate
 from windlass.control.model.control import DONE, Place, Reply, RunStatus, RunView, check_place
 from windlass.control.model.step import StepView
-from windlass.errors import BadInput
+from windlass.errors import BadInput, NotPossible, Unknown
 from windlass.operate import fan_out as gather
-from windlass.watch.audit.operate import Action
-from windlass.web.desk import DeskOf, LogOf, RunName
-from windlass.web.problem import Refused, Unknown, problems
+from windlass.watch.audit.model import Action
+from windlass.web.problem import problems
+from windlass.web.request import ReadyConsole, RequestLog, RunName
 from windlass.web.view import STORABLE, Body, Done, Moment, Number, Page, View
 
 router = APIRouter(tags=["control"])
@@ -83,7 +83,7 @@ class Which(Body):
 
 @router.get("/control")
 def runs(
-    desk: DeskOf,
+    console: ReadyConsole,
     name: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
     status: Annotated[list[RunStatusText] | None, Query(max_length=4)] = None,
     after: Annotated[str | None, Query(max_length=1_000, pattern=STORABLE)] = None,
@@ -92,7 +92,7 @@ def runs(
     """Named runs, by name and partition."""
     statuses = tuple(RunStatus) if status is None else [RunStatus[each.upper()] for each in status]
     found = gather.controls(
-        desk.app.fleet, name=name, statuses=statuses, after=_place(after), limit=limit
+        console.app.fleet, name=name, statuses=statuses, after=_place(after), limit=limit
     )
     last = found[-1] if len(found) == limit else None
     return Page(
@@ -103,37 +103,37 @@ def runs(
 
 
 @router.get("/control/{name}", responses=problems(404))
-def run(name: RunName, desk: DeskOf, partition: Partition = "") -> RunDetail:
+def run(name: RunName, console: ReadyConsole, partition: Partition = "") -> RunDetail:
     """One named run."""
     place = check_place(name, partition)
-    found = gather.control_at(desk.app.fleet, place)
+    found = gather.control_at(console.app.fleet, place)
     if found is None:
         raise Unknown(f"control {place}: nothing was ever started under that name")
-    history = gather.control_history(desk.app.fleet, place, limit=HISTORY)
+    history = gather.control_history(console.app.fleet, place, limit=HISTORY)
     return RunDetail(run=_run(found), history=[_run(each) for each in history])
 
 
 @router.post("/control/{name}/release", responses=problems(404, 409))
-def release(name: RunName, body: Which, desk: DeskOf, log: LogOf) -> Done:
+def release(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) -> Done:
     """Free a run that is stuck; its holder is fenced off, and the try is recorded as failed."""
     place = check_place(name, body.partition)
-    with log.deed(Action.CONTROL_RELEASE, str(place), batch=body.batch) as deed:
-        reply = operate.release(desk.app.fleet, place, who=log.who, batch=body.batch)
-        return _told(reply, deed.says(f"{place} is released"))
+    with log.record(Action.CONTROL_RELEASE, str(place), batch=body.batch) as entry:
+        reply = operate.release(console.app.fleet, place, who=log.who, batch=body.batch)
+        return _told(reply, entry.says(f"{place} is released"))
 
 
 @router.post("/control/{name}/reset", responses=problems(404, 409))
-def reset(name: RunName, body: Which, desk: DeskOf, log: LogOf) -> Done:
+def reset(name: RunName, body: Which, console: ReadyConsole, log: RequestLog) -> Done:
     """Have a run that failed start over: its steps and its data are forgotten."""
     place = check_place(name, body.partition)
-    with log.deed(Action.CONTROL_RESET, str(place), batch=body.batch) as deed:
-        reply = operate.reset(desk.app.fleet, place, who=log.who, batch=body.batch)
-        return _told(reply, deed.says(f"{place} starts over"))
+    with log.record(Action.CONTROL_RESET, str(place), batch=body.batch) as entry:
+        reply = operate.reset(console.app.fleet, place, who=log.who, batch=body.batch)
+        return _told(reply, entry.says(f"{place} starts over"))
 
 
 def _told(reply: Reply, message: str) -> Done:
     if reply.code != DONE:
-        raise Refused(reply.msg)
+        raise NotPossible(reply.msg)
     return Done(message=message)
 
 

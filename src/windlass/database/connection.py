@@ -6,13 +6,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, TextClause
+from sqlalchemy import URL, Connection, Engine, TextClause
 
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.server import backend_of
 from windlass.errors import BadConnection
 
-__all__ = ["Connection", "Executor", "has_begun", "is_alike", "is_async", "join", "joined"]
+__all__ = [
+    "URL",
+    "Connection",
+    "Engine",
+    "Executor",
+    "has_begun",
+    "is_alike",
+    "is_async",
+    "join",
+    "joined",
+]
 
 # What MySQL and MariaDB say about a connection.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2

@@ -7,9 +7,8 @@ database all of this is that database.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -33,12 +32,11 @@ from windlass.rolling.model import Freshness, Item
 from windlass.rolling.operate import freshness
 from windlass.rolling.operate import item as rolling
 from windlass.rolling.store import item as rolling_store
+from windlass.value.listing import Listing
 from windlass.value.shard import COMING
 from windlass.value.task import TaskView
 from windlass.watch.status import operate as status
 from windlass.watch.status.operate import AppStatus, KindStatus
-
-T = TypeVar("T")
 
 ACT_TRIES = 3
 FAILURES_SHOWN = 20
@@ -46,14 +44,6 @@ FAILURES_SHOWN = 20
 BEGIN = "begin"
 ENDED = "end"
 PLACE = re.compile(rf"{BEGIN}|{ENDED}|-?[0-9]{{1,18}}")
-
-
-class Listing(list[T]):
-    """A list from all shards; `missing` names those that could not be asked."""
-
-    def __init__(self, found: Iterable[T] = (), missing: tuple[str, ...] = ()) -> None:
-        super().__init__(found)
-        self.missing = missing
 
 
 def look(fleet: Fleet, registry: Registry) -> AppStatus:

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.hand import MOST_TOLD, Refusal, log_of
+from windlass.cli.audit import MOST_TOLD, audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -29,13 +29,13 @@ from windlass.cli.output import (
     when,
 )
 from windlass.core.task.kind import Kind
-from windlass.errors import ItemNotFound
+from windlass.errors import ItemNotFound, NotPossible
 from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Freshness, Item
 from windlass.source.store.table import Table
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import rate_text
 
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
@@ -137,9 +137,11 @@ def add(
 ) -> None:
     """Add items."""
     loaded, rolling = _load(app, kind)
-    with log_of(loaded).deed(Action.ROLLING_ADD, kind, now=now, **_which(codes, file)) as deed:
+    with audit_log(loaded).record(
+        Action.ROLLING_ADD, kind, now=now, **_which(codes, file)
+    ) as entry:
         added = rolling.add(_codes(codes, file), now=now)
-        message = deed.says(f"added {_items(added)} to {kind}")
+        message = entry.says(f"added {_items(added)} to {kind}")
     _report(as_json, {"added": added}, message)
 
 
@@ -153,9 +155,9 @@ def remove(
 ) -> None:
     """Remove items; one that is being visited goes when its visit ends."""
     loaded, rolling = _load(app, kind)
-    with log_of(loaded).deed(Action.ROLLING_REMOVE, kind, **_which(codes, file)) as deed:
+    with audit_log(loaded).record(Action.ROLLING_REMOVE, kind, **_which(codes, file)) as entry:
         removed = rolling.remove(_codes(codes, file))
-        message = deed.says(f"removed {_items(removed)} from {kind}")
+        message = entry.says(f"removed {_items(removed)} from {kind}")
     _report(as_json, {"removed": removed}, message)
 
 
@@ -172,9 +174,9 @@ def visit(
 ) -> None:
     """Have one item visited now, and wait for it. Exits with 1 if the visit failed."""
     loaded, rolling = _load(app, kind)
-    with log_of(loaded).deed(Action.ROLLING_VISIT, kind, code=code) as deed:
+    with audit_log(loaded).record(Action.ROLLING_VISIT, kind, code=code) as entry:
         item = rolling.visit(code, fresh=fresh, timeout=timeout)
-        deed.says(f"{code} was visited: {item.status}")
+        entry.says(f"{code} was visited: {item.status}")
     _show_item(loaded, item, as_json=as_json)
     if item.status is Status.FAILED:
         raise typer.Exit(1)
@@ -197,9 +199,9 @@ def mirror(
         result = rolling.mirror(keys, dry_run=True)
         text = f"{kind}: would add {result.added:,}, would remove {result.removed:,}"
     else:
-        with log_of(loaded).deed(Action.ROLLING_MIRROR, kind, table=table, key=key) as deed:
+        with audit_log(loaded).record(Action.ROLLING_MIRROR, kind, table=table, key=key) as entry:
             result = rolling.mirror(keys)
-            text = deed.says(f"{kind}: added {result.added:,}, removed {result.removed:,}")
+            text = entry.says(f"{kind}: added {result.added:,}, removed {result.removed:,}")
     _report(as_json, {**vars(result)}, text)
 
 
@@ -214,9 +216,9 @@ def follow(
 ) -> None:
     """Install triggers that add and remove items as rows of a table come and go."""
     loaded, rolling = _load(app, kind)
-    with log_of(loaded).deed(Action.ROLLING_FOLLOW, kind, table=table, key=key) as deed:
+    with audit_log(loaded).record(Action.ROLLING_FOLLOW, kind, table=table, key=key) as entry:
         rolling.follow(_table(loaded, source, table, key))
-        message = deed.says(f"{kind} follows {table}; now mirror it once")
+        message = entry.says(f"{kind} follows {table}; now mirror it once")
     _report(as_json, {"following": table}, message)
 
 
@@ -231,10 +233,10 @@ def unfollow(
 ) -> None:
     """Remove the triggers of `follow`."""
     loaded, rolling = _load(app, kind)
-    with log_of(loaded).deed(Action.ROLLING_UNFOLLOW, kind, table=table, key=key) as deed:
+    with audit_log(loaded).record(Action.ROLLING_UNFOLLOW, kind, table=table, key=key) as entry:
         if not rolling.unfollow(_table(loaded, source, table, key)):
-            raise Refusal(f"{kind} does not follow {table}")
-        message = deed.says(f"{kind} no longer follows {table}")
+            raise NotPossible(f"{kind} does not follow {table}")
+        message = entry.says(f"{kind} no longer follows {table}")
     _report(as_json, {"following": None}, message)
 
 

@@ -9,14 +9,15 @@ from pydantic import Field
 
 from windlass.clock import SECOND
 from windlass.core.task.kind import Kind
+from windlass.errors import Unknown
 from windlass.operate import fan_out as gather
 from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Item
 from windlass.rolling.operate import histogram
 from windlass.value.duration import format_duration
-from windlass.watch.audit.operate import Action
-from windlass.web.desk import Desk, DeskOf, KindName, LogOf
-from windlass.web.problem import Unknown, problems
+from windlass.watch.audit.model import Action
+from windlass.web.problem import problems
+from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
 from windlass.web.view import (
     STORABLE,
     Body,
@@ -119,19 +120,19 @@ class NewCodes(Codes):
 
 
 @router.get("/rolling")
-def rolling(desk: DeskOf) -> list[FreshnessOut]:
+def rolling(console: ReadyConsole) -> list[FreshnessOut]:
     """All rolling kinds."""
-    kinds = [kind for kind in desk.app.registry.kinds.values() if kind.period is not None]
-    return [_freshness(desk, kind) for kind in sorted(kinds, key=lambda kind: kind.name)]
+    kinds = [kind for kind in console.app.registry.kinds.values() if kind.period is not None]
+    return [_freshness(console, kind) for kind in sorted(kinds, key=lambda kind: kind.name)]
 
 
 @router.get("/rolling/{kind}", responses=problems(404))
-def one(kind: KindName, desk: DeskOf) -> RollingDetail:
+def one(kind: KindName, console: ReadyConsole) -> RollingDetail:
     """One rolling kind, with the ages of its items."""
-    declared = desk.rolling(kind)
-    ages = histogram.look(desk.app.fleet, declared)
+    declared = console.rolling(kind)
+    ages = histogram.look(console.app.fleet, declared)
     return RollingDetail(
-        freshness=_freshness(desk, declared),
+        freshness=_freshness(console, declared),
         histogram=HistogramOut.model_validate(ages),
     )
 
@@ -139,14 +140,14 @@ def one(kind: KindName, desk: DeskOf) -> RollingDetail:
 @router.get("/rolling/{kind}/items", responses=problems(404))
 def items(
     kind: KindName,
-    desk: DeskOf,
+    console: ReadyConsole,
     prefix: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
     after: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
     limit: Limit = 50,
 ) -> Page[ItemOut]:
     """Items in the order of their codes, those that begin with `prefix`."""
     found = gather.items(
-        desk.app.fleet, desk.rolling(kind), prefix=prefix, after=after, limit=limit
+        console.app.fleet, console.rolling(kind), prefix=prefix, after=after, limit=limit
     )
     is_more = len(found) == limit
     return Page(
@@ -159,51 +160,51 @@ def items(
 @router.get("/rolling/{kind}/item", responses=problems(404))
 def item(
     kind: KindName,
-    desk: DeskOf,
+    console: ReadyConsole,
     code: Annotated[str, Query(min_length=1, max_length=255, pattern=STORABLE)],
 ) -> ItemOut:
     """One item."""
-    found = Rolling[..., object](desk.app, desk.rolling(kind)).item(code)
+    found = Rolling[..., object](console.app, console.rolling(kind)).item(code)
     if found is None:
         raise Unknown(f"rolling {kind!r} has no item {code!r}")
     return _item(found)
 
 
 @router.post("/rolling/{kind}/visit", responses=problems(404, 409))
-def visit(kind: KindName, body: Visit, desk: DeskOf, log: LogOf) -> ItemOut:
+def visit(kind: KindName, body: Visit, console: ReadyConsole, log: RequestLog) -> ItemOut:
     """Have one item visited now, and wait for it; 409 if it takes longer than `timeout`."""
-    declared = desk.rolling(kind)
+    declared = console.rolling(kind)
     fresh = None if body.fresh is None else int(body.fresh * SECOND)
     timeout = max(1, int(body.timeout * SECOND))
-    with log.deed(Action.ROLLING_VISIT, kind, code=body.code) as deed:
-        found = desk.app.visit_item(declared, body.code, fresh=fresh, timeout=timeout)
-        deed.says(f"{body.code} was visited: {found.status}")
+    with log.record(Action.ROLLING_VISIT, kind, code=body.code) as entry:
+        found = console.app.visit_item(declared, body.code, fresh=fresh, timeout=timeout)
+        entry.says(f"{body.code} was visited: {found.status}")
     return _item(found)
 
 
 @router.post("/rolling/{kind}/add", responses=problems(404))
-def add(kind: KindName, body: NewCodes, desk: DeskOf, log: LogOf) -> Done:
+def add(kind: KindName, body: NewCodes, console: ReadyConsole, log: RequestLog) -> Done:
     """Add items; those that are there stay as they are."""
-    handle = Rolling[..., object](desk.app, desk.rolling(kind))
-    with log.deed(Action.ROLLING_ADD, kind, codes=body.codes, now=body.now) as deed:
+    handle = Rolling[..., object](console.app, console.rolling(kind))
+    with log.record(Action.ROLLING_ADD, kind, codes=body.codes, now=body.now) as entry:
         count = handle.add(body.codes, now=body.now)
-        message = deed.says(f"{count:,} of {len(body.codes):,} items are new")
+        message = entry.says(f"{count:,} of {len(body.codes):,} items are new")
     return Done(message=message, changed=count)
 
 
 @router.post("/rolling/{kind}/remove", responses=problems(404))
-def remove(kind: KindName, body: Codes, desk: DeskOf, log: LogOf) -> Done:
+def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) -> Done:
     """Visit these items no more."""
-    handle = Rolling[..., object](desk.app, desk.rolling(kind))
-    with log.deed(Action.ROLLING_REMOVE, kind, codes=body.codes) as deed:
+    handle = Rolling[..., object](console.app, console.rolling(kind))
+    with log.record(Action.ROLLING_REMOVE, kind, codes=body.codes) as entry:
         count = handle.remove(body.codes)
-        message = deed.says(f"{count:,} items are removed")
+        message = entry.says(f"{count:,} items are removed")
     return Done(message=message, changed=count)
 
 
-def _freshness(desk: Desk, kind: Kind) -> FreshnessOut:
+def _freshness(console: Console, kind: Kind) -> FreshnessOut:
     assert kind.period is not None
-    found = gather.fresh(desk.app.fleet, desk.app.clock, kind)
+    found = gather.fresh(console.app.fleet, console.app.clock, kind)
     return FreshnessOut.model_validate(
         {
             **vars(found),

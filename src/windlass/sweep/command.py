@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.hand import log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     check_watch,
@@ -35,7 +35,7 @@ from windlass.sweep.declare import Sweep
 from windlass.sweep.model import Progress, RangeView, RoundView, SetAside
 from windlass.value.duration import format_duration
 from windlass.value.key import Key, shown
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import rate_text
 
 REDRAW_SECONDS = 1.0
@@ -107,10 +107,10 @@ def split(
 ) -> None:
     """Have more or fewer ranges, also while it runs."""
     loaded, handle = _load(app, sweep)
-    with log_of(loaded).deed(Action.SWEEP_SPLIT, sweep, ranges=ranges) as deed:
+    with audit_log(loaded).record(Action.SWEEP_SPLIT, sweep, ranges=ranges) as entry:
         made = handle.split(ranges)
         short = "" if made == ranges else f"; {ranges:,} could not be had"
-        message = deed.says(f"{sweep} has {counted(made, 'range')}{short}")
+        message = entry.says(f"{sweep} has {counted(made, 'range')}{short}")
     _report(as_json, {"ranges": made}, message)
 
 
@@ -118,9 +118,9 @@ def split(
 def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Begin a round now; one that runs goes on."""
     loaded, handle = _load(app, sweep)
-    with log_of(loaded).deed(Action.SWEEP_START, sweep) as deed:
+    with audit_log(loaded).record(Action.SWEEP_START, sweep) as entry:
         number = handle.start()
-        message = deed.says(f"round {number:,} of {sweep} runs")
+        message = entry.says(f"round {number:,} of {sweep} runs")
     _report(as_json, {"round": number}, message)
 
 
@@ -157,9 +157,9 @@ def failures(
 def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Have the items that were set aside run again."""
     loaded, handle = _load(app, sweep)
-    with log_of(loaded).deed(Action.SWEEP_RETRY, sweep) as deed:
+    with audit_log(loaded).record(Action.SWEEP_RETRY, sweep) as entry:
         count = handle.retry_failures()
-        message = deed.says(f"{counted(count, 'item')} of {sweep} run again")
+        message = entry.says(f"{counted(count, 'item')} of {sweep} run again")
     _report(as_json, {"retried": count}, message)
 
 

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from windlass.sweep.model import MOST_RANGES, SetAside
 from windlass.value.key import encode_key
-from windlass.watch.audit.operate import Action
-from windlass.web.desk import DeskOf, KindName, LogOf
+from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
+from windlass.web.request import KindName, ReadyConsole, RequestLog
 from windlass.web.view import Body, Done, KeyText, Moment, Seconds, StatusName, View, many
 
 router = APIRouter(tags=["sweeps"])
@@ -118,65 +118,67 @@ class Retry(Body):
 
 
 @router.get("/sweeps")
-def sweeps(desk: DeskOf) -> list[SweepOut]:
+def sweeps(console: ReadyConsole) -> list[SweepOut]:
     """All sweeps."""
-    kinds = [kind for kind in desk.app.registry.kinds.values() if kind.sweep is not None]
-    found = [desk.app.sweeps.progress(kind) for kind in sorted(kinds, key=lambda kind: kind.name)]
+    kinds = [kind for kind in console.app.registry.kinds.values() if kind.sweep is not None]
+    found = [
+        console.app.sweeps.progress(kind) for kind in sorted(kinds, key=lambda kind: kind.name)
+    ]
     return many(SweepOut, found)
 
 
 @router.get("/sweeps/{kind}", responses=problems(404))
-def sweep(kind: KindName, desk: DeskOf) -> SweepDetail:
+def sweep(kind: KindName, console: ReadyConsole) -> SweepDetail:
     """One sweep."""
-    return SweepDetail.model_validate(desk.app.sweeps.progress(desk.sweep(kind)))
+    return SweepDetail.model_validate(console.app.sweeps.progress(console.sweep(kind)))
 
 
 @router.get("/sweeps/{kind}/rounds", responses=problems(404))
-def rounds(kind: KindName, desk: DeskOf, limit: Limit = 20) -> list[RoundOut]:
+def rounds(kind: KindName, console: ReadyConsole, limit: Limit = 20) -> list[RoundOut]:
     """The rounds that ended, newest first."""
-    return many(RoundOut, desk.app.sweeps.rounds(desk.sweep(kind), limit=limit))
+    return many(RoundOut, console.app.sweeps.rounds(console.sweep(kind), limit=limit))
 
 
 @router.get("/sweeps/{kind}/failures", responses=problems(404))
-def failures(kind: KindName, desk: DeskOf, limit: Limit = 100) -> list[AsideOut]:
+def failures(kind: KindName, console: ReadyConsole, limit: Limit = 100) -> list[AsideOut]:
     """Items that failed and were set aside, newest first."""
-    found = desk.app.sweeps.failures(desk.sweep(kind), limit=limit)
+    found = console.app.sweeps.failures(console.sweep(kind), limit=limit)
     return [_aside(each) for each in found]
 
 
 @router.get("/sweeps/{kind}/audit", responses=problems(404))
-def audit(kind: KindName, desk: DeskOf) -> AuditOut:
+def audit(kind: KindName, console: ReadyConsole) -> AuditOut:
     """Whether the ranges tile the key space: no gap and no overlap, across all splits."""
-    return AuditOut.model_validate(desk.app.sweeps.audit(desk.sweep(kind)))
+    return AuditOut.model_validate(console.app.sweeps.audit(console.sweep(kind)))
 
 
 @router.post("/sweeps/{kind}/split", responses=problems(404))
-def split(kind: KindName, body: Split, desk: DeskOf, log: LogOf) -> Done:
+def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> Done:
     """Have so many ranges, also while it runs; as near to that as can be had."""
-    declared = desk.sweep(kind)
-    with log.deed(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as deed:
-        made = desk.app.sweeps.split(declared, body.ranges)
-        message = deed.says(f"{kind} has {made:,} ranges")
+    declared = console.sweep(kind)
+    with log.record(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as entry:
+        made = console.app.sweeps.split(declared, body.ranges)
+        message = entry.says(f"{kind} has {made:,} ranges")
     return Done(message=message, changed=made)
 
 
 @router.post("/sweeps/{kind}/start", responses=problems(404))
-def start(kind: KindName, desk: DeskOf, log: LogOf) -> Done:
+def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> Done:
     """Begin a round now; one that runs goes on."""
-    declared = desk.sweep(kind)
-    with log.deed(Action.SWEEP_START, kind) as deed:
-        number = desk.app.sweeps.start(declared)
-        message = deed.says(f"round {number:,} of {kind} runs")
+    declared = console.sweep(kind)
+    with log.record(Action.SWEEP_START, kind) as entry:
+        number = console.app.sweeps.start(declared)
+        message = entry.says(f"round {number:,} of {kind} runs")
     return Done(message=message)
 
 
 @router.post("/sweeps/{kind}/retry", responses=problems(404))
-def retry(kind: KindName, body: Retry, desk: DeskOf, log: LogOf) -> Done:
+def retry(kind: KindName, body: Retry, console: ReadyConsole, log: RequestLog) -> Done:
     """Have items that were set aside run again, by the workers of the sweep."""
-    declared = desk.sweep(kind)
-    with log.deed(Action.SWEEP_RETRY, kind, keys=body.keys) as deed:
-        count = desk.app.sweeps.ask_retry(declared, keys=body.keys)
-        message = deed.says(f"{count:,} items of {kind} run again")
+    declared = console.sweep(kind)
+    with log.record(Action.SWEEP_RETRY, kind, keys=body.keys) as entry:
+        count = console.app.sweeps.ask_retry(declared, keys=body.keys)
+        message = entry.says(f"{count:,} items of {kind} run again")
     return Done(message=message, changed=count)
 
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 
 from windlass.errors import BadKey
 from windlass.value.task import is_storable
+from windlass.value.view import KEY
 
 LONGEST_KEY = 1_000
 
-Key = Any
+Key = Annotated[Any, KEY]
 
 _TAGS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "uuid": (UUID, str, UUID),

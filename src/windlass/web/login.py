@@ -10,9 +10,9 @@ from pydantic import StringConstraints
 
 from windlass import __version__
 from windlass.core.identity import whoami
-from windlass.web.desk import BareDesk, Desk
-from windlass.web.gate import Actor, cleaned, too_many
+from windlass.web.access import Actor, cleaned, too_many
 from windlass.web.problem import problem, problems
+from windlass.web.request import AnyConsole, Console
 from windlass.web.session import COOKIE, LONGEST_NAME, SESSION_SECONDS, Role
 from windlass.web.view import Body, Moment, View
 
@@ -40,43 +40,43 @@ class SessionView(View):
 
 
 @router.get("/session")
-def look(request: Request, response: Response, desk: BareDesk) -> SessionView:
+def look(request: Request, response: Response, console: AnyConsole) -> SessionView:
     """Who is there; without a secret, this begins a session for whoever is on this machine."""
     actor: Actor | None = request.state.actor
-    if actor is not None and actor.session is None and desk.sessions.is_open:
-        actor = _begin(request, response, desk, whoami(), actor.role)
-    return _view(desk, actor)
+    if actor is not None and actor.session is None and console.sessions.is_open:
+        actor = _begin(request, response, console, whoami(), actor.role)
+    return _view(console, actor)
 
 
 @router.post("/session", response_model=SessionView, responses=problems(429))
 def log_in(
-    body: LogIn, request: Request, response: Response, desk: BareDesk
+    body: LogIn, request: Request, response: Response, console: AnyConsole
 ) -> SessionView | Response:
     """Begin a session by the secret."""
     address = request.client.host if request.client else "unknown"
-    wait = desk.guesses.wait_seconds(address)
+    wait = console.guesses.wait_seconds(address)
     if wait:
         return too_many(wait)
-    role = desk.sessions.role_of(body.secret)
+    role = console.sessions.role_of(body.secret)
     if role is None:
-        desk.guesses.was_wrong(address)
+        console.guesses.was_wrong(address)
         return problem(401, "WrongSecret", "that is not the secret")
-    role = Role.VIEWER if desk.read_only else role
-    return _view(desk, _begin(request, response, desk, cleaned(body.name) or str(role), role))
+    role = Role.VIEWER if console.read_only else role
+    return _view(console, _begin(request, response, console, cleaned(body.name) or str(role), role))
 
 
 @router.delete("/session")
-def log_out(request: Request, response: Response, desk: BareDesk) -> SessionView:
+def log_out(request: Request, response: Response, console: AnyConsole) -> SessionView:
     """End the session."""
     actor: Actor | None = request.state.actor
     if actor is not None and actor.session is not None:
-        desk.sessions.end(actor.session)
+        console.sessions.end(actor.session)
     response.delete_cookie(COOKIE, path=_path(request), httponly=True, samesite="strict")
-    return _view(desk, None)
+    return _view(console, None)
 
 
-def _begin(request: Request, response: Response, desk: Desk, name: str, role: Role) -> Actor:
-    session, cookie = desk.sessions.begin(name, role)
+def _begin(request: Request, response: Response, console: Console, name: str, role: Role) -> Actor:
+    session, cookie = console.sessions.begin(name, role)
     response.set_cookie(
         COOKIE,
         cookie,
@@ -93,15 +93,15 @@ def _path(request: Request) -> str:
     return str(request.scope.get("root_path") or "/")
 
 
-def _view(desk: Desk, actor: Actor | None) -> SessionView:
+def _view(console: Console, actor: Actor | None) -> SessionView:
     session = None if actor is None else actor.session
     return SessionView(
         is_logged_in=actor is not None,
-        needs_secret=not desk.sessions.is_open,
+        needs_secret=not console.sessions.is_open,
         name=None if actor is None else actor.name,
         role=None if actor is None else actor.role,
         read_only=actor is not None and actor.role is not Role.OPERATOR,
-        token=None if session is None else desk.sessions.token_of(session),
+        token=None if session is None else console.sessions.token_of(session),
         expires_at=None if session is None else datetime.fromtimestamp(session.expires_at, UTC),
         version=__version__,
     )

@@ -20,10 +20,14 @@ from windlass.errors import (
     IdConflict,
     InvalidQuantity,
     ItemNotFound,
+    NotPossible,
+    Refused,
     ResultTimeout,
     RunLost,
     SchemaMismatch,
     TaskNotFound,
+    Unknown,
+    UnknownAlert,
     UnknownDeduction,
     UnknownFlow,
     UnknownHandle,
@@ -32,8 +36,6 @@ from windlass.errors import (
     UnknownSku,
     WindlassError,
 )
-from windlass.errors import Refused as LedgerRefused
-from windlass.watch.alert.operate import UnknownAlert
 
 PROBLEM = "application/problem+json"
 LONGEST = 2_000
@@ -53,13 +55,15 @@ WORDS = {
 }
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (Unknown, 404),
+    (NotPossible, 409),
     (UnknownKind, 404),
     (TaskNotFound, 404),
     (UnknownAlert, 404),
     (ItemNotFound, 404),
     (UnknownDeduction, 404),
     (UnknownSku, 404),
-    (LedgerRefused, 422),
+    (Refused, 422),
     (IdConflict, 409),
     (UnknownFlow, 404),
     (UnknownNode, 404),
@@ -84,14 +88,6 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-
-
-class Refused(WindlassError):
-    """The state of things does not allow it."""
-
-
-class Unknown(WindlassError):
-    """There is no such thing."""
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
@@ -126,10 +122,6 @@ def problem(
 
 def status_of(error: Exception) -> int:
     """The status that an error is answered with."""
-    if isinstance(error, Refused):
-        return 409
-    if isinstance(error, Unknown):
-        return 404
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
@@ -137,14 +129,15 @@ async def _on_error(_request: Request, error: Exception) -> JSONResponse:
     status = status_of(error)
     if status == 500:
         log.error("the console could not answer", exc_info=error)
-    return problem(status, type(error).__name__, str(error), facts=_facts(error))
+    title = "Refused" if isinstance(error, NotPossible) else type(error).__name__
+    return problem(status, title, str(error), facts=_facts(error))
 
 
 def _facts(error: Exception) -> dict[str, Any]:
     match error:
         case DatabaseUnavailable():
             return {"missing": list(error.missing)}
-        case LedgerRefused():
+        case Refused():
             return error.facts
         case IdConflict():
             return {"id": error.id, "difference": error.difference}

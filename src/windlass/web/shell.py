@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
-from windlass.web.gate import Asgi, Scope
+from windlass.web.access import Asgi, Scope
 from windlass.web.problem import problem
 
 LARGEST_BODY = 1024 * 1024

@@ -11,9 +11,9 @@ from windlass.external.route import callback
 from windlass.ledger.operate import Ledgers
 from windlass.watch.change.listen import Watch
 from windlass.web import static
-from windlass.web.desk import Desk
-from windlass.web.gate import Gate
+from windlass.web.access import AccessGate
 from windlass.web.problem import handle_problems
+from windlass.web.request import Console
 from windlass.web.route import routes
 from windlass.web.session import Guesses, Sessions
 from windlass.web.shell import Shell
@@ -34,7 +34,7 @@ def create(
     act; with `read_only` nobody may act.
     """
     _check(secret, viewer_secret)
-    desk = Desk(
+    console = Console(
         app=app,
         sessions=Sessions(secret, viewer_secret),
         guesses=Guesses(),
@@ -52,7 +52,7 @@ def create(
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    site.state.desk = desk
+    site.state.console = console
     handle_problems(site)
     site.router.routes += [
         *routes().routes,
@@ -60,7 +60,7 @@ def create(
         *static.router.routes,
     ]
     site.add_middleware(
-        Gate, sessions=desk.sessions, guesses=desk.guesses, read_only=desk.read_only
+        AccessGate, sessions=console.sessions, guesses=console.guesses, read_only=console.read_only
     )
     site.add_middleware(Shell)
     return site

@@ -6,15 +6,31 @@ such as payloads and keys, travels as text, because a browser cannot hold every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from enum import IntEnum
+from functools import cache, partial, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    create_model,
+)
 
 from windlass.clock import to_datetime
 from windlass.value.key import shown
+from windlass.value.listing import Listing
 from windlass.value.task import LONGEST_KEY
+from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, TEXT, view_fields
+from windlass.web.json import json_text
 
 T = TypeVar("T")
 
@@ -49,6 +65,17 @@ When = AwareDatetime
 # A key of a source, for people.
 KeyText = Annotated[str, BeforeValidator(shown)]
 
+# Anything, as text.
+Text = Annotated[str, BeforeValidator(str)]
+BY_MARK = {
+    MOMENT: Moment,
+    KEY: KeyText,
+    JSON: Annotated[str, BeforeValidator(json_text)],
+    JSON_TEXT: str,
+    TEXT: Text,
+}
+BY_TYPE = {datetime: Moment, timedelta: Seconds}
+
 StatusName = Annotated[
     Literal["waiting", "running", "succeeded", "failed", "blocked", "external", "cancelled"],
     BeforeValidator(str),
@@ -77,6 +104,47 @@ class Done(View):
 
     message: str
     changed: int = 1
+
+
+def answer(view: Any, *, name: str | None = None, without: tuple[str, ...] = ()) -> Any:
+    """The model by which the API shows `view`: a view type, a list of them, a `Listing`.
+
+    A route names it as its `response_model` and returns the view itself. Give a `name` where one
+    view type has two answers, because one leaves out the fields `without`.
+    """
+    if get_origin(view) is Listing:
+        return Page.__class_getitem__(answer(get_args(view)[0], name=name, without=without))
+    if isinstance(view, type) and view_fields(view):
+        return _model(view, name or view.__name__, frozenset(without))
+    return _shown(view, partial(answer, name=name, without=without))
+
+
+@cache
+def _model(view: type, name: str, without: frozenset[str]) -> Any:
+    fields: dict[str, Any] = {
+        each: (_shown(hint), ...) for each, hint in view_fields(view).items() if each not in without
+    }
+    return create_model(
+        name, __base__=View, __module__=view.__module__, __doc__=view.__doc__, **fields
+    )
+
+
+def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:
+    """The type by which the API shows what a view annotates with `hint`."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        marks = [BY_MARK[mark] for mark in parts[1:] if mark in BY_MARK]
+        return marks[0] if marks else hint
+    if origin in (Union, UnionType):
+        return reduce(or_, (_shown(part, nested) for part in parts))
+    if origin is not None and origin is not Literal:
+        return origin[tuple(part if part is ... else _shown(part, nested) for part in parts)]
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        schema = {"type": "string", "enum": [str(each) for each in hint]}
+        return Annotated[str, BeforeValidator(str), WithJsonSchema(schema)]
+    if isinstance(hint, type) and view_fields(hint):
+        return nested(hint)
+    return BY_TYPE.get(hint, hint)
 
 
 class FailureOut(View):

@@ -264,7 +264,7 @@ def test_the_audit_tells_what_is_wrong(console, ledger, web_shop):
 
 def test_two_audits_do_not_run_at_once(browse, sqlite_web_shop):
     console = browse()
-    ledgers = console.client.app.state.desk.ledgers
+    ledgers = console.client.app.state.console.ledgers
 
     with ledgers._auditing:
         answer = console.client.get("/api/ledger/audit")

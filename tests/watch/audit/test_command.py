@@ -10,7 +10,7 @@ from windlass.cli import cli
 from windlass.core.alert.store import write_alert
 from windlass.core.identity import whoami
 from windlass.watch.audit import operate as audit
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 # What is written is the same on every database.
 pytestmark = pytest.mark.mostly("sqlite")
@@ -221,4 +221,4 @@ def test_the_log_is_listed_and_filtered(windlass, yard):
     (deed,) = windlass("audit", "--who", "Ada", "--json").json
     assert (deed["action"], deed["via"], deed["about"]) == ("switch.pause", "cli", "tell")
     assert "tell" not in windlass("audit", "--about", "stock").out
-    assert "No deed matches" in windlass("audit", "--about", "nothing").out
+    assert "No entry matches" in windlass("audit", "--about", "nothing").out

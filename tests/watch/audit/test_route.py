@@ -5,9 +5,9 @@ import pytest
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.watch.audit import operate as audit
 from windlass.watch.audit import store
-from windlass.watch.audit.operate import Hand
+from windlass.watch.audit.model import Operator
 
-ADA = Hand("Ada", "api", "192.0.2.7")
+ADA = Operator("Ada", "api", "192.0.2.7")
 
 
 def actions(app) -> list[tuple[str, bool | None, str | None]]:
@@ -15,7 +15,7 @@ def actions(app) -> list[tuple[str, bool | None, str | None]]:
 
 
 def test_a_deed_is_there_before_it_is_done(web_shop):
-    with audit.recorded(web_shop.app.fleet, ADA, "test.act", about="x", detail={"n": 1}) as entry:
+    with audit.AuditLog(web_shop.app.fleet, ADA).record("test.act", "x", n=1) as entry:
         assert actions(web_shop.app) == [("test.act", None, None)]
         entry.says("all is well")
 
@@ -26,9 +26,9 @@ def test_a_deed_is_there_before_it_is_done(web_shop):
 
 
 def test_a_deed_that_fails_says_why_and_tells_no_more_of_a_surprise_than_its_name(web_shop):
-    with pytest.raises(WindlassError), audit.recorded(web_shop.app.fleet, ADA, "test.refused"):
+    with pytest.raises(WindlassError), audit.AuditLog(web_shop.app.fleet, ADA).record("test.refused"):
         raise WindlassError("not today")
-    with pytest.raises(KeyError), audit.recorded(web_shop.app.fleet, ADA, "test.broken"):
+    with pytest.raises(KeyError), audit.AuditLog(web_shop.app.fleet, ADA).record("test.broken"):
         raise KeyError("a secret")
 
     assert actions(web_shop.app) == [
@@ -45,7 +45,7 @@ def test_nothing_is_done_of_which_nothing_can_be_written_down(web_shop, monkeypa
     monkeypatch.setattr(store, "begin", away)
     done = []
 
-    with pytest.raises(DatabaseUnavailable), audit.recorded(web_shop.app.fleet, ADA, "test.act"):
+    with pytest.raises(DatabaseUnavailable), audit.AuditLog(web_shop.app.fleet, ADA).record("test.act"):
         done.append(1)
 
     assert done == []
@@ -54,7 +54,7 @@ def test_nothing_is_done_of_which_nothing_can_be_written_down(web_shop, monkeypa
 def test_only_the_newest_are_kept(web_shop, monkeypatch):
     monkeypatch.setattr(store, "KEPT", 3)
     for number in range(6):
-        with audit.recorded(web_shop.app.fleet, ADA, f"test.{number}"):
+        with audit.AuditLog(web_shop.app.fleet, ADA).record(f"test.{number}"):
             pass
 
     web_shop.app.database.write(store.prune)

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.hand import Refusal, log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -32,9 +32,10 @@ from windlass.clock import SECOND, from_datetime
 from windlass.control import operate
 from windlass.control.model.control import DONE, Place, RunStatus, RunView, check_place
 from windlass.control.model.step import StepName, StepState
+from windlass.errors import NotPossible
 from windlass.operate import fan_out as gather
 from windlass.value.duration import format_duration
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 COLOURS = {
     RunStatus.READY: "cyan",
@@ -131,13 +132,13 @@ def release(
     if not yes:
         _ask(f"{_holding(run, place, now)}\nRelease it?", f"control {place} was not released")
     asked = None if yes else run.batch
-    with log_of(loaded).deed(Action.CONTROL_RELEASE, str(place), batch=run.batch) as deed:
+    with audit_log(loaded).record(Action.CONTROL_RELEASE, str(place), batch=run.batch) as entry:
         reply = operate.release(loaded.fleet, place, batch=asked)
         if reply.code != DONE:
             now_runs = _find(loaded, place)
             its_end = f"{now_runs.who} runs it now" if now_runs.batch != run.batch else "it is free"
             _refuse(place, f"it has ended meanwhile; {its_end}")
-        deed.says(f"{place} is released")
+        entry.says(f"{place} is released")
     if as_json:
         print_json(plain(_find(loaded, place)))
     else:
@@ -167,10 +168,10 @@ def reset(
             "and the next try starts over.\nReset it?",
             f"control {place} was not reset",
         )
-    with log_of(loaded).deed(Action.CONTROL_RESET, str(place), batch=run.batch) as deed:
+    with audit_log(loaded).record(Action.CONTROL_RESET, str(place), batch=run.batch) as entry:
         if operate.reset(loaded.fleet, place, batch=run.batch).code != DONE:
             _refuse(place, "it was started meanwhile")
-        deed.says(f"{place} starts over")
+        entry.says(f"{place} starts over")
     if as_json:
         print_json(plain(_find(loaded, place)))
     else:
@@ -196,7 +197,7 @@ def _find(loaded: App, place: Place) -> RunView:
 
 
 def _refuse(place: Place, why: str) -> NoReturn:
-    raise Refusal(f"control {place}: {why}")
+    raise NotPossible(f"control {place}: {why}")
 
 
 def _ask(question: str, refusal: str) -> None:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, HTTPException, Path
 from pydantic import BaseModel, StrictBool
 
-from windlass.errors import UnknownHandle
-from windlass.web.desk import BareDesk
-from windlass.web.problem import Unknown, problems
+from windlass.errors import Unknown, UnknownHandle
+from windlass.web.problem import problems
+from windlass.web.request import AnyConsole
 from windlass.web.view import View
 
 router = APIRouter(tags=["callback"])
@@ -51,12 +51,12 @@ def callback(
     secret: Annotated[str, Depends(_secret)],
     task: Annotated[int, Path(ge=1, le=LARGEST)],
     told: Told,
-    desk: BareDesk,
+    console: AnyConsole,
 ) -> Heard:
     """End an external task. The secret of the submission is the bearer token."""
     reason = told.reason or ""
     try:
-        changed = desk.app.external.notify(
+        changed = console.app.external.notify(
             task, ok=told.ok, result=told.result, reason=reason, secret=secret
         )
     except UnknownHandle:

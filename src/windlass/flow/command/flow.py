@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.hand import Refusal, log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppArgument, AppOption, JsonOption, load_app
 from windlass.cli.output import (
     COLOURS,
@@ -35,7 +35,7 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.errors import DatabaseUnavailable
+from windlass.errors import DatabaseUnavailable, NotPossible
 from windlass.flow.command.picture import draw
 from windlass.flow.declare import FlowRun
 from windlass.flow.model.node import arguments_of, head_of
@@ -43,7 +43,8 @@ from windlass.flow.model.run import FlowProgress
 from windlass.flow.store.flow import RunRow
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
-from windlass.watch.audit.operate import LONGEST_TOLD, Action
+from windlass.watch.audit.model import Action
+from windlass.watch.audit.operate import LONGEST_TOLD
 
 REDRAW_SECONDS = 0.5
 BAR = 30
@@ -135,10 +136,10 @@ def start(
     loaded = load_app(app)
     args, kwargs = _arguments(arguments)
     told = (arguments or "{}")[:LONGEST_TOLD]
-    with log_of(loaded).deed(Action.FLOW_START, flow, arguments=told, key=key) as deed:
+    with audit_log(loaded).record(Action.FLOW_START, flow, arguments=told, key=key) as entry:
         handle: Any = loaded.flow_template.flow(flow)
         started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
-        message = deed.says(f"run {started.id} of {flow} is started")
+        message = entry.says(f"run {started.id} of {flow} is started")
     _report(as_json, {"id": started.id}, message)
 
 
@@ -148,16 +149,16 @@ def retry(
 ) -> None:
     """Have the failed nodes of a run, or one of them, run again."""
     loaded = load_app(app)
-    with log_of(loaded).deed(Action.FLOW_RETRY, str(run), node=node) as deed:
+    with audit_log(loaded).record(Action.FLOW_RETRY, str(run), node=node) as entry:
         count = loaded.flows.retry(run, node)
         begin = "begins" if count == 1 else "begin"
-        deed.says(f"{counted(count, 'node')} of run {run} {begin} again")
+        entry.says(f"{counted(count, 'node')} of run {run} {begin} again")
         if not count:
-            deed.says(f"nothing to retry: no node of run {run} has failed")
+            entry.says(f"nothing to retry: no node of run {run} has failed")
     if count or as_json:
-        _report(as_json, {"nodes": count}, deed.outcome)
+        _report(as_json, {"nodes": count}, entry.outcome)
     else:
-        say(deed.outcome)
+        say(entry.outcome)
 
 
 @cli.command()
@@ -169,9 +170,9 @@ def skip(
 ) -> None:
     """Count a node as succeeded, and go on."""
     loaded = load_app(app)
-    with log_of(loaded).deed(Action.FLOW_SKIP, str(run), node=node) as deed:
+    with audit_log(loaded).record(Action.FLOW_SKIP, str(run), node=node) as entry:
         loaded.flows.skip(run, node)
-        message = deed.says(f"{node} of run {run} counts as succeeded")
+        message = entry.says(f"{node} of run {run} counts as succeeded")
     _report(as_json, {"node": node}, message)
 
 
@@ -184,10 +185,10 @@ def cancel(
 ) -> None:
     """End a run; exit code 1 if it had ended."""
     loaded = load_app(app)
-    with log_of(loaded).deed(Action.FLOW_CANCEL, str(run), reason=reason) as deed:
+    with audit_log(loaded).record(Action.FLOW_CANCEL, str(run), reason=reason) as entry:
         if not loaded.flows.cancel(run, reason):
-            raise Refusal(f"run {run} has ended; there is nothing to cancel")
-        message = deed.says(f"run {run} is cancelled")
+            raise NotPossible(f"run {run} has ended; there is nothing to cancel")
+        message = entry.says(f"run {run} is cancelled")
     _report(as_json, {"cancelled": True}, message)
 
 
@@ -205,10 +206,10 @@ def import_template(
     except OSError as problem:
         complain(f"{file}: {problem.strerror}")
         raise typer.Exit(2) from None
-    with log_of(loaded).deed(Action.TEMPLATE_SAVE, name, file=file) as deed:
+    with audit_log(loaded).record(Action.TEMPLATE_SAVE, name, file=file) as entry:
         loaded.flow_template(name, text)
         version = loaded.flow_template.row(name).version
-        message = deed.says(f"{name} is saved as version {version}")
+        message = entry.says(f"{name} is saved as version {version}")
     _report(as_json, {"name": name, "version": version}, message)
 
 

@@ -35,9 +35,9 @@ from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
 from windlass.flow.operate.change import SKIPPED_BY_HAND, Change, Graph
 from windlass.flow.store import flow as store
 from windlass.flow.store.flow import NodeRow, RunRow
-from windlass.operate.fan_out import Listing
 from windlass.operate.task.operate import seconds_of
 from windlass.value.duration import Duration
+from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.status import Status
 from windlass.value.twin import twin

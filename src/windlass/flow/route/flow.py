@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from windlass.core.task.kind import Kind
-from windlass.errors import BadFlow, BadInput, WindlassError
+from windlass.errors import BadFlow, BadInput, NotPossible, WindlassError
 from windlass.flow.model.node import arguments_of, head_of
 from windlass.flow.model.run import FlowGraph
 from windlass.flow.operate import edit as flow_edit
@@ -18,10 +18,11 @@ from windlass.flow.operate.look import NodeLine, RunLine
 from windlass.flow.store.flow import RunRow
 from windlass.operate.kind.route import ArgumentOut, arguments_out
 from windlass.value.status import FINAL, Status
-from windlass.watch.audit.operate import LONGEST_TOLD, Action
-from windlass.web.desk import DeskOf, LogOf
+from windlass.watch.audit.model import Action
+from windlass.watch.audit.operate import LONGEST_TOLD
 from windlass.web.json import JsonList, JsonObject, json_text
-from windlass.web.problem import Refused, problems
+from windlass.web.problem import problems
+from windlass.web.request import ReadyConsole, RequestLog
 from windlass.web.view import (
     STORABLE,
     Body,
@@ -221,7 +222,7 @@ class FlowEdit(Body):
 
 @router.get("/flows")
 def flows(
-    desk: DeskOf,
+    console: ReadyConsole,
     flow: Annotated[str | None, Query(max_length=100, pattern=STORABLE)] = None,
     status: RunStatus | None = None,
     after: Annotated[str | None, Query(max_length=200, pattern=STORABLE)] = None,
@@ -229,8 +230,8 @@ def flows(
 ) -> FlowPage:
     """Runs that match, newest first; `after` is the `next` of the page before."""
     found = flow_look.page(
-        desk.app.fleet,
-        desk.app.registry,
+        console.app.fleet,
+        console.app.registry,
         kind=flow or None,
         status=None if status is None else Status.named(status),
         after=after,
@@ -240,9 +241,9 @@ def flows(
 
 
 @router.get("/flows/startable")
-def startable(desk: DeskOf) -> list[StartableOut]:
+def startable(console: ReadyConsole) -> list[StartableOut]:
     """What can be started: declared flows, and templates."""
-    kinds = [kind for kind in desk.app.registry.kinds.values() if kind.draw is not None]
+    kinds = [kind for kind in console.app.registry.kinds.values() if kind.draw is not None]
     declared = [_startable(kind) for kind in sorted(kinds, key=lambda kind: kind.name)]
     templates = [
         StartableOut(
@@ -253,32 +254,32 @@ def startable(desk: DeskOf) -> list[StartableOut]:
                 ArgumentOut(name=name, type="any", required=True) for name in found.arguments
             ],
         )
-        for row, found in desk.app.flow_template.read()
+        for row, found in console.app.flow_template.read()
     ]
     return declared + templates
 
 
 @router.post("/flows", responses=problems(404, 409))
-def start(body: FlowStart, desk: DeskOf, log: LogOf) -> FlowStarted:
+def start(body: FlowStart, console: ReadyConsole, log: RequestLog) -> FlowStarted:
     """FlowStart a declared flow or a template."""
     arguments = json_text(body.arguments)[:LONGEST_TOLD]
     told = {"arguments": arguments, "version": body.version, "key": body.key}
-    with log.deed(Action.FLOW_START, body.flow, **told) as deed:
-        handle: Any = desk.app.flow_template.flow(body.flow, body.version)
+    with log.record(Action.FLOW_START, body.flow, **told) as entry:
+        handle: Any = console.app.flow_template.flow(body.flow, body.version)
         _try_to_draw(handle, body.arguments)
         starter = handle if body.key is None else handle.using(key=body.key)
         number = starter.start(**body.arguments).id
-        return FlowStarted(message=deed.says(f"run {number} of {body.flow} is started"), id=number)
+        return FlowStarted(message=entry.says(f"run {number} of {body.flow} is started"), id=number)
 
 
 @router.get("/flows/{number}", responses=problems(404))
 def run(
     number: RunId,
-    desk: DeskOf,
+    console: ReadyConsole,
     around: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
 ) -> FlowDetail:
     """One run with its graph; of a large one the most urgent nodes, or those `around` one."""
-    found = flow_look.show(desk.app.flows, number, around=around or None)
+    found = flow_look.show(console.app.flows, number, around=around or None)
     total = sum(found.counts.values())
     return FlowDetail(
         run=_run(found.run, total),
@@ -295,7 +296,7 @@ def run(
 @router.get("/flows/{number}/nodes", responses=problems(404))
 def nodes(
     number: RunId,
-    desk: DeskOf,
+    console: ReadyConsole,
     status: NodeStatus | None = None,
     prefix: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
     after: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
@@ -303,7 +304,7 @@ def nodes(
 ) -> FlowNodePage:
     """Nodes of a run whose names begin with `prefix`, in the order of their names."""
     found = flow_look.nodes(
-        desk.app.flows,
+        console.app.flows,
         number,
         status=None if status is None else Status.named(status),
         prefix=prefix,
@@ -318,10 +319,10 @@ def nodes(
 def node(
     number: RunId,
     name: Annotated[str, Query(min_length=1, max_length=255, pattern=STORABLE)],
-    desk: DeskOf,
+    console: ReadyConsole,
 ) -> FlowNodeDetail:
     """One node, with its arguments, its result, its last errors and its neighbours."""
-    found = flow_look.node(desk.app.flows, number, name)
+    found = flow_look.node(console.app.flows, number, name)
     return FlowNodeDetail(
         node=_node(found.node, whole=True),
         when=found.when,
@@ -335,49 +336,49 @@ def node(
 
 
 @router.get("/flows/{number}/export", responses=problems(404, 409))
-def export(number: RunId, desk: DeskOf, form: Form = "mermaid") -> ExportOut:
+def export(number: RunId, console: ReadyConsole, form: Form = "mermaid") -> ExportOut:
     """The graph of a run, for documents and for other programs."""
-    total = desk.app.flows.progress(number).total
+    total = console.app.flows.progress(number).total
     if total > MOST_EXPORTED:
-        raise Refused(
+        raise NotPossible(
             f"run {number} has {total:,} nodes, and at most {MOST_EXPORTED:,} are exported here; "
             f"use: windlass flow export {number}"
         )
-    return exported(desk.app.flows.graph(number), form)
+    return exported(console.app.flows.graph(number), form)
 
 
 @router.post("/flows/{number}/retry", responses=problems(404, 409))
-def retry(number: RunId, body: FlowRetry, desk: DeskOf, log: LogOf) -> Done:
+def retry(number: RunId, body: FlowRetry, console: ReadyConsole, log: RequestLog) -> Done:
     """Have the failed nodes of a run, or one of them, run again."""
-    with log.deed(Action.FLOW_RETRY, str(number), node=body.node) as deed:
-        count = _allowed(lambda: desk.app.flows.retry(number, body.node))
+    with log.record(Action.FLOW_RETRY, str(number), node=body.node) as entry:
+        count = _allowed(lambda: console.app.flows.retry(number, body.node))
         if not count:
-            raise Refused(f"no node of run {number} has failed; there is nothing to retry")
-        message = deed.says(f"{count:,} nodes of run {number} begin again")
+            raise NotPossible(f"no node of run {number} has failed; there is nothing to retry")
+        message = entry.says(f"{count:,} nodes of run {number} begin again")
     return Done(message=message, changed=count)
 
 
 @router.post("/flows/{number}/skip", responses=problems(404, 409))
-def skip(number: RunId, body: FlowSkip, desk: DeskOf, log: LogOf) -> Done:
+def skip(number: RunId, body: FlowSkip, console: ReadyConsole, log: RequestLog) -> Done:
     """Count a node as succeeded, and go on."""
-    with log.deed(Action.FLOW_SKIP, str(number), node=body.node) as deed:
-        _allowed(lambda: desk.app.flows.skip(number, body.node))
-        message = deed.says(f"{body.node} of run {number} counts as succeeded")
+    with log.record(Action.FLOW_SKIP, str(number), node=body.node) as entry:
+        _allowed(lambda: console.app.flows.skip(number, body.node))
+        message = entry.says(f"{body.node} of run {number} counts as succeeded")
     return Done(message=message)
 
 
 @router.post("/flows/{number}/cancel", responses=problems(404, 409))
-def cancel(number: RunId, body: FlowCancel, desk: DeskOf, log: LogOf) -> Done:
+def cancel(number: RunId, body: FlowCancel, console: ReadyConsole, log: RequestLog) -> Done:
     """End a run: nothing more begins."""
-    with log.deed(Action.FLOW_CANCEL, str(number), reason=body.reason) as deed:
-        if not desk.app.flows.cancel(number, body.reason):
-            raise Refused(f"run {number} has ended; there is nothing to cancel")
-        message = deed.says(f"run {number} is cancelled")
+    with log.record(Action.FLOW_CANCEL, str(number), reason=body.reason) as entry:
+        if not console.app.flows.cancel(number, body.reason):
+            raise NotPossible(f"run {number} has ended; there is nothing to cancel")
+        message = entry.says(f"run {number} is cancelled")
     return Done(message=message)
 
 
 @router.post("/flows/{number}/edit", responses=problems(404, 409))
-def edit(number: RunId, body: FlowEdit, desk: DeskOf, log: LogOf) -> Done:
+def edit(number: RunId, body: FlowEdit, console: ReadyConsole, log: RequestLog) -> Done:
     """Add nodes, add or remove edges, where nodes have not begun; all of it, or nothing."""
     changes = flow_edit.Changes(
         add=[flow_edit.NewNode(**each.model_dump()) for each in body.add],
@@ -388,9 +389,9 @@ def edit(number: RunId, body: FlowEdit, desk: DeskOf, log: LogOf) -> Done:
         raise BadInput("there is nothing to change; give add, link or unlink")
     told = {name: len(value) for name, value in body.model_dump().items()}
     names = [each.name for each in body.add[:MOST_TOLD]]
-    with log.deed(Action.FLOW_EDIT, str(number), **told, names=names) as deed:
-        flow_edit.edit(desk.app.flows, desk.app.flow_template, number, changes)
-        message = deed.says(f"run {number} is changed")
+    with log.record(Action.FLOW_EDIT, str(number), **told, names=names) as entry:
+        flow_edit.edit(console.app.flows, console.app.flow_template, number, changes)
+        message = entry.says(f"run {number} is changed")
     return Done(message=message, changed=sum(told.values()))
 
 
@@ -478,4 +479,4 @@ def _allowed(act: Any) -> Any:
     try:
         return act()
     except BadFlow as problem:
-        raise Refused(str(problem)) from problem
+        raise NotPossible(str(problem)) from problem

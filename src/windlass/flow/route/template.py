@@ -20,10 +20,10 @@ from windlass.flow.route.flow import (
     exported,
 )
 from windlass.flow.store.template import TemplateRow
-from windlass.watch.audit.operate import Action
-from windlass.web.desk import DeskOf, LogOf, RunName
+from windlass.watch.audit.model import Action
 from windlass.web.json import JsonList, JsonObject
 from windlass.web.problem import problems
+from windlass.web.request import ReadyConsole, RequestLog, RunName
 from windlass.web.view import Body, Moment, Names, View
 
 router = APIRouter(tags=["templates"])
@@ -104,26 +104,26 @@ class Checked(View):
 
 
 @router.get("/templates")
-def templates(desk: DeskOf) -> list[VersionOut]:
+def templates(console: ReadyConsole) -> list[VersionOut]:
     """The last version of every template."""
-    return [_version(row) for row in desk.app.flow_template.listing()]
+    return [_version(row) for row in console.app.flow_template.listing()]
 
 
 @router.get("/templates/{name}", responses=problems(404))
-def template(name: RunName, desk: DeskOf, version: Version = None) -> TemplateOut:
+def template(name: RunName, console: ReadyConsole, version: Version = None) -> TemplateOut:
     """A version of a template, or the last one."""
-    return _template(desk.app.flow_template.row(name, version))
+    return _template(console.app.flow_template.row(name, version))
 
 
 @router.get("/templates/{name}/versions", responses=problems(404))
 def versions(
     name: RunName,
-    desk: DeskOf,
+    console: ReadyConsole,
     before: Version = None,
     limit: Annotated[int, Query(ge=1, le=MOST_VERSIONS)] = 50,
 ) -> list[VersionOut]:
     """The versions of a template, newest first, below one of them."""
-    found = desk.app.flow_template.versions(name, before=before, limit=limit)
+    found = console.app.flow_template.versions(name, before=before, limit=limit)
     if not found and before is None:
         raise UnknownFlow(f"there is no template {name!r}")
     return [_version(row) for row in found]
@@ -131,33 +131,33 @@ def versions(
 
 @router.get("/templates/{name}/export", responses=problems(404))
 def export(
-    name: RunName, desk: DeskOf, version: Version = None, form: Form = "mermaid"
+    name: RunName, console: ReadyConsole, version: Version = None, form: Form = "mermaid"
 ) -> ExportOut:
     """The graph of a template, for documents and for other programs."""
-    row = desk.app.flow_template.row(name, version)
+    row = console.app.flow_template.row(name, version)
     if form == "json":
         return ExportOut(format=form, text=row.spec)
-    return exported(desk.app.flow_template.graph(row), form)
+    return exported(console.app.flow_template.graph(row), form)
 
 
 @router.post("/templates/{name}/check")
-def check(name: RunName, body: TemplateSpec, desk: DeskOf) -> Checked:
+def check(name: RunName, body: TemplateSpec, console: ReadyConsole) -> Checked:
     """Whether a template could be saved; nothing is written."""
     try:
-        found = desk.app.flow_template.check(name, body.spec())
+        found = console.app.flow_template.check(name, body.spec())
     except (BadInput, UnknownKind, UnknownFlow) as problem:
         return Checked(ok=False, problems=[str(problem)], arguments=())
     return Checked(ok=True, problems=[], arguments=tuple(found.arguments))
 
 
 @router.post("/templates/{name}", responses=problems(404))
-def save(name: RunName, body: TemplateSpec, desk: DeskOf, log: LogOf) -> TemplateOut:
+def save(name: RunName, body: TemplateSpec, console: ReadyConsole, log: RequestLog) -> TemplateOut:
     """Save a template as a new version, if it has changed."""
     size = {"nodes": len(body.nodes), "edges": len(body.edges)}
-    with log.deed(Action.TEMPLATE_SAVE, name, **size) as deed:
-        desk.app.flow_template(name, body.spec())
-        row = desk.app.flow_template.row(name)
-        deed.says(f"{name} is saved as version {row.version}")
+    with log.record(Action.TEMPLATE_SAVE, name, **size) as entry:
+        console.app.flow_template(name, body.spec())
+        row = console.app.flow_template.row(name)
+        entry.says(f"{name} is saved as version {row.version}")
     return _template(row)
 
 

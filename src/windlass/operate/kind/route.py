@@ -15,8 +15,8 @@ from windlass.value.breaker import Terms
 from windlass.value.duration import format_duration
 from windlass.watch.status.operate import KindStatus, rate_text
 from windlass.watch.status.pace import HOUR, Minute, pace
-from windlass.web.desk import Desk, DeskOf, KindName
 from windlass.web.problem import problems
+from windlass.web.request import Console, KindName, ReadyConsole
 from windlass.web.view import Moment, View
 
 router = APIRouter(tags=["kinds"])
@@ -96,24 +96,24 @@ class KindDetail(View):
 
 
 @router.get("/kinds")
-def kinds(desk: DeskOf) -> list[KindOut]:
+def kinds(console: ReadyConsole) -> list[KindOut]:
     """All kinds that are declared, or have rows."""
-    return kind_views(desk, gather.look(desk.app.fleet, desk.app.registry).kinds)
+    return kind_views(console, gather.look(console.app.fleet, console.app.registry).kinds)
 
 
 @router.get("/kinds/{kind}", responses=problems(404))
-def kind(kind: KindName, desk: DeskOf) -> KindDetail:
+def kind(kind: KindName, console: ReadyConsole) -> KindDetail:
     """One kind."""
-    found = gather.look_at(desk.app.fleet, desk.app.registry, kind)
+    found = gather.look_at(console.app.fleet, console.app.registry, kind)
     if found is None:
-        raise UnknownKind(kind, list(desk.app.registry.kinds))
-    made = minutes(pace(desk.app.fleet, kind=kind, minutes=HOUR))
-    return KindDetail(kind=_view(desk, found), minutes=made)
+        raise UnknownKind(kind, list(console.app.registry.kinds))
+    made = minutes(pace(console.app.fleet, kind=kind, minutes=HOUR))
+    return KindDetail(kind=_view(console, found), minutes=made)
 
 
-def kind_views(desk: Desk, found: Iterable[KindStatus]) -> list[KindOut]:
+def kind_views(console: Console, found: Iterable[KindStatus]) -> list[KindOut]:
     """Kinds as the API shows them."""
-    return [_view(desk, each) for each in found]
+    return [_view(console, each) for each in found]
 
 
 def minutes(found: Sequence[Minute]) -> list[MinuteOut]:
@@ -133,8 +133,8 @@ def arguments_out(kind: Kind) -> list[ArgumentOut]:
     ]
 
 
-def _view(desk: Desk, found: KindStatus) -> KindOut:
-    declared = desk.app.registry.kinds.get(found.kind)
+def _view(console: Console, found: KindStatus) -> KindOut:
+    declared = console.app.registry.kinds.get(found.kind)
     return KindOut.model_validate(
         {
             **vars(found),

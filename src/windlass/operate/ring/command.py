@@ -31,11 +31,11 @@ from windlass.cli.output import (
 from windlass.clock import SECOND
 from windlass.errors import DatabaseUnavailable
 from windlass.operate import fan_out as gather
-from windlass.operate.fan_out import Listing
 from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
 from windlass.operate.ring.operate import MemberView, Move, RingView
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
+from windlass.value.listing import Listing
 
 REDRAW_SECONDS = 1.0
 MOVES_SHOWN = 10

@@ -11,7 +11,7 @@ from windlass.operate import fan_out as gather
 from windlass.operate.ring.operate import RingView
 from windlass.operate.shard import operate as shard
 from windlass.value.bucket import BUCKETS
-from windlass.web.desk import DeskOf
+from windlass.web.request import ReadyConsole
 from windlass.web.view import Moment, Names, View, many
 
 router = APIRouter(tags=["ring"])
@@ -102,16 +102,16 @@ class ShardOut(View):
 
 
 @router.get("/rings")
-def rings(desk: DeskOf) -> RingsOut:
+def rings(console: ReadyConsole) -> RingsOut:
     """The ring of each shard."""
-    found = gather.rings(desk.app.fleet)
+    found = gather.rings(console.app.fleet)
     return RingsOut(rings=[_ring(each) for each in found], missing=found.missing)
 
 
 @router.get("/shards")
-def shards(desk: DeskOf) -> list[ShardOut]:
+def shards(console: ReadyConsole) -> list[ShardOut]:
     """All shards, in the order of the app's list."""
-    return many(ShardOut, shard.listing(desk.app.fleet))
+    return many(ShardOut, shard.listing(console.app.fleet))
 
 
 def _ring(found: RingView) -> RingOut:

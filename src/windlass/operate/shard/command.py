@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.hand import log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -24,7 +24,7 @@ from windlass.core.shard.move import Pass
 from windlass.core.task.store.task import COUNTED_EXACTLY
 from windlass.operate.shard import operate
 from windlass.operate.shard.operate import ShardView
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 NUMBERS = ("place", "waiting", "running", "ended", "workers")
 
@@ -73,19 +73,19 @@ def drain(
     if lost and not yes and not typer.confirm(f"Give up {shard.name} and everything it has?"):
         complain(f"{shard.name} was not given up")
         raise typer.Exit(1)
-    with log_of(loaded).deed(Action.SHARD_DRAIN, shard.name, undo=undo, lost=lost) as deed:
+    with audit_log(loaded).record(Action.SHARD_DRAIN, shard.name, undo=undo, lost=lost) as entry:
         operate.drain(loaded.fleet, name, undo=undo, lost=lost)
         if lost:
-            deed.says(f"{shard.name} is given up; take it out of App(...)")
+            entry.says(f"{shard.name} is given up; take it out of App(...)")
         elif undo:
-            deed.says(f"{shard.name} takes new rows again")
+            entry.says(f"{shard.name} takes new rows again")
         else:
-            deed.says(f"{shard.name} takes no new rows; next: windlass shard move {name}")
+            entry.says(f"{shard.name} takes no new rows; next: windlass shard move {name}")
     view = next(each for each in operate.listing(loaded.fleet) if each.number == shard.index)
     if as_json:
         print_json(vars(view))
     else:
-        done(deed.outcome)
+        done(entry.outcome)
 
 
 @cli.command()
@@ -107,7 +107,9 @@ def move(
     """
     loaded = _load(app)
     shard = loaded.fleet.named(name)
-    with log_of(loaded).deed(Action.SHARD_MOVE, shard.name, now=now, wait=not no_wait) as deed:
+    with audit_log(loaded).record(
+        Action.SHARD_MOVE, shard.name, now=now, wait=not no_wait
+    ) as entry:
         result = operate.move(
             loaded.fleet,
             name,
@@ -117,7 +119,7 @@ def move(
             tell=_silent if as_json else _Progress(),
         )
         left = counted(result.busy + len(result.stuck), "row")
-        deed.says(f"moved {counted(result.moved, 'row')}; {left} left")
+        entry.says(f"moved {counted(result.moved, 'row')}; {left} left")
     if as_json:
         print_json({**vars(result), "done": result.is_done})
     elif result.is_done:

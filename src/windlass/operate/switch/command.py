@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from windlass.app import App
-from windlass.cli.hand import log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, iso, print_json
 from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import Setting, setting_of
 from windlass.operate import fan_out as gather
 from windlass.operate.switch.operate import UNSET, Unset
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import held_back, rate_text
 
 DEFAULT = "default"
@@ -38,18 +38,18 @@ def pause(
 ) -> None:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
     loaded = load_app(app)
-    with log_of(loaded, who).deed(Action.SWITCH_PAUSE, kind, reason=reason) as deed:
+    with audit_log(loaded, who).record(Action.SWITCH_PAUSE, kind, reason=reason) as entry:
         loaded.pause(kind, reason=reason, who=who)
-        deed.says(f"{kind} is paused")
+        entry.says(f"{kind} is paused")
     _report(loaded, kind, f"{kind} is paused", as_json=as_json)
 
 
 def resume(kind: KindArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Let a kind run again, and close its breaker if that is open."""
     loaded = load_app(app)
-    with log_of(loaded).deed(Action.SWITCH_RESUME, kind) as deed:
+    with audit_log(loaded).record(Action.SWITCH_RESUME, kind) as entry:
         loaded.resume(kind)
-        deed.says(f"{kind} is resumed")
+        entry.says(f"{kind} is resumed")
     _report(loaded, kind, f"{kind} is resumed", as_json=as_json)
 
 
@@ -80,9 +80,9 @@ def set_(
         "concurrency": _number(_given(concurrency)),
     }
     told = {name: value for name, value in given.items() if value is not UNSET}
-    with log_of(loaded).deed(Action.SWITCH_SET, kind, **told) as deed:
+    with audit_log(loaded).record(Action.SWITCH_SET, kind, **told) as entry:
         loaded.set(kind, **given)
-        deed.says(f"{kind} is set")
+        entry.says(f"{kind} is set")
     found = gather.switches(loaded.fleet).get(kind, Switch(kind))
     holds = _holding(setting_of(loaded.registry.get(kind), found))
     _report(loaded, kind, f"{kind} is set: {holds}", as_json=as_json)

@@ -11,10 +11,10 @@ from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import setting_of
 from windlass.operate import fan_out as gather
 from windlass.operate.switch.operate import UNSET
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 from windlass.watch.status.operate import held_back, rate_text
-from windlass.web.desk import Desk, DeskOf, KindName, LogOf
 from windlass.web.problem import problems
+from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
 from windlass.web.view import Body, Moment, Reason, View
 
 router = APIRouter(tags=["switches"])
@@ -69,62 +69,62 @@ class Set(Body):
 
 
 @router.get("/switches")
-def switches(desk: DeskOf) -> list[SwitchOut]:
+def switches(console: ReadyConsole) -> list[SwitchOut]:
     """The switches of all declared kinds."""
-    found = gather.switches(desk.app.fleet)
-    return [_view(desk, found, name) for name in sorted(desk.app.registry.kinds)]
+    found = gather.switches(console.app.fleet)
+    return [_view(console, found, name) for name in sorted(console.app.registry.kinds)]
 
 
 @router.get("/switches/{kind}", responses=problems(404))
-def switch(kind: KindName, desk: DeskOf) -> SwitchOut:
+def switch(kind: KindName, console: ReadyConsole) -> SwitchOut:
     """The switch of one kind."""
-    return _view(desk, gather.switches(desk.app.fleet), desk.app.registry.get(kind).name)
+    return _view(console, gather.switches(console.app.fleet), console.app.registry.get(kind).name)
 
 
 @router.post("/switches/{kind}/pause", responses=problems(404))
-def pause(kind: KindName, body: Pause, desk: DeskOf, log: LogOf) -> SwitchOut:
+def pause(kind: KindName, body: Pause, console: ReadyConsole, log: RequestLog) -> SwitchOut:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
-    with log.deed(Action.SWITCH_PAUSE, kind, reason=body.reason) as deed:
-        desk.app.pause(kind, reason=body.reason, who=log.who)
-        deed.says(f"{kind} is paused")
-    return switch(kind, desk)
+    with log.record(Action.SWITCH_PAUSE, kind, reason=body.reason) as entry:
+        console.app.pause(kind, reason=body.reason, who=log.who)
+        entry.says(f"{kind} is paused")
+    return switch(kind, console)
 
 
 @router.post("/switches/{kind}/resume", responses=problems(404))
-def resume(kind: KindName, desk: DeskOf, log: LogOf) -> SwitchOut:
+def resume(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchOut:
     """Let a kind run again, and close its breaker if that is open."""
-    with log.deed(Action.SWITCH_RESUME, kind) as deed:
-        desk.app.resume(kind, who=log.who)
-        deed.says(f"{kind} is resumed")
-    return switch(kind, desk)
+    with log.record(Action.SWITCH_RESUME, kind) as entry:
+        console.app.resume(kind, who=log.who)
+        entry.says(f"{kind} is resumed")
+    return switch(kind, console)
 
 
 @router.post("/switches/{kind}/close-breaker", responses=problems(404))
-def close_breaker(kind: KindName, desk: DeskOf, log: LogOf) -> SwitchOut:
+def close_breaker(kind: KindName, console: ReadyConsole, log: RequestLog) -> SwitchOut:
     """Close the breaker of a kind; whether it is paused stays as it is."""
-    with log.deed(Action.SWITCH_CLOSE_BREAKER, kind) as deed:
-        desk.app.close_breaker(kind, who=log.who)
-        deed.says(f"the breaker of {kind} is closed")
-    return switch(kind, desk)
+    with log.record(Action.SWITCH_CLOSE_BREAKER, kind) as entry:
+        console.app.close_breaker(kind, who=log.who)
+        entry.says(f"the breaker of {kind} is closed")
+    return switch(kind, console)
 
 
 @router.post("/switches/{kind}/set", responses=problems(404))
-def set_(kind: KindName, body: Set, desk: DeskOf, log: LogOf) -> SwitchOut:
+def set_(kind: KindName, body: Set, console: ReadyConsole, log: RequestLog) -> SwitchOut:
     """Change the rate, window or concurrency of a kind while it runs."""
     given = body.model_dump(exclude_unset=True)
-    with log.deed(Action.SWITCH_SET, kind, **given) as deed:
-        desk.app.set(
+    with log.record(Action.SWITCH_SET, kind, **given) as entry:
+        console.app.set(
             kind,
             rate=given.get("rate", UNSET),
             window=given.get("window", UNSET),
             concurrency=given.get("concurrency", UNSET),
         )
-        deed.says(f"{kind} is set")
-    return switch(kind, desk)
+        entry.says(f"{kind} is set")
+    return switch(kind, console)
 
 
-def _view(desk: Desk, found: dict[str, Switch], name: str) -> SwitchOut:
-    kind, row = desk.app.registry.get(name), found.get(name, Switch(name))
+def _view(console: Console, found: dict[str, Switch], name: str) -> SwitchOut:
+    kind, row = console.app.registry.get(name), found.get(name, Switch(name))
     setting = setting_of(kind, row)
     breaker = row.breaker
     return SwitchOut.model_validate(
@@ -135,7 +135,7 @@ def _view(desk: Desk, found: dict[str, Switch], name: str) -> SwitchOut:
             "errors_in_a_row": breaker.errors_in_a_row,
             "opened_at": breaker.opened_at,
             "probe_at": breaker.probe_at,
-            "held_back": held_back(kind, row, now=desk.app.clock.now()),
+            "held_back": held_back(kind, row, now=console.app.clock.now()),
             "holds": SettingOut(
                 rate=None if setting.rate is None else rate_text(setting.rate),
                 window=None if setting.window is None else setting.window.text,

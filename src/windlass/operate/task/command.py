@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.hand import Refusal, log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
@@ -29,11 +29,12 @@ from windlass.cli.output import (
 )
 from windlass.core.task.declare import Call, How
 from windlass.core.task.store.task import TaskFilter
+from windlass.errors import NotPossible
 from windlass.operate import fan_out as gather
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
 from windlass.value.task import TaskView, check_key, check_priority
-from windlass.watch.audit.operate import Action
+from windlass.watch.audit.model import Action
 
 cli = typer.Typer(help="Look at tasks, and act on them.", no_args_is_help=True)
 
@@ -109,10 +110,10 @@ def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False
 def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Let a failed or cancelled task run again."""
     loaded = _load(app)
-    with log_of(loaded).deed(Action.TASK_RETRY, str(task_id)) as deed:
+    with audit_log(loaded).record(Action.TASK_RETRY, str(task_id)) as entry:
         if not gather.retry(loaded.fleet, task_id):
             _refuse(loaded, task_id, "only a failed or cancelled task can be retried")
-        message = deed.says(f"task {task_id} will run again")
+        message = entry.says(f"task {task_id} will run again")
     _report(as_json, task_id, "waiting", message)
 
 
@@ -125,10 +126,10 @@ def cancel(
 ) -> None:
     """End a task that has not ended."""
     loaded = _load(app)
-    with log_of(loaded).deed(Action.TASK_CANCEL, str(task_id), reason=reason) as deed:
+    with audit_log(loaded).record(Action.TASK_CANCEL, str(task_id), reason=reason) as entry:
         if not loaded.cancel(task_id, reason=reason):
             _refuse(loaded, task_id, "only a task that has not ended can be cancelled")
-        message = deed.says(f"task {task_id} is cancelled")
+        message = entry.says(f"task {task_id} is cancelled")
     _report(as_json, task_id, "cancelled", message)
 
 
@@ -161,9 +162,9 @@ def enqueue(
         delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
         priority=None if priority is None else check_priority(kind, priority),
     )
-    with log_of(loaded).deed(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as deed:
+    with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:
         ref = loaded.submit(declared, [Call((), values, how.key)], how)[0]
-        message = deed.says(f"enqueued task {ref.id}")
+        message = entry.says(f"enqueued task {ref.id}")
     if as_json:
         print_json({"id": ref.id})
     else:
@@ -240,7 +241,7 @@ def _status(name: str | None) -> Status | None:
 
 def _refuse(loaded: App, task_id: int, rule: str) -> NoReturn:
     found = gather.show(loaded.fleet, task_id).task
-    raise Refusal(f"task {task_id} is {found.status}; {rule}")
+    raise NotPossible(f"task {task_id} is {found.status}; {rule}")
 
 
 def _report(as_json: bool, task_id: int, status: str, message: str) -> None:

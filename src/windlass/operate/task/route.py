@@ -9,15 +9,15 @@ from pydantic import Field
 
 from windlass.clock import from_datetime
 from windlass.core.task.store.page import TaskQuery
-from windlass.errors import TaskNotFound
+from windlass.errors import NotPossible, TaskNotFound
 from windlass.operate import fan_out as gather
 from windlass.operate.task import bulk
 from windlass.operate.task.bulk import Act, Bulk
 from windlass.operate.task.operate import TaskDetail
 from windlass.value.status import Status
-from windlass.watch.audit.operate import Action
-from windlass.web.desk import Desk, DeskOf, LogOf
-from windlass.web.problem import Refused, problems
+from windlass.watch.audit.model import Action
+from windlass.web.problem import problems
+from windlass.web.request import Console, ReadyConsole, RequestLog
 from windlass.web.view import (
     STORABLE,
     Body,
@@ -145,7 +145,7 @@ class BulkDone(Done):
 
 @router.get("/tasks")
 def tasks(
-    desk: DeskOf,
+    console: ReadyConsole,
     kind: Annotated[str | None, Query(max_length=100, pattern=STORABLE)] = None,
     status: StatusText | None = None,
     key: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
@@ -162,7 +162,7 @@ def tasks(
         created_after=None if created_after is None else from_datetime(created_after),
         created_before=None if created_before is None else from_datetime(created_before),
     )
-    found = gather.task_page(desk.app.fleet, query, after=after, limit=limit)
+    found = gather.task_page(console.app.fleet, query, after=after, limit=limit)
     return TaskPage(
         items=many(TaskOut, found.tasks),
         next=found.next,
@@ -172,57 +172,61 @@ def tasks(
 
 
 @router.get("/tasks/{number}", responses=problems(404))
-def task(number: TaskId, desk: DeskOf) -> TaskDetailOut:
+def task(number: TaskId, console: ReadyConsole) -> TaskDetailOut:
     """One task, with its arguments, its result and its last errors."""
-    return _detail(desk, gather.show(desk.app.fleet, number))
+    return _detail(console, gather.show(console.app.fleet, number))
 
 
 @router.post("/tasks/retry", responses=problems(404))
-def retry_many(body: BulkRetry, desk: DeskOf, log: LogOf) -> BulkDone:
+def retry_many(body: BulkRetry, console: ReadyConsole, log: RequestLog) -> BulkDone:
     """Let all tasks that match run again; a call does up to 5,000."""
-    with log.deed(Action.TASK_RETRY, body.kind, **_told(body)) as deed:
-        done = bulk.retry(desk.app.fleet, desk.app.registry, _query(body), after=body.next)
-        return _bulk_done(done, deed.says(f"{done.changed:,} tasks will run again"))
+    with log.record(Action.TASK_RETRY, body.kind, **_told(body)) as entry:
+        done = bulk.retry(console.app.fleet, console.app.registry, _query(body), after=body.next)
+        return _bulk_done(done, entry.says(f"{done.changed:,} tasks will run again"))
 
 
 @router.post("/tasks/cancel", responses=problems(404))
-def cancel_many(body: BulkCancel, desk: DeskOf, log: LogOf) -> BulkDone:
+def cancel_many(body: BulkCancel, console: ReadyConsole, log: RequestLog) -> BulkDone:
     """End all tasks that match; a call does up to 5,000."""
-    with log.deed(Action.TASK_CANCEL, body.kind, **_told(body)) as deed:
+    with log.record(Action.TASK_CANCEL, body.kind, **_told(body)) as entry:
         done = bulk.cancel(
-            desk.app.fleet, desk.app.registry, _query(body), after=body.next, reason=body.reason
+            console.app.fleet,
+            console.app.registry,
+            _query(body),
+            after=body.next,
+            reason=body.reason,
         )
-        return _bulk_done(done, deed.says(f"{done.changed:,} tasks are cancelled"))
+        return _bulk_done(done, entry.says(f"{done.changed:,} tasks are cancelled"))
 
 
 @router.post("/tasks/{number}/retry", responses=problems(404, 409))
-def retry(number: TaskId, desk: DeskOf, log: LogOf) -> Done:
+def retry(number: TaskId, console: ReadyConsole, log: RequestLog) -> Done:
     """Let a failed or cancelled task run again."""
-    with log.deed(Action.TASK_RETRY, str(number)) as deed:
-        if not gather.retry(desk.app.fleet, number):
-            _refuse(desk, number, "only a failed or cancelled task can be retried")
-        return Done(message=deed.says(f"task {number} will run again"))
+    with log.record(Action.TASK_RETRY, str(number)) as entry:
+        if not gather.retry(console.app.fleet, number):
+            _refuse(console, number, "only a failed or cancelled task can be retried")
+        return Done(message=entry.says(f"task {number} will run again"))
 
 
 @router.post("/tasks/{number}/cancel", responses=problems(404, 409))
-def cancel(number: TaskId, body: Cancel, desk: DeskOf, log: LogOf) -> Done:
+def cancel(number: TaskId, body: Cancel, console: ReadyConsole, log: RequestLog) -> Done:
     """End a task that has not ended."""
-    with log.deed(Action.TASK_CANCEL, str(number), reason=body.reason) as deed:
-        if not desk.app.cancel(number, reason=body.reason):
-            _refuse(desk, number, "only a task that has not ended can be cancelled")
-        return Done(message=deed.says(f"task {number} is cancelled"))
+    with log.record(Action.TASK_CANCEL, str(number), reason=body.reason) as entry:
+        if not console.app.cancel(number, reason=body.reason):
+            _refuse(console, number, "only a task that has not ended can be cancelled")
+        return Done(message=entry.says(f"task {number} is cancelled"))
 
 
-def _refuse(desk: Desk, number: int, rule: str) -> None:
-    found = gather.find(desk.app.fleet, number)
+def _refuse(console: Console, number: int, rule: str) -> None:
+    found = gather.find(console.app.fleet, number)
     if found is None:
         raise TaskNotFound(number)
-    raise Refused(f"task {number} is {found.status}; {rule}")
+    raise NotPossible(f"task {number} is {found.status}; {rule}")
 
 
-def _detail(desk: Desk, found: TaskDetail) -> TaskDetailOut:
+def _detail(console: Console, found: TaskDetail) -> TaskDetailOut:
     return TaskDetailOut(
-        task=_full(desk, found),
+        task=_full(console, found),
         flow=None if found.node is None else NodeRef(run=found.node[0], node=found.node[1] or None),
         failures=many(FailureOut, found.failures),
         shard=found.shard,
@@ -230,9 +234,9 @@ def _detail(desk: Desk, found: TaskDetail) -> TaskDetailOut:
     )
 
 
-def _full(desk: Desk, detail: TaskDetail) -> TaskFull:
+def _full(console: Console, detail: TaskDetail) -> TaskFull:
     found = detail.task
-    kind = desk.app.registry.kinds.get(found.kind)
+    kind = console.app.registry.kinds.get(found.kind)
     is_rolling = kind is not None and kind.period is not None
     plain = {name: getattr(found, name) for name in found.__struct_fields__}
     return TaskFull.model_validate(

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from windlass.cli.hand import log_of
+from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     complain,
     console,
     done,
-    iso,
+    plain,
     print_json,
     say,
     table,
@@ -22,9 +22,9 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.core.alert.store import AlertView
 from windlass.value.duration import parse_duration
 from windlass.watch.alert import operate
+from windlass.watch.alert.model import AlertView
 
 
 def register(cli: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def alerts(
     warn_missing(listed.missing)
     found = [alert for alert in listed if alert.is_open or not only_open]
     if as_json:
-        print_json([for_programs(alert) for alert in found])
+        print_json(plain(found))
     elif not found:
         say("No alert is open." if only_open else "No alerts.")
     else:
@@ -69,22 +69,16 @@ def acknowledge(
         complain("give --for or --undo, not both")
         raise typer.Exit(2)
     loaded = load_app(app, needs_kinds=False)
-    log = log_of(loaded, who)
+    log = audit_log(loaded, who)
     if undo:
         message = operate.recall(loaded.fleet, log, alert)
     else:
         length = None if quiet is None else parse_duration(quiet, what="--for")
         message = operate.acknowledge(loaded.fleet, log, alert, quiet=length)
     if as_json:
-        print_json(for_programs(operate.get(loaded.fleet, alert)))
+        print_json(plain(operate.get(loaded.fleet, alert)))
     else:
         done(message)
-
-
-def for_programs(alert: AlertView) -> dict[str, object]:
-    """An alert as --json shows it."""
-    moments = {name: iso(getattr(alert, name)) for name in ("raised_at", "seen_at", "quiet_until")}
-    return {**vars(alert), **moments}
 
 
 def _show(found: list[AlertView], now: int) -> None:

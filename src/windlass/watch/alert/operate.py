@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
-from windlass.core.alert import store as alert
-from windlass.core.alert.store import AlertView, Seen
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.operate.fan_out import Listing
+from windlass.errors import DatabaseUnavailable, UnknownAlert
 from windlass.value.duration import format_duration
-from windlass.watch.audit.operate import Action, Log
+from windlass.value.listing import Listing
+from windlass.watch.alert import store
+from windlass.watch.alert.model import Acknowledgement, AlertView
+from windlass.watch.audit.model import Action
+from windlass.watch.audit.operate import AuditLog
 
 # So many of the newest are looked at to say how many are open.
 LOOKED_AT = 500
-
-
-class UnknownAlert(WindlassError):
-    """There is no such alert, or no more."""
 
 
 def listing(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
@@ -27,7 +22,7 @@ def listing(fleet: Fleet, *, limit: int) -> Listing[AlertView]:
     def read(shard: Shard) -> list[AlertView]:
         now = shard.clock.now()
         return shard.database.read(
-            lambda connection: alert.listing(connection, limit=limit, now=now)
+            lambda connection: store.listing(connection, limit=limit, now=now)
         )
 
     found = fleet.fan_out(read)
@@ -43,7 +38,7 @@ def get(fleet: Fleet, number: int) -> AlertView:
 
     def read(shard: Shard) -> AlertView | None:
         now = shard.clock.now()
-        return shard.database.read(lambda connection: alert.get(connection, number, now=now))
+        return shard.database.read(lambda connection: store.get(connection, number, now=now))
 
     asked = fleet.fan_out(read)
     found = next((each for each in asked.values if each is not None), None)
@@ -63,46 +58,41 @@ def open_count(fleet: Fleet) -> int:
     return sum(each.is_open for each in listing(fleet, limit=LOOKED_AT))
 
 
-def acknowledge(fleet: Fleet, log: Log, number: int, *, quiet: int | None) -> str:
+def acknowledge(fleet: Fleet, log: AuditLog, number: int, *, quiet: int | None) -> str:
     """Say that somebody has seen an alert, and all of its sort and kind until now.
 
     With `quiet`, in microseconds, they and all that come stay quiet for so long, and then tell
     again; a breaker that closes ends that sooner. What was done is the answer.
     """
     found = get(fleet, number)
-    name = trouble(found)
+    name = found.trouble
     detail = {"quiet_seconds": None if quiet is None else quiet // 1_000_000}
-    with log.deed(Action.ALERT_ACKNOWLEDGE, name, alert=number, **detail) as deed:
+    with log.record(Action.ALERT_ACKNOWLEDGE, name, alert=number, **detail) as entry:
 
         def act(shard: Shard) -> None:
             now = shard.clock.now()
-            seen = Seen(log.who[:255], now, None if quiet is None else now + quiet)
+            seen = Acknowledgement(log.who[:255], now, None if quiet is None else now + quiet)
             dialect = shard.database.dialect
             shard.database.write(
-                lambda connection: alert.acknowledge(
+                lambda connection: store.acknowledge(
                     connection, dialect, found.what, found.kind, seen
                 )
             )
 
         fleet.everywhere(act, what=f"{name} is acknowledged")
         if quiet is None:
-            return deed.says(f"{name} is acknowledged; a new one is told")
-        return deed.says(f"{name} is acknowledged, and quiet for {format_duration(quiet)}")
+            return entry.says(f"{name} is acknowledged; a new one is told")
+        return entry.says(f"{name} is acknowledged, and quiet for {format_duration(quiet)}")
 
 
-def recall(fleet: Fleet, log: Log, number: int) -> str:
+def recall(fleet: Fleet, log: AuditLog, number: int) -> str:
     """Have an alert, and those of its sort and kind, be as if nobody had seen them."""
     found = get(fleet, number)
-    name = trouble(found)
+    name = found.trouble
 
-    def act(connection: Connection) -> bool:
-        return alert.recall(connection, found.what, found.kind)
+    def act(shard: Shard) -> None:
+        shard.database.write(lambda connection: store.recall(connection, found.what, found.kind))
 
-    with log.deed(Action.ALERT_RECALL, name, alert=number) as deed:
-        fleet.everywhere(lambda shard: shard.database.write(act), what=f"{name} is open")
-        return deed.says(f"{name} is open again")
-
-
-def trouble(found: AlertView) -> str:
-    """What is acknowledged with an alert, in words."""
-    return found.what if found.kind is None else f"{found.what} of {found.kind}"
+    with log.record(Action.ALERT_RECALL, name, alert=number) as entry:
+        fleet.everywhere(act, what=f"{name} is open")
+        return entry.says(f"{name} is open again")

@@ -8,29 +8,16 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from windlass.value.duration import parse_duration
+from windlass.value.listing import Listing
 from windlass.watch.alert import operate
-from windlass.web.desk import DeskOf, LogOf
+from windlass.watch.alert.model import AlertView
 from windlass.web.problem import problems
-from windlass.web.view import Body, Done, Moment, Page, View, many
+from windlass.web.request import ReadyConsole, RequestLog
+from windlass.web.view import Body, Done, View, answer
 
 router = APIRouter(tags=["alerts"])
 
 AlertId = Annotated[int, Path(ge=1, lt=2**63)]
-
-
-class AlertOut(View):
-    """An alert. It is open until somebody has seen it, or again after `quiet_until`."""
-
-    id: int
-    what: str
-    kind: str | None
-    task_id: int | None
-    raised_at: Moment
-    text: str
-    is_open: bool
-    seen_by: str | None
-    seen_at: Moment | None
-    quiet_until: Moment | None
 
 
 class OpenAlerts(View):
@@ -45,27 +32,28 @@ class Acknowledge(Body):
     quiet: Annotated[str, Field(max_length=20)] | None = Field(default=None, examples=["1h"])
 
 
-@router.get("/alerts")
-def alerts(desk: DeskOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Page[AlertOut]:
+@router.get("/alerts", response_model=answer(Listing[AlertView]))
+def alerts(
+    console: ReadyConsole, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+) -> Listing[AlertView]:
     """The last alerts, newest first; they are kept for 30 days."""
-    found = operate.listing(desk.app.fleet, limit=limit)
-    return Page(items=many(AlertOut, found), missing=found.missing)
+    return operate.listing(console.app.fleet, limit=limit)
 
 
 @router.get("/alerts/open")
-def open_alerts(desk: DeskOf) -> OpenAlerts:
+def open_alerts(console: ReadyConsole) -> OpenAlerts:
     """How many alerts nobody has seen yet."""
-    return OpenAlerts(count=operate.open_count(desk.app.fleet))
+    return OpenAlerts(count=operate.open_count(console.app.fleet))
 
 
 @router.post("/alerts/{number}/acknowledge", responses=problems(404))
-def acknowledge(number: AlertId, body: Acknowledge, desk: DeskOf, log: LogOf) -> Done:
+def acknowledge(number: AlertId, body: Acknowledge, console: ReadyConsole, log: RequestLog) -> Done:
     """Say that one has seen an alert, and all of its sort and kind until now."""
     quiet = None if body.quiet is None else parse_duration(body.quiet, what="quiet")
-    return Done(message=operate.acknowledge(desk.app.fleet, log, number, quiet=quiet))
+    return Done(message=operate.acknowledge(console.app.fleet, log, number, quiet=quiet))
 
 
 @router.post("/alerts/{number}/recall", responses=problems(404))
-def recall(number: AlertId, desk: DeskOf, log: LogOf) -> Done:
+def recall(number: AlertId, console: ReadyConsole, log: RequestLog) -> Done:
     """Have an alert be as if nobody had seen it."""
-    return Done(message=operate.recall(desk.app.fleet, log, number))
+    return Done(message=operate.recall(console.app.fleet, log, number))

@@ -10,8 +10,7 @@ from rich.text import Text
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import (
     console,
-    iso,
-    parse_json,
+    plain,
     print_json,
     say,
     table,
@@ -20,7 +19,7 @@ from windlass.cli.output import (
     when,
 )
 from windlass.watch.audit import operate
-from windlass.watch.audit.store import Deed
+from windlass.watch.audit.model import AuditEntry
 
 
 def register(cli: typer.Typer) -> None:
@@ -30,44 +29,39 @@ def register(cli: typer.Typer) -> None:
 
 def audit(
     app: AppOption = None,
-    who: Annotated[str | None, typer.Option("--who", help="Only what this one did.")] = None,
+    who: Annotated[str | None, typer.Option("--who", help="Only what this person did.")] = None,
     about: Annotated[
         str | None, typer.Option("--about", help="Only what was done to this kind, task or run.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """List what operators did, newest first: who, by which means, what, and what came of it."""
+    """List what operators did, newest first: who, by which means, what, and the outcome."""
     loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     found = operate.listing(loaded.fleet, limit=limit, who=who, about=about)
     warn_missing(found.missing)
     if as_json:
-        print_json([_for_programs(deed) for deed in found])
+        print_json(plain(found))
         return
     if not found:
-        say("Nothing was done by hand yet." if who is about is None else "No deed matches.")
+        say("Nothing was done by hand yet." if who is about is None else "No entry matches.")
         return
     now = loaded.clock.now()
     shown = table("when", "who", "via", "action", "about", "outcome", wrap=("outcome",))
-    for deed in found:
+    for entry in found:
         shown.add_row(
-            when(deed.acted_at, now=now),
-            visible(deed.who),
-            deed.via,
-            Text(deed.action, style="bold"),
-            visible(deed.about or "-"),
-            _outcome(deed),
+            when(entry.acted_at, now=now),
+            visible(entry.who),
+            entry.via,
+            Text(entry.action, style="bold"),
+            visible(entry.about or "-"),
+            _outcome(entry),
         )
     console.print(shown)
 
 
-def _outcome(deed: Deed) -> Text:
-    if deed.ok is None:
-        return Text("never came to an end", style="yellow")
-    return Text(visible(deed.outcome or ""), style="" if deed.ok else "red")
-
-
-def _for_programs(deed: Deed) -> dict[str, object]:
-    detail = None if deed.detail is None else parse_json(deed.detail, "detail")
-    return {**vars(deed), "acted_at": iso(deed.acted_at), "detail": detail}
+def _outcome(entry: AuditEntry) -> Text:
+    if entry.ok is None:
+        return Text("did not end", style="yellow")
+    return Text(visible(entry.outcome or ""), style="" if entry.ok else "red")

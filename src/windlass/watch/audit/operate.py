@@ -1,15 +1,13 @@
-"""The audit log: who did what, when, and what came of it.
+"""The audit log: who did what, when, and with which outcome.
 
-What is about to be done is written down first, so that nothing is done of which nothing is known.
-Console, API and terminal write it with the same words: an `Action` is one thing, whoever does it.
+An action is written down before it begins, so that no action is missing in the log. The console,
+the API and the terminal use the same words, those of `Action`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -18,132 +16,92 @@ import msgspec
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.operate.fan_out import Listing
+from windlass.value.listing import Listing
 from windlass.value.outcome import storable
 from windlass.watch.audit import store
-from windlass.watch.audit.store import Before, Deed
+from windlass.watch.audit.model import AuditEntry, Before, Operator
 
 LONGEST_OUTCOME = 2_000
 LONGEST_ABOUT = 300
-# Of arguments, the log tells so many characters.
+# The log keeps at most this many characters of arguments.
 LONGEST_TOLD = 2_000
 
 
-class Action(StrEnum):
-    """What an operator can do."""
-
-    ALERT_ACKNOWLEDGE = "alert.acknowledge"
-    ALERT_RECALL = "alert.recall"
-    CONTROL_RELEASE = "control.release"
-    CONTROL_RESET = "control.reset"
-    FLOW_CANCEL = "flow.cancel"
-    FLOW_EDIT = "flow.edit"
-    FLOW_RETRY = "flow.retry"
-    FLOW_SKIP = "flow.skip"
-    FLOW_START = "flow.start"
-    LEDGER_ADJUST = "ledger.adjust"
-    LEDGER_CONFIRM = "ledger.confirm"
-    LEDGER_DEDUCT = "ledger.deduct"
-    LEDGER_GIVE_BACK = "ledger.give_back"
-    LEDGER_RESTOCK = "ledger.restock"
-    LEDGER_VOID = "ledger.void"
-    ROLLING_ADD = "rolling.add"
-    ROLLING_FOLLOW = "rolling.follow"
-    ROLLING_MIRROR = "rolling.mirror"
-    ROLLING_REMOVE = "rolling.remove"
-    ROLLING_UNFOLLOW = "rolling.unfollow"
-    ROLLING_VISIT = "rolling.visit"
-    SHARD_DRAIN = "shard.drain"
-    SHARD_MOVE = "shard.move"
-    SWEEP_RETRY = "sweep.retry"
-    SWEEP_SPLIT = "sweep.split"
-    SWEEP_START = "sweep.start"
-    SWITCH_CLOSE_BREAKER = "switch.close_breaker"
-    SWITCH_PAUSE = "switch.pause"
-    SWITCH_RESUME = "switch.resume"
-    SWITCH_SET = "switch.set"
-    TASK_CANCEL = "task.cancel"
-    TASK_ENQUEUE = "task.enqueue"
-    TASK_RETRY = "task.retry"
-    TEMPLATE_SAVE = "template.save"
-
-
-@dataclass(frozen=True)
-class Hand:
-    """Who acts, by which means, and from where."""
-
-    who: str
-    via: str
-    address: str | None = None
-
-
-class Entry:
-    """A deed that is under way; `says` tells what came of it."""
+class OpenEntry:
+    """An action that is under way; `says` notes its outcome."""
 
     def __init__(self) -> None:
         self.outcome = "done"
 
     def says(self, outcome: str) -> str:
-        """Note what came of it."""
+        """Note the outcome, in words."""
         self.outcome = outcome
         return outcome
 
 
-class Log:
-    """Writes down what one hand does."""
+class AuditLog:
+    """Records what one operator does."""
 
-    def __init__(self, fleet: Fleet, hand: Hand) -> None:
+    def __init__(self, fleet: Fleet, operator: Operator) -> None:
         self._fleet = fleet
-        self._hand = hand
+        self._operator = operator
 
     @property
     def who(self) -> str:
         """Who acts."""
-        return self._hand.who
+        return self._operator.who
 
     @contextmanager
-    def deed(self, action: Action, about: str | None = None, /, **detail: Any) -> Iterator[Entry]:
-        """Write down what is done in the block, and what came of it."""
-        told = detail or None
-        with recorded(self._fleet, self._hand, action, about=about, detail=told) as entry:
+    def record(
+        self, action: str, about: str | None = None, /, **detail: Any
+    ) -> Iterator[OpenEntry]:
+        """Write down the action before the block runs, and its outcome after; also if it fails."""
+        self._fleet.prepare()
+        shard, number = self._begin(action, about, detail)
+        entry = OpenEntry()
+        try:
             yield entry
+        except BaseException as problem:
+            text = str(problem) if isinstance(problem, WindlassError) else type(problem).__name__
+            # The caller needs this error more than one about the log.
+            with suppress(WindlassError):
+                _end(shard, number, ok=False, outcome=text)
+            raise
+        _end(shard, number, ok=True, outcome=entry.outcome)
 
-
-@contextmanager
-def recorded(
-    fleet: Fleet,
-    hand: Hand,
-    action: str,
-    *,
-    about: str | None = None,
-    detail: Mapping[str, Any] | None = None,
-) -> Iterator[Entry]:
-    """Write down what is done in the block, by whom, and what came of it; also if it fails."""
-    fleet.prepare()
-    shard, number = _begin(fleet, hand, action, about=about, detail=detail)
-    entry = Entry()
-    try:
-        yield entry
-    except BaseException as problem:
-        text = str(problem) if isinstance(problem, WindlassError) else type(problem).__name__
-        # What happened matters more than that it could not be written down.
-        with suppress(WindlassError):
-            _end(shard, number, ok=False, outcome=text)
-        raise
-    _end(shard, number, ok=True, outcome=entry.outcome)
+    def _begin(self, action: str, about: str | None, detail: dict[str, Any]) -> tuple[Shard, int]:
+        """Write the entry to a shard that is up; the shard, and the number of the entry."""
+        for shard in self._fleet.shards:
+            if self._fleet.single is not None or shard.is_up:
+                number = shard.numbers.take()[0]
+                text = storable(msgspec.json.encode(detail).decode()) if detail else None
+                entry = AuditEntry(
+                    id=number,
+                    acted_at=shard.clock.now(),
+                    who=storable(self._operator.who)[:255],
+                    via=self._operator.via,
+                    address=self._operator.address,
+                    action=action,
+                    about=None if about is None else storable(about)[:LONGEST_ABOUT],
+                    detail=text,
+                )
+                shard.database.write(partial(store.begin, entry=entry))
+                return shard, number
+        raise DatabaseUnavailable("no shard answers, so nothing can be done")
 
 
 def listing(
     fleet: Fleet,
     *,
     limit: int,
-    before: Before | None = None,
+    after: str | None = None,
     who: str | None = None,
     about: str | None = None,
-) -> Listing[Deed]:
-    """The last deeds, newest first; `before` is where the last page ended."""
+) -> Listing[AuditEntry]:
+    """The last entries, newest first; `after` is the `next` of the page before."""
+    before = None if after is None else Before(*map(int, after.split("-")))
 
-    def read(shard: Shard) -> list[Deed]:
+    def read(shard: Shard) -> list[AuditEntry]:
         return shard.database.read(
             lambda connection: store.listing(
                 connection, limit=limit, before=before, who=who, about=about
@@ -151,31 +109,11 @@ def listing(
         )
 
     found = fleet.fan_out(read)
-    merged = [deed for part in found.values for deed in part]
-    merged.sort(key=lambda deed: (deed.acted_at, deed.id), reverse=True)
-    return Listing(merged[:limit], found.missing)
-
-
-def _begin(
-    fleet: Fleet, hand: Hand, action: str, *, about: str | None, detail: Mapping[str, Any] | None
-) -> tuple[Shard, int]:
-    """Write the entry where it can be written; the shard that has it, and its number."""
-    for shard in fleet.shards:
-        if fleet.single is not None or shard.is_up:
-            number = shard.numbers.take()[0]
-            deed = Deed(
-                id=number,
-                acted_at=shard.clock.now(),
-                who=storable(hand.who)[:255],
-                via=hand.via,
-                address=hand.address,
-                action=action,
-                about=None if about is None else storable(about)[:LONGEST_ABOUT],
-                detail=None if detail is None else storable(msgspec.json.encode(detail).decode()),
-            )
-            shard.database.write(partial(store.begin, deed=deed))
-            return shard, number
-    raise DatabaseUnavailable("no shard answers, so nothing can be done")
+    merged = [entry for part in found.values for entry in part]
+    merged.sort(key=lambda entry: (entry.acted_at, entry.id), reverse=True)
+    last = merged[limit - 1] if len(merged) >= limit else None
+    cursor = None if last is None else f"{last.acted_at}-{last.id}"
+    return Listing(merged[:limit], found.missing, cursor=cursor)
 
 
 def _end(shard: Shard, number: int, *, ok: bool, outcome: str) -> None:

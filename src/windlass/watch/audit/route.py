@@ -6,43 +6,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from windlass.value.listing import Listing
 from windlass.watch.audit import operate
-from windlass.watch.audit.store import Before, Deed
-from windlass.web.desk import DeskOf
-from windlass.web.view import STORABLE, Moment, Page, View, many
+from windlass.watch.audit.model import AuditEntry
+from windlass.web.request import ReadyConsole
+from windlass.web.view import STORABLE, answer
 
 router = APIRouter(tags=["audit"])
 
 
-class DeedOut(View):
-    """What somebody did; `detail` is JSON. `ok` is null if it never came to an end."""
-
-    id: int
-    acted_at: Moment
-    who: str
-    via: str
-    address: str | None
-    action: str
-    about: str | None
-    detail: str | None
-    ok: bool | None
-    outcome: str | None
-
-
-@router.get("/audit")
+@router.get("/audit", response_model=answer(Listing[AuditEntry]))
 def audit(
-    desk: DeskOf,
+    console: ReadyConsole,
     who: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
     about: Annotated[str | None, Query(max_length=300, pattern=STORABLE)] = None,
     after: Annotated[str | None, Query(pattern=r"^\d{1,18}-\d{1,18}$")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> Page[DeedOut]:
+) -> Listing[AuditEntry]:
     """What was done, newest first; `after` is the `next` of the page before."""
-    before = None if after is None else Before(*map(int, after.split("-")))
-    found = operate.listing(desk.app.fleet, limit=limit, before=before, who=who, about=about)
-    last = found[-1] if len(found) == limit else None
-    return Page(items=many(DeedOut, found), next=_cursor(last), missing=found.missing)
-
-
-def _cursor(last: Deed | None) -> str | None:
-    return None if last is None else f"{last.acted_at}-{last.id}"
+    return operate.listing(console.app.fleet, limit=limit, after=after, who=who, about=about)

@@ -1,13 +1,11 @@
-"""The audit log: what operators did, newest kept, bounded."""
+"""The SQL of the audit log."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from windlass.database.schema import audit
+from windlass.watch.audit.model import AuditEntry, Before
 
 KEPT = 100_000
 
@@ -25,36 +23,13 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Deed:
-    """What somebody did, or tried to. Without `ok` it never came to an end."""
-
-    id: int
-    acted_at: int
-    who: str
-    via: str
-    address: str | None
-    action: str
-    about: str | None
-    detail: str | None
-    ok: bool | None = None
-    outcome: str | None = None
-
-
-class Before(NamedTuple):
-    """Where a deed is in the list."""
-
-    acted_at: int
-    id: int
-
-
-def begin(connection: Connection, deed: Deed) -> None:
-    """Write down that somebody is about to do something."""
-    connection.execute(insert(audit).values({**vars(deed), "ok": None}))
+def begin(connection: Connection, entry: AuditEntry) -> None:
+    """Write down an action that is about to begin."""
+    connection.execute(insert(audit).values({**vars(entry), "ok": None}))
 
 
 def end(connection: Connection, number: int, *, ok: bool, outcome: str) -> None:
-    """Write down what came of it."""
+    """Write down the outcome."""
     connection.execute(
         update(audit).where(audit.c.id == number).values(ok=int(ok), outcome=outcome)
     )
@@ -67,8 +42,8 @@ def listing(
     before: Before | None = None,
     who: str | None = None,
     about: str | None = None,
-) -> list[Deed]:
-    """The last deeds, newest first; pass where the last one is as `before` for the next page."""
+) -> list[AuditEntry]:
+    """The last entries, newest first; `before` is the last entry of the page before."""
     newest = audit.c.acted_at.desc(), audit.c.id.desc()
     query = select(*COLUMNS).order_by(*newest).limit(limit)
     for column, wanted in ((audit.c.who, who), (audit.c.about, about)):
@@ -79,7 +54,7 @@ def listing(
         query = query.where(audit.c.acted_at <= before.acted_at)
         query = query.where(or_(audit.c.acted_at < before.acted_at, same))
     return [
-        Deed(*row[:8], None if row.ok is None else bool(row.ok), row.outcome)
+        AuditEntry(*row[:8], None if row.ok is None else bool(row.ok), row.outcome)
         for row in connection.execute(query)
     ]
 

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from windlass.errors import NotPossible
 from windlass.watch.change.listen import Watch
-from windlass.web.desk import DeskOf
-from windlass.web.problem import Refused, problems
+from windlass.web.problem import problems
+from windlass.web.request import ReadyConsole
 from windlass.web.view import View
 
 router = APIRouter(tags=["events"])
@@ -27,9 +28,9 @@ class Marks(View):
 
 
 @router.get("/changes")
-def changes(desk: DeskOf) -> Marks:
+def changes(console: ReadyConsole) -> Marks:
     """The marks of now: for those who cannot listen to events, to be asked for again and again."""
-    return Marks(topics=desk.watch.look())
+    return Marks(topics=console.watch.look())
 
 
 @router.get(
@@ -43,12 +44,12 @@ def changes(desk: DeskOf) -> Marks:
         }
     },
 )
-async def events(request: Request, desk: DeskOf) -> StreamingResponse:
+async def events(request: Request, console: ReadyConsole) -> StreamingResponse:
     """What changes, as it changes: ask again for what is behind the topics."""
-    if desk.watch.is_full:
-        raise Refused("too many listen already; ask for /api/changes now and then")
+    if console.watch.is_full:
+        raise NotPossible("too many listen already; ask for /api/changes now and then")
     return StreamingResponse(
-        _told(request, desk.watch, await desk.watch.begin()),
+        _told(request, console.watch, await console.watch.begin()),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )

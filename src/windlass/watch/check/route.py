@@ -12,8 +12,8 @@ from windlass import __version__
 from windlass.clock import to_datetime
 from windlass.errors import DatabaseUnavailable
 from windlass.watch.check import health
-from windlass.web.desk import BareDesk, KnownDesk
 from windlass.web.problem import problems
+from windlass.web.request import AnyConsole, KnownConsole
 from windlass.web.static import is_built
 from windlass.web.view import Moment, View, many
 
@@ -61,9 +61,9 @@ class Health(View):
 
 
 @router.get("/about")
-def about(desk: KnownDesk) -> About:
+def about(console: KnownConsole) -> About:
     """Versions, schema and health."""
-    databases = health.look(desk.app.fleet)
+    databases = health.look(console.app.fleet)
     return About(
         version=__version__,
         python=platform.python_version(),
@@ -71,14 +71,14 @@ def about(desk: KnownDesk) -> About:
         is_built=is_built(),
         now=next((to_datetime(each.now) for each in databases if each.now is not None), None),
         databases=many(DatabaseOut, databases),
-        findings=many(FindingOut, health.findings(desk.app.registry)),
+        findings=many(FindingOut, health.findings(console.app.registry)),
     )
 
 
 @router.get("/health", responses=problems(503))
-def answers(desk: BareDesk, response: Response) -> Health:
+def answers(console: AnyConsole, response: Response) -> Health:
     """Whether the database answers, for those who watch over processes; asks for no secret."""
-    if not any(each.problem is None for each in health.look(desk.app.fleet)):
+    if not any(each.problem is None for each in health.look(console.app.fleet)):
         raise DatabaseUnavailable("the database does not answer")
     response.headers["Cache-Control"] = "no-store"
     return Health(status="ok")

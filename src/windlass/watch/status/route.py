@@ -11,15 +11,29 @@ from windlass.operate import fan_out as gather
 from windlass.operate.kind.route import KindOut, MinuteOut, kind_views, minutes
 from windlass.value.status import Status
 from windlass.watch.alert import operate as alert
-from windlass.watch.alert.route import AlertOut
 from windlass.watch.status.pace import HOUR, pace
-from windlass.web.desk import Desk, DeskOf
+from windlass.web.request import Console, ReadyConsole
 from windlass.web.view import FailureOut, Moment, Names, View, many
 
 ALERTS_SHOWN = 5
 RUNS_SHOWN = 5
 
 router = APIRouter(tags=["overview"])
+
+
+class AlertOut(View):
+    """An alert. It is open until a person acknowledges it, and again after `quiet_until`."""
+
+    id: int
+    what: str
+    kind: str | None
+    task_id: int | None
+    raised_at: Moment
+    text: str
+    is_open: bool
+    seen_by: str | None
+    seen_at: Moment | None
+    quiet_until: Moment | None
 
 
 class WorkerOut(View):
@@ -59,10 +73,10 @@ class Overview(View):
 
 
 @router.get("/overview")
-def overview(desk: DeskOf) -> Overview:
+def overview(console: ReadyConsole) -> Overview:
     """How everything is doing now."""
-    fleet = desk.app.fleet
-    found = gather.look(fleet, desk.app.registry)
+    fleet = console.app.fleet
+    found = gather.look(fleet, console.app.registry)
     workers = [
         WorkerOut.model_validate({**vars(each), "is_alive": each.lease_until >= found.now})
         for each in found.workers
@@ -72,18 +86,18 @@ def overview(desk: DeskOf) -> Overview:
         database=found.database,
         shards=found.shards,
         missing=found.missing,
-        kinds=kind_views(desk, found.kinds),
+        kinds=kind_views(console, found.kinds),
         workers=workers,
         failures=many(FailureOut, found.failures),
         alerts=many(AlertOut, alert.listing(fleet, limit=ALERTS_SHOWN)),
         flows=FlowsNow(
-            running=_runs(desk, Status.RUNNING),
-            failed=_runs(desk, Status.FAILED),
+            running=_runs(console, Status.RUNNING),
+            failed=_runs(console, Status.FAILED),
         ),
         minutes=minutes(pace(fleet, minutes=HOUR)),
     )
 
 
-def _runs(desk: Desk, status: Status) -> list[FlowRunOut]:
-    found = flow_look.page(desk.app.fleet, desk.app.registry, status=status, limit=RUNS_SHOWN)
+def _runs(console: Console, status: Status) -> list[FlowRunOut]:
+    found = flow_look.page(console.app.fleet, console.app.registry, status=status, limit=RUNS_SHOWN)
     return run_views(found.lines)

@@ -1,9 +1,8 @@
-"""The siding: requests whose rows somebody else holds wait there, and nobody waits behind them.
+"""The queue of requests whose rows are locked by others, so that no other request waits for them.
 
-A transaction of somebody's may hold the row of a product for long, even one that waits for the
-answer to another request of this very process. Whatever needs that row leaves the main line, and so
-does whatever comes later and shares a row with it. Here they are tried again and again, each by
-itself, in the order in which they came.
+A transaction of a caller may hold the row of a product for long, and may even wait for the answer
+to another request of this process. Requests that need such a row leave the main queue, and so do
+later ones that share a row with them. Here each is tried again by itself, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -19,42 +18,42 @@ from windlass.ledger.model.ledger import Outcome, Request
 
 LONGEST_SECONDS = 60.0
 
-CarryOut = Callable[[list[Request]], list[Outcome]]
+Execute = Callable[[list[Request]], list[Outcome]]
 
 
-class Siding:
-    """Tries what is blocked until it goes through, or has waited for too long."""
+class BlockedQueue:
+    """Tries blocked requests until they are answered or have waited for too long."""
 
-    def __init__(self, carry_out: CarryOut) -> None:
-        self._carry_out = carry_out
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything, as a child by fork must."""
+        """Start empty, also in a forked process."""
         self._lock = threading.Lock()
-        self._parked: list[Pending] = []
+        self._waiting: list[Pending] = []
         self._keys: Counter[tuple[str, str]] = Counter()
         self._thread: threading.Thread | None = None
 
-    def concerns(self, pending: Pending) -> bool:
-        """Whether it shares a row with one that waits here."""
+    def shares_a_row(self, pending: Pending) -> bool:
+        """Whether a request needs a row that one in this queue needs."""
         return bool(self._keys) and not self._keys.keys().isdisjoint(pending.keys)
 
     def add(self, pending: Pending) -> None:
-        """Have it wait here."""
+        """Queue a request."""
         pending.blocked_since = time.monotonic()
         with self._lock:
-            self._parked.append(pending)
+            self._waiting.append(pending)
             self._keys.update(pending.keys)
             if self._thread is None:
                 thread = threading.Thread(
-                    target=self._work, name="windlass-ledger-siding", daemon=True
+                    target=self._work, name="windlass-ledger-blocked", daemon=True
                 )
                 thread.start()
                 self._thread = thread
 
     def close(self) -> None:
-        """Wait until nothing waits here any more."""
+        """Wait until the queue is empty."""
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -62,19 +61,19 @@ class Siding:
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._parked:
+                if not self._waiting:
                     self._thread = None
                     return
-                parked = list(self._parked)
+                waiting = list(self._waiting)
             blocked: set[tuple[str, str]] = set()
-            for pending in parked:
+            for pending in waiting:
                 if blocked.isdisjoint(pending.keys) and not self._try(pending):
                     blocked |= pending.keys
 
     def _try(self, pending: Pending) -> bool:
-        """Whether it is settled, one way or the other."""
+        """Whether the request is answered, or has failed."""
         try:
-            outcomes = self._carry_out([pending.request])
+            outcomes = self._execute([pending.request])
         except Blocked as problem:
             since = pending.blocked_since or 0.0
             if time.monotonic() - since < LONGEST_SECONDS:
@@ -85,6 +84,6 @@ class Siding:
         else:
             answer_all([pending], outcomes)
         with self._lock:
-            self._parked.remove(pending)
+            self._waiting.remove(pending)
             self._keys -= Counter(pending.keys)
         return True

@@ -39,7 +39,7 @@ class Actor(NamedTuple):
     session: Session | None = None
 
 
-class Gate:
+class AccessGate:
     """Lets requests in, or answers them itself."""
 
     def __init__(self, app: Asgi, *, sessions: Sessions, guesses: Guesses, read_only: bool) -> None:

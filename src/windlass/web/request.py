@@ -10,19 +10,19 @@ from fastapi import Depends, HTTPException, Path, Request
 
 from windlass.app import App
 from windlass.core.task.kind import Kind
-from windlass.errors import BadInput
+from windlass.errors import BadInput, Unknown
 from windlass.ledger.operate import Ledgers
-from windlass.watch.audit.operate import Hand, Log
+from windlass.watch.audit.model import Operator
+from windlass.watch.audit.operate import AuditLog
 from windlass.watch.change.listen import Watch
-from windlass.web.gate import Actor
-from windlass.web.problem import Unknown
+from windlass.web.access import Actor
 from windlass.web.session import Guesses, Sessions
 
 LONGEST_PART = 1_000
 
 
 @dataclass(frozen=True)
-class Desk:
+class Console:
     """What the console serves, and by which rules."""
 
     app: App
@@ -58,22 +58,22 @@ def decoded(raw: str) -> str:
     return text
 
 
-def _desk(request: Request) -> Desk:
-    desk = request.app.state.desk
-    assert isinstance(desk, Desk)
-    return desk
+def _console(request: Request) -> Console:
+    console = request.app.state.console
+    assert isinstance(console, Console)
+    return console
 
 
-def _known(request: Request, desk: Annotated[Desk, Depends(_desk)]) -> Desk:
+def _known(request: Request, console: Annotated[Console, Depends(_console)]) -> Console:
     # The gate has seen to that. Should a request ever find a way around it, it ends here.
     if getattr(request.state, "actor", None) is None:
         raise HTTPException(401, "nobody is logged in")
-    return desk
+    return console
 
 
-def _ready(desk: Annotated[Desk, Depends(_known)]) -> Desk:
-    desk.app.prepare()
-    return desk
+def _ready(console: Annotated[Console, Depends(_known)]) -> Console:
+    console.app.prepare()
+    return console
 
 
 def _actor(request: Request) -> Actor:
@@ -82,9 +82,11 @@ def _actor(request: Request) -> Actor:
     return actor
 
 
-def _log(desk: Annotated[Desk, Depends(_desk)], actor: Annotated[Actor, Depends(_actor)]) -> Log:
+def _log(
+    console: Annotated[Console, Depends(_console)], actor: Annotated[Actor, Depends(_actor)]
+) -> AuditLog:
     via = "console" if actor.session else "api"
-    return Log(desk.app.fleet, Hand(actor.name, via, actor.address))
+    return AuditLog(console.app.fleet, Operator(actor.name, via, actor.address))
 
 
 def _kind(kind: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
@@ -105,11 +107,11 @@ def _name(name: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
     return decoded(name)
 
 
-# The desk, for whoever is known, with the tables of its app there or maybe not; and for anyone.
-DeskOf = Annotated[Desk, Depends(_ready)]
-KnownDesk = Annotated[Desk, Depends(_known)]
-BareDesk = Annotated[Desk, Depends(_desk)]
-LogOf = Annotated[Log, Depends(_log)]
+# The console, for whoever is known, with the tables of its app there or maybe not; and for anyone.
+ReadyConsole = Annotated[Console, Depends(_ready)]
+KnownConsole = Annotated[Console, Depends(_known)]
+AnyConsole = Annotated[Console, Depends(_console)]
+RequestLog = Annotated[AuditLog, Depends(_log)]
 KindName = Annotated[str, Depends(_kind)]
 RunName = Annotated[str, Depends(_name)]
 DeductionId = Annotated[str, Depends(_deduction)]

@@ -1,9 +1,8 @@
-"""Group commits: requests of concurrent callers travel in one transaction.
+"""Group commits: requests of concurrent callers share one transaction.
 
-A row takes one transaction at a time, so callers that want the same product would wait for each
-other's commits. Here whoever comes while a transaction is under way waits for it to end, together
-with all others who came meanwhile, and the next transaction carries them all. A caller who is alone
-waits for nobody, and uses no thread but its own.
+A row takes part in one transaction at a time, so callers that want the same product would wait for
+each other's commits. Instead, requests that arrive during a transaction wait for its end, and the
+next transaction has all of them. A caller that is alone waits for nobody, and uses its own thread.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from concurrent.futures import Future
 
 from windlass.errors import Blocked, DatabaseUnavailable
 from windlass.fork import watch_forks
+from windlass.ledger.engine.blocked import BlockedQueue, Execute
 from windlass.ledger.engine.pending import Pending, answer_all
-from windlass.ledger.engine.siding import CarryOut, Siding
 from windlass.ledger.model.ledger import Outcome, Request
 
-# How long a crowd that was there a moment ago is waited for.
+# How long to wait for the callers of the last group, which probably call again at once.
 WINDOW_SECONDS = 0.002
 # How long the thread waits for more to do.
 IDLE_SECONDS = 5.0
@@ -27,25 +26,25 @@ MOST_REQUESTS = 500
 MOST_LINES = 20_000
 
 
-class Batch:
-    """Carries out requests, one transaction at a time, as many in each as have come.
+class GroupCommit:
+    """Executes requests, one transaction at a time, with all requests that wait.
 
-    Whoever finds nobody leading leads: its own request and those that wait with it. For those who
-    come meanwhile a thread leads then, until nobody waits.
+    A caller that finds no leader leads: it executes its own request and those that wait with it.
+    Then a thread leads those who arrived meanwhile, until nobody waits.
     """
 
-    def __init__(self, carry_out: CarryOut) -> None:
-        self._carry_out = carry_out
-        self._siding = Siding(carry_out)
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self._blocked = BlockedQueue(execute)
         self._begin()
         watch_forks(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._crowd = threading.Condition(self._lock)
+        self._arrival = threading.Condition(self._lock)
         self._waiting: list[Pending] = []
         self._expected = 0
-        # A caller's request, or the thread.
+        # The request of a caller, or the thread.
         self._leader: Pending | threading.Thread | None = None
         self._thread: threading.Thread | None = None
         self._called = threading.Event()
@@ -54,10 +53,10 @@ class Batch:
         """The answer to a request."""
         answer: Future[Outcome] = Future()
         pending = Pending(request, answer)
-        # Whatever interrupts the caller from here on, somebody leads those who wait.
+        # Whatever interrupts the caller from here on, those who wait keep a leader.
         try:
             if self._join(pending):
-                self._carry(self._next())
+                self._run(self._next())
         finally:
             self._resign(pending)
         return answer.result()
@@ -68,29 +67,29 @@ class Batch:
         answer: asyncio.Future[Outcome] = loop.create_future()
         pending = Pending(request, answer, loop)
         if self._join(pending):
-            self._lead_aside()
+            self._let_thread_lead()
         return await answer
 
     def close(self) -> None:
-        """Wait until all that was asked for is answered."""
-        with self._crowd:
-            self._crowd.wait_for(lambda: self._leader is None)
-        self._siding.close()
+        """Wait until all requests are answered."""
+        with self._arrival:
+            self._arrival.wait_for(lambda: self._leader is None)
+        self._blocked.close()
 
     def after_fork(self) -> None:
         """Forget the thread and the callers of the parent: they are not in this process."""
         self._begin()
-        self._siding.begin()
+        self._blocked.begin()
 
     def _join(self, pending: Pending) -> bool:
-        """Wait with the others; whether nobody leads them, so that it is up to the caller."""
+        """Wait with the others; whether nobody leads them, so that the caller must."""
         with self._lock:
             self._waiting.append(pending)
             if self._leader is None:
                 self._leader = pending
                 return True
             if len(self._waiting) == self._expected:
-                self._crowd.notify()
+                self._arrival.notify()
             return False
 
     def _resign(self, pending: Pending) -> None:
@@ -98,16 +97,15 @@ class Batch:
         with self._lock:
             if self._leader is not pending:
                 return
-            # One that was interrupted waits for nothing any more.
+            # An interrupted caller waits for nothing any more.
             self._waiting = [other for other in self._waiting if other is not pending]
             if not self._waiting:
                 self._leader = None
-                self._crowd.notify_all()
+                self._arrival.notify_all()
                 return
-        self._lead_aside()
+        self._let_thread_lead()
 
-    def _lead_aside(self) -> None:
-        """Let a thread lead those who wait."""
+    def _let_thread_lead(self) -> None:
         with self._lock:
             self._called.set()
             thread, is_new = self._thread, self._thread is None
@@ -123,7 +121,7 @@ class Batch:
                 self._lead()
 
     def _work(self) -> None:
-        """Lead whenever there is somebody to lead; end when nobody came for a while."""
+        """Lead whenever called; end after a while without a call."""
         while True:
             is_called = self._called.wait(IDLE_SECONDS)
             with self._lock:
@@ -134,25 +132,24 @@ class Batch:
             self._lead()
 
     def _lead(self) -> None:
-        """Carry out whatever waits, until nothing does."""
+        """Execute waiting requests until none is left."""
         last = 0
         while True:
             with self._lock:
                 if last > 1 and len(self._waiting) < last:
-                    # Those who were answered just now are about to come again.
                     self._expected = last
-                    self._crowd.wait(WINDOW_SECONDS)
+                    self._arrival.wait(WINDOW_SECONDS)
                     self._expected = 0
                 if not self._waiting:
                     self._leader = None
-                    self._crowd.notify_all()
+                    self._arrival.notify_all()
                     return
-            batch = self._next()
-            last = len(batch)
-            self._carry(batch)
+            group = self._next()
+            last = len(group)
+            self._run(group)
 
     def _next(self) -> list[Pending]:
-        """Those who wait, as many as one transaction takes."""
+        """The next requests that wait, as many as one transaction takes."""
         with self._lock:
             count = weight = 0
             for pending in self._waiting[:MOST_REQUESTS]:
@@ -160,47 +157,47 @@ class Batch:
                 if count and weight > MOST_LINES:
                     break
                 count += 1
-            batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        blocked = [pending for pending in batch if self._siding.concerns(pending)]
+            group, self._waiting = self._waiting[:count], self._waiting[count:]
+        blocked = [pending for pending in group if self._blocked.shares_a_row(pending)]
         for pending in blocked:
-            self._siding.add(pending)
-        return [pending for pending in batch if pending not in blocked] if blocked else batch
+            self._blocked.add(pending)
+        return [pending for pending in group if pending not in blocked] if blocked else group
 
-    def _carry(self, batch: Sequence[Pending]) -> None:
-        if not batch:
+    def _run(self, group: Sequence[Pending]) -> None:
+        if not group:
             return
         try:
-            outcomes = self._carry_out([pending.request for pending in batch])
-            answer_all(batch, outcomes)
+            outcomes = self._execute([pending.request for pending in group])
+            answer_all(group, outcomes)
         except Blocked:
-            self._part(batch)
+            self._run_each(group)
         except DatabaseUnavailable as problem:
-            for pending in batch:
+            for pending in group:
                 pending.fail(_own(problem))
         except Exception as problem:
-            if len(batch) > 1:
-                # One of them may be the cause: none of the others is to suffer for it.
-                self._part(batch)
+            if len(group) > 1:
+                # One of them may be the cause, and must not fail the others.
+                self._run_each(group)
             else:
-                batch[0].fail(problem)
+                group[0].fail(problem)
         except BaseException:
-            # The caller that leads is interrupted; what it has carried for others they get again.
+            # The caller that leads is interrupted; the others are executed again.
             with self._lock:
-                self._waiting[:0] = [pending for pending in batch if not pending.answer.done()]
+                self._waiting[:0] = [pending for pending in group if not pending.answer.done()]
             raise
 
-    def _part(self, batch: Sequence[Pending]) -> None:
-        """Carry each by itself, or have it wait aside if its rows are held by somebody else."""
-        if len(batch) == 1:
-            self._siding.add(batch[0])
+    def _run_each(self, group: Sequence[Pending]) -> None:
+        """Run each request by itself, or queue it if others hold its rows."""
+        if len(group) == 1:
+            self._blocked.add(group[0])
             return
-        left = list(batch)
+        left = list(group)
         try:
             while left:
-                if self._siding.concerns(left[0]):
-                    self._siding.add(left[0])
+                if self._blocked.shares_a_row(left[0]):
+                    self._blocked.add(left[0])
                 else:
-                    self._carry(left[:1])
+                    self._run(left[:1])
                 del left[0]
         except BaseException:
             with self._lock:
