@@ -162,13 +162,13 @@ class RunChange:
         if not changed and not self._has_more and is_well:
             return None
         store.set_states(connection, changed, again)
-        faces = self.shard.faces
-        faces.restarted(connection, again)
+        self.shard.faces.restarted(connection, again)
         away = (row.id for row in changed if before[row.id].status is Status.EXTERNAL)
-        faces.stopped(connection, [number for number in away if number not in again], now=self.now)
+        stopped = [number for number in away if number not in again]
+        self.shard.faces.stopped(connection, stopped, now=self.now)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
-        return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)
+        return slot.end_run(connection, self.run.id, now=self.now)
 
     def follow(self, begin: Collection[int], *, again: Collection[int] = ()) -> None:
         """Decide everything below the nodes that have changed, and the nodes that begin `again`."""

@@ -383,9 +383,9 @@ def prune(
     limit: int,
     pruned: Callable[[Connection, Collection[int]], None],
 ) -> int:
-    """Delete up to about `limit` rows of flow runs whose time is over, each run last; how many.
+    """Delete about `limit` rows of flow runs that are kept no longer; how many were deleted.
 
-    `pruned` is called with the nodes that were deleted.
+    The row of the flow run goes last. `pruned` is called with the nodes that are deleted.
     """
     over = connection.scalars(
         select(task.c.id)
