@@ -8,7 +8,7 @@ from windlass import telemetry
 from windlass.core.face import Ended, Site
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Stamp, stamped
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 from windlass.flow.store import slot
 from windlass.flow.store.slot import AfterEnd
 from windlass.value.outcome import Cancelled, Failed, Outcome, Succeeded
@@ -31,7 +31,7 @@ class NodesEnding:
         self._site = site
         self._worker = worker
         self._after = AfterEnd()
-        self._ending: dict[int, tuple[int, How]] = {}
+        self._ending: dict[int, tuple[int, NodeEnd]] = {}
         # Nodes that will run again, or become nested flows, and their flow runs.
         self._open: dict[int, int] = {}
         for each in nodes:
@@ -90,12 +90,12 @@ class NodesEnding:
         return [stamped(row, stamp) for row in rows if row[4] is not None]
 
 
-def _how(outcome: Outcome) -> How | None:
+def _how(outcome: Outcome) -> NodeEnd | None:
     match outcome:
         case Succeeded():
-            return How.SUCCEEDED
+            return NodeEnd.SUCCEEDED
         case Cancelled() if outcome.is_skipped:
-            return How.SKIPPED
+            return NodeEnd.SKIPPED
         case Failed() | Cancelled():
-            return How.FAILED
+            return NodeEnd.FAILED
     return None

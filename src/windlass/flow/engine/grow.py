@@ -14,7 +14,7 @@ from windlass.database.connection import Connection
 from windlass.errors import BadFlow, NoContext
 from windlass.flow.declare import Draft, Drawing
 from windlass.flow.engine.start import SELF, NewRows, make_rows
-from windlass.flow.model.graph import Edge, Ended, Rule, check_graph, check_name, fill
+from windlass.flow.model.graph import Edge, EndedNode, Rule, check_graph, check_name, fill
 from windlass.flow.model.node import Result, replaced
 from windlass.flow.store import flow as store
 from windlass.flow.store import slot
@@ -175,7 +175,7 @@ def insert_nodes(
     ends = [] if group is None else [NewSlot(row.id, group.id, Rule.END) for row in rows.nodes]
     store.insert(connection, dialect, rows.nodes, [*rows.slots, *ends])
     before = [row for row in known.values() if row.id != unless]
-    ended = [Ended(row.id, row.how, row.cause) for row in before if row.how is not None]
+    ended = [EndedNode(row.id, row.how, row.cause) for row in before if row.how is not None]
     if ended:
         filled = fill(_edges(rows, ends, run), ended)
         left = {run: len(filled.ended)} if filled.ended else {}

@@ -24,9 +24,9 @@ from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
     Edge,
-    Ended,
+    EndedNode,
     Filled,
-    How,
+    NodeEnd,
     Rule,
     fill,
     how_ended,
@@ -62,7 +62,7 @@ class AfterEnd:
 def after_end(
     connection: Connection,
     dialect: Dialect,
-    ended: Mapping[int, tuple[int, How]],
+    ended: Mapping[int, tuple[int, NodeEnd]],
     *,
     before: Mapping[int, int],
     worker: int,
@@ -75,9 +75,11 @@ def after_end(
     """
     filling = _Filling(connection, dialect, now)
     filling.run_of = {number: run for number, (run, _) in ended.items()}
-    names = _names(connection, [each for each, (_, how) in ended.items() if how != How.SUCCEEDED])
+    names = _names(
+        connection, [each for each, (_, how) in ended.items() if how != NodeEnd.SUCCEEDED]
+    )
     closed: Counter[int] = Counter()
-    nodes = [Ended(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
+    nodes = [EndedNode(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
     while nodes:
         empty, count = filling.fill(nodes)
         closed += count
@@ -102,16 +104,16 @@ class _Filling:
         self._statements = STATEMENTS.of(dialect)
         self._now = now
 
-    def fill(self, ended: Sequence[Ended]) -> tuple[list[int], Counter[int]]:
+    def fill(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
         """Fill the slots below nodes: which nested flows are empty now, and how many nodes ended.
 
         The second is by flow run.
         """
-        is_plain = all(node.how is How.SUCCEEDED for node in ended)
+        is_plain = all(node.how is NodeEnd.SUCCEEDED for node in ended)
         at_once = is_plain and self._statements.fill is not None
         return self._fill_at_once(ended) if at_once else self._fill_below(ended)
 
-    def _fill_below(self, ended: Sequence[Ended]) -> tuple[list[int], Counter[int]]:
+    def _fill_below(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
         edges = self._edges_below(ended)
         filled = fill(edges, ended)
         self.run_of |= {edge.task: edge.run for edge in edges}
@@ -121,13 +123,13 @@ class _Filling:
         write(self._connection, self._dialect, filled, now=self._now, left=count)
         return filled.empty, count
 
-    def _edges_below(self, ended: Sequence[Ended]) -> list[Edge]:
+    def _edges_below(self, ended: Sequence[EndedNode]) -> list[Edge]:
         """The slots of these nodes; if a node did not succeed, also all slots further below."""
         statements = self._statements
         found: set[Edge] = set()
         for statement, ids in (
-            (statements.edges, [node.id for node in ended if node.how is How.SUCCEEDED]),
-            (statements.below, [node.id for node in ended if node.how is not How.SUCCEEDED]),
+            (statements.edges, [node.id for node in ended if node.how is NodeEnd.SUCCEEDED]),
+            (statements.below, [node.id for node in ended if node.how is not NodeEnd.SUCCEEDED]),
         ):
             if ids:
                 asked = {"ids": statements.listed(ids)}
@@ -135,7 +137,7 @@ class _Filling:
                 found.update(_edge(row) for row in rows)
         return list(found)
 
-    def _fill_at_once(self, ended: Sequence[Ended]) -> tuple[list[int], Counter[int]]:
+    def _fill_at_once(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
         """The same for nodes that have all succeeded, by one statement that returns due rows."""
         statements = self._statements
         count = Counter(self.run_of[node.id] for node in ended)
@@ -260,14 +262,14 @@ def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> No
         )
 
 
-def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[Ended]:
+def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[EndedNode]:
     """End nested flows without open nodes; each is a node that ends."""
-    ended: list[Ended] = []
+    ended: list[EndedNode] = []
     for number in empty:
         members = select(slot.c.dep_id).where(slot.c.task_id == number, slot.c.rule == Rule.END)
         status = _end_by_members(connection, number, task.c.id.in_(members), now=now)
         name = connection.scalar(select(task.c.node).where(task.c.id == number))
-        ended.append(Ended(number, how_ended(status, None) or How.FAILED, str(name)))
+        ended.append(EndedNode(number, how_ended(status, None) or NodeEnd.FAILED, str(name)))
     return ended
 
 
@@ -313,7 +315,7 @@ def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:
         due_at = now - len(filled.due) + index
         yield _move(number, Status.WAITING, due_at=due_at)
     for node in filled.ended:
-        is_skipped = node.how is How.SKIPPED
+        is_skipped = node.how is NodeEnd.SKIPPED
         status = Status.CANCELLED if is_skipped else Status.FAILED
         remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{node.cause}"[:LONGEST_REMARK]
         last = int(Status.BLOCKED)
