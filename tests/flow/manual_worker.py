@@ -3,12 +3,12 @@
 from tests.core.fetch.manual_worker import Hand
 from windlass.core.finish.group import write_group
 from windlass.flow.engine.ending import NodesEnding
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 from windlass.value.outcome import Failed, Succeeded
 
 
 def outcome_of(how):
-    return Succeeded() if how is How.SUCCEEDED else Failed("broken", "broken")
+    return Succeeded() if how is NodeEnd.SUCCEEDED else Failed("broken", "broken")
 
 
 class End:

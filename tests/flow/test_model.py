@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.flow.manual_worker import Noder
 from windlass import Status
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 
 TRIGGERS = ("all_success", "all_done", "any_success")
 WORKERS = 3
@@ -35,8 +35,8 @@ def can_run(node, ends):
     after, trigger, _ = node
     parents = {ends[parent] for parent in after}
     if trigger == "all_success":
-        return How.FAILED not in parents
-    return trigger == "all_done" or not after or How.SUCCEEDED in parents
+        return NodeEnd.FAILED not in parents
+    return trigger == "all_done" or not after or NodeEnd.SUCCEEDED in parents
 
 
 def expected(nodes):
@@ -44,7 +44,7 @@ def expected(nodes):
     ends = []
     for node in nodes:
         is_good = can_run(node, ends) and not node[2]
-        ends.append(How.SUCCEEDED if is_good else How.FAILED)
+        ends.append(NodeEnd.SUCCEEDED if is_good else NodeEnd.FAILED)
     return ends
 
 
@@ -111,17 +111,17 @@ def test_every_node_runs_once_after_its_parents(app, start, nodes, seed):
             if held and chance.random() < 0.5:
                 worker, taken = chance.choice(held)
                 index = index_of(taken)
-                ended[index] = How.FAILED if fails(index) else How.SUCCEEDED
+                ended[index] = NodeEnd.FAILED if fails(index) else NodeEnd.SUCCEEDED
                 worker.end(taken, ended[index])
 
     run_all(lambda index: nodes[index][2])
-    assert run.status() is (Status.FAILED if How.FAILED in ends else Status.SUCCEEDED)
-    wanted = [Status.SUCCEEDED if how is How.SUCCEEDED else Status.FAILED for how in ends]
+    assert run.status() is (Status.FAILED if NodeEnd.FAILED in ends else Status.SUCCEEDED)
+    wanted = [Status.SUCCEEDED if how is NodeEnd.SUCCEEDED else Status.FAILED for how in ends]
     assert [each.status for each in run.nodes()] == wanted
     assert Counter(begun) == Counter(runnable)
 
     # What failed or was blocked runs once more, after its parents, and nothing else does.
-    failed = {index for index, how in enumerate(ends) if how is How.FAILED}
+    failed = {index for index, how in enumerate(ends) if how is NodeEnd.FAILED}
     runnable.update(failed)
     ended = {index: how for index, how in ended.items() if index not in failed}
     begun.clear()

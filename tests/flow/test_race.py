@@ -13,7 +13,7 @@ from windlass.database.schema import task
 from windlass.flow.declare import Drawing
 from windlass.flow.engine.grow import add_nodes
 from windlass.flow.engine.start import SELF
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 from windlass.flow.store import flow as flow_store
 from windlass.value.outcome import Expanded, Retried, Snoozed, Succeeded
 
@@ -44,7 +44,7 @@ def run(shared):
 class Parent:
     """The end of one parent, in a transaction that stops where it is told to."""
 
-    def __init__(self, app, hand, taken, run, how=How.SUCCEEDED):
+    def __init__(self, app, hand, taken, run, how=NodeEnd.SUCCEEDED):
         self.ends = end_of(hand, taken, how)
         self.app = app
         self.go = threading.Event()
@@ -121,7 +121,9 @@ def test_an_end_that_is_repeated_after_its_answer_was_lost_fills_nothing(shared,
     assert child_of(shared, run).open_slots == 1
 
 
-@pytest.mark.parametrize("hows", [(How.FAILED, How.FAILED), (How.SUCCEEDED, How.FAILED)])
+@pytest.mark.parametrize(
+    "hows", [(NodeEnd.FAILED, NodeEnd.FAILED), (NodeEnd.SUCCEEDED, NodeEnd.FAILED)]
+)
 def test_two_parents_of_which_one_fails_at_once_block_their_child(shared, run, hows):
     hand = Hand(shared)
     first, second = (

@@ -1,4 +1,4 @@
-"""What the kernel does for external systems."""
+"""The hooks of external systems in the kernel."""
 
 from __future__ import annotations
 

@@ -21,9 +21,15 @@ from windlass.database.dialect.base import lock_runs
 from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle
 from windlass.external import store
 from windlass.external.declare import External, submit_of
-from windlass.external.engine.submission import Told, endings_of, outcome_of, submit, write_ends
+from windlass.external.engine.submission import (
+    Notification,
+    endings_of,
+    outcome_of,
+    submit,
+    write_ends,
+)
 from windlass.external.model import MOST_BATCH, ExternalTerms, is_handle
-from windlass.external.store import ExternalRow, Found
+from windlass.external.store import ExternalRow, FoundSubmission
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result
@@ -124,7 +130,7 @@ class Externals:
 
     def _find(
         self, what: str | int | TaskRef, kind: str | None, secret: str | None
-    ) -> tuple[Shard, Found]:
+    ) -> tuple[Shard, FoundSubmission]:
         self._fleet.prepare()
         given = what.id if isinstance(what, TaskRef) else what
         if isinstance(given, bool) or not isinstance(given, str | int):
@@ -143,7 +149,7 @@ class Externals:
                 return shard, found[0]
         raise UnknownHandle(given)
 
-    def _tell(self, shard: Shard, found: Found, told: Told) -> bool:
+    def _tell(self, shard: Shard, found: FoundSubmission, told: Notification) -> bool:
         database, number = shard.database, found.task_id
 
         def work(connection: Connection) -> bool | None:
@@ -174,7 +180,7 @@ class Externals:
         connection: Connection,
         shard: Shard,
         row: ExternalRow,
-        told: Told,
+        told: Notification,
         *,
         before: Mapping[int, int],
     ) -> None:
@@ -188,14 +194,14 @@ class Externals:
         shard.bell.ring_inside(connection, is_ours=True)
 
 
-def _told(ok: object, result: object, reason: object) -> Told:
+def _told(ok: object, result: object, reason: object) -> Notification:
     if not isinstance(ok, bool):
         raise BadInput(f"ok={ok!r} is not a bool; give True if it succeeded, False if it failed")
     try:
         encode_result(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise BadInput(f"the result cannot be kept: {problem}") from problem
-    return Told(ok=ok, result=result, reason=storable(str(reason))[:LONGEST_REMARK])
+    return Notification(ok=ok, result=result, reason=storable(str(reason))[:LONGEST_REMARK])
 
 
 def bearer_secret(authorization: str) -> str | None:

@@ -1,7 +1,7 @@
-"""What external systems execute: their handles, which of them are to be asked, how they ended.
+"""The rows of submissions to external systems.
 
-A task has a row for each of its submissions, of which at most one counts. Those that are past stay
-until the task is pruned: what is said of them later is known, and changes nothing.
+A task has a row for each submission, and at most one is current. The others stay until the task is
+pruned: a late notification about one of them is recognised, and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from windlass.value.outcome import Change
 from windlass.value.status import Status
 from windlass.value.task import PRIORITIES, Claimed
 
-COUNTS = 0
+# The values of the column `past`: the current submission, one that failed, one that was dropped.
+CURRENT = 0
 FAILED_THERE = 1
-SET_ASIDE = 2
+DROPPED = 2
 OPEN = (Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)
-# What was told is written down before anything else of the kind: it needs no asking.
+# A result that is already known comes before all other rows of the kind: it needs no poll.
 TOLD_DUE = 0
 CANCEL_TRIES = 6
 MOST_FOUND = 20
@@ -33,7 +34,7 @@ MOST_FOUND = 20
 
 @dataclass(frozen=True)
 class ExternalRow:
-    """A task that another system executes, with the submission that counts."""
+    """A task that another system executes, with its current submission."""
 
     task: Claimed
     status: Status
@@ -43,7 +44,7 @@ class ExternalRow:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSubmission:
     """A submission that a notification may be about."""
 
     task_id: int
@@ -53,15 +54,12 @@ class Found:
     is_past: bool
 
 
-# Submitting
-
-
 def prepare(
     connection: Connection, dialect: Dialect, number: int, *, kind: str, secret: str, now: int
 ) -> Submission:
-    """The submission of a task that counts. If there is none yet, it is one with that secret."""
+    """The current submission of a task; a new one with `secret` if there is none."""
     row = _newest(connection, number)
-    if row is None or row.past != COUNTS:
+    if row is None or row.past != CURRENT:
         dialect.ensure(
             connection,
             external,
@@ -77,9 +75,9 @@ def prepare(
 
 
 def record(connection: Connection, given: Sequence[Submission]) -> None:
-    """Write down the handles of tasks that now wait for their systems.
+    """Write the handles of tasks that now wait for their systems.
 
-    Those whose end was told before are due at once.
+    A task whose result is already known is due at once.
     """
     if not given:
         return
@@ -89,7 +87,7 @@ def record(connection: Connection, given: Sequence[Submission]) -> None:
     )
     ids = [each.task_id for each in given]
     told = select(external.c.task_id).where(
-        external.c.task_id.in_(ids), external.c.past == COUNTS, external.c.told.is_not(None)
+        external.c.task_id.in_(ids), external.c.past == CURRENT, external.c.told.is_not(None)
     )
     known = connection.scalars(told).all()
     if known:
@@ -97,40 +95,35 @@ def record(connection: Connection, given: Sequence[Submission]) -> None:
 
 
 def refuse(connection: Connection, given: Submission, *, now: int) -> None:
-    """Have the system stop what was submitted for a task that was ended meanwhile.
+    """Let the system stop a submission whose task was ended meanwhile.
 
-    One that is still to be executed is submitted again under the same id: it goes on over there.
+    A task that is still open is submitted again under the same id, so the system continues with it.
     """
     is_open = select(task.c.id).where(task.c.id == given.task_id, task.c.status.in_(OPEN)).exists()
     connection.execute(
         update(external)
         .where(external.c.task_id == given.task_id, external.c.submission == given.number)
-        .where(or_(external.c.past != COUNTS, ~is_open))
+        .where(or_(external.c.past != CURRENT, ~is_open))
         .values(handle=given.handle, cancel_at=now, polls=0)
     )
 
 
 def fail(connection: Connection, ids: Collection[int]) -> None:
-    """These have failed over there: the next submission of each is another one."""
-    if not ids:
-        return
-    connection.execute(
-        update(external)
-        .where(external.c.task_id.in_(ids), external.c.past == COUNTS)
-        .values(past=FAILED_THERE)
-    )
+    """The current submissions of these tasks have failed: the next submission is a new one."""
+    if ids:
+        connection.execute(_current(ids).values(past=FAILED_THERE))
 
 
 def begin_again(connection: Connection, ids: Collection[int]) -> None:
-    """These run again by hand: the next submission of each is another one, and its first try."""
+    """An operator lets these run again: the next submission is a new one, and the first try."""
     for part in _parts(list(ids)):
         connection.execute(
-            update(external).where(external.c.task_id.in_(part)).values(past=SET_ASIDE)
+            update(external).where(external.c.task_id.in_(part)).values(past=DROPPED)
         )
 
 
 def replace(executor: Executor, kind: str, key: str) -> None:
-    """The task that holds `key` has become another one, and so will be its submission."""
+    """The task with this key was replaced: its next submission is a new one."""
     executor.execute(
         text(
             "update windlass_external set past = 2 where task_id = "
@@ -138,9 +131,6 @@ def replace(executor: Executor, kind: str, key: str) -> None:
         ),
         {"kind": kind, "key": key},
     )
-
-
-# Asking
 
 
 def due(
@@ -152,10 +142,10 @@ def due(
     worker: int,
     limit: int,
 ) -> list[ExternalRow]:
-    """The tasks of a kind that are to be asked for by now, in these buckets."""
+    """The tasks of a kind that are due for a poll, in these buckets."""
     ours = [task.c.bucket.between(run.start, run.stop - 1) for run in buckets]
     found: list[Sequence[Any]] = []
-    # Priority by priority, or the index that has them in due order is of no use.
+    # One query for each priority: only then does the index give the due order.
     for priority in _priorities(connection, kind) if ours else ():
         query = (
             select(*PICKED, task.c.status)
@@ -172,26 +162,22 @@ def due(
 
 
 def lock(connection: Connection, ids: Collection[int]) -> list[ExternalRow]:
-    """These tasks as they are now; nobody else ends them until the transaction does.
-
-    Lock the runs whose nodes they are first.
-    """
+    """Lock these tasks until the transaction ends. Lock their flow runs first."""
     query = select(*PICKED, task.c.status).where(task.c.id.in_(list(ids))).order_by(task.c.id)
     return _with_submissions(connection, connection.execute(query.with_for_update()).fetchall(), 0)
 
 
 def put_off(connection: Connection, ids: Collection[int], *, due_at: int, asked: bool) -> None:
-    """Ask for these, which are locked, later."""
+    """Poll these locked tasks later; `asked` counts this poll."""
     if not ids:
         return
     connection.execute(update(task).where(task.c.id.in_(ids)).values(due_at=due_at))
     if asked:
-        counts = external.c.task_id.in_(ids), external.c.past == COUNTS
-        connection.execute(update(external).where(*counts).values(polls=external.c.polls + 1))
+        connection.execute(_current(ids).values(polls=external.c.polls + 1))
 
 
 def end(connection: Connection, changes: Sequence[Change]) -> None:
-    """Write how tasks have ended that are locked, and at the other system."""
+    """Write how locked tasks have ended."""
     names = ("status", "due_at", "attempt", "finished_at", "prune_at", "result", "remark")
     connection.execute(
         update(task)
@@ -204,11 +190,10 @@ def end(connection: Connection, changes: Sequence[Change]) -> None:
     )
 
 
-# Being told
-
-
-def find(connection: Connection, what: str | int, *, kind: str | None = None) -> list[Found]:
-    """The submissions that have a handle, or those of a task; first the ones that count."""
+def find(
+    connection: Connection, what: str | int, *, kind: str | None = None
+) -> list[FoundSubmission]:
+    """The submissions with a handle, or those of a task; the current one first."""
     column = external.c.task_id if isinstance(what, int) else external.c.handle
     query = select(
         external.c.task_id,
@@ -221,13 +206,13 @@ def find(connection: Connection, what: str | int, *, kind: str | None = None) ->
         query = query.where(external.c.kind == kind)
     rows = connection.execute(query.order_by(external.c.past, external.c.submission.desc()))
     return [
-        Found(number, submission, name, secret, past != COUNTS)
+        FoundSubmission(number, submission, name, secret, past != CURRENT)
         for number, submission, name, secret, past in rows.fetchmany(MOST_FOUND)
     ]
 
 
 def state_of(connection: Connection, number: int) -> tuple[Status, int | None] | None:
-    """The status of a task, and the run whose node it is."""
+    """The status of a task, and the flow run that it is a node of."""
     row = connection.execute(
         select(task.c.status, task.c.flow_id).where(task.c.id == number)
     ).first()
@@ -235,27 +220,22 @@ def state_of(connection: Connection, number: int) -> tuple[Status, int | None] |
 
 
 def tell(connection: Connection, number: int, told: str) -> None:
-    """Note how a task ended whose handle is not written down yet."""
-    counts = external.c.task_id == number, external.c.past == COUNTS
-    connection.execute(update(external).where(*counts).values(told=told))
-
-
-# Cancelling
+    """Keep the result of a task whose handle is not written yet."""
+    connection.execute(_current([number]).values(told=told))
 
 
 def stop(connection: Connection, ids: Collection[int], *, now: int) -> None:
-    """Have the systems stop these tasks, which have ended here; a worker asks them to."""
+    """Let the systems stop these tasks, which have ended here; a worker calls them."""
     for part in _parts(list(ids)):
         connection.execute(
-            update(external)
-            .where(external.c.task_id.in_(part), external.c.past == COUNTS)
+            _current(part)
             .where(external.c.handle.is_not(None), external.c.cancel_at.is_(None))
             .values(cancel_at=now, polls=0)
         )
 
 
 def has_stops(connection: Connection, kind: str, *, now: int) -> bool:
-    """Whether something of a kind is to be stopped now."""
+    """Whether a submission of this kind must be stopped now."""
     waiting = external.c.kind == kind, external.c.cancel_at <= now
     return connection.scalar(select(external.c.task_id).where(*waiting).limit(1)) is not None
 
@@ -263,7 +243,7 @@ def has_stops(connection: Connection, kind: str, *, now: int) -> bool:
 def take_stops(
     connection: Connection, kind: str, *, now: int, until: int, limit: int
 ) -> list[Submission]:
-    """What is to be stopped now; nobody else takes it before `until`."""
+    """Take submissions that must be stopped; other workers can take them after `until`."""
     rows = connection.execute(
         select(external)
         .where(external.c.kind == kind, external.c.cancel_at <= now)
@@ -278,12 +258,12 @@ def take_stops(
 
 
 def stopped(connection: Connection, given: Sequence[Submission]) -> None:
-    """These were stopped, as far as their system can do that."""
+    """These were stopped."""
     _each(connection, given, cancel_at=None)
 
 
 def put_off_stops(connection: Connection, given: Sequence[Submission], *, until: int) -> None:
-    """Try later to stop these; not for ever."""
+    """Try again later to stop these; give up after some tries."""
     _each(connection, given, cancel_at=until)
     ids = [each.task_id for each in given]
     given_up = external.c.task_id.in_(ids), external.c.polls >= CANCEL_TRIES
@@ -298,10 +278,13 @@ def _each(connection: Connection, given: Sequence[Submission], **values: Any) ->
 
 
 def _one() -> Update:
-    """Changes one submission: `number`, the id of its task, and `nth`."""
     return update(external).where(
         external.c.task_id == bindparam("number"), external.c.submission == bindparam("nth")
     )
+
+
+def _current(ids: Collection[int]) -> Update:
+    return update(external).where(external.c.task_id.in_(ids), external.c.past == CURRENT)
 
 
 def _newest(connection: Connection, number: int) -> Any:
@@ -335,7 +318,7 @@ def _with_submissions(
 ) -> list[ExternalRow]:
     found: dict[int, Any] = {}
     for ids in _parts([row[0] for row in rows]):
-        counts = external.c.task_id.in_(ids), external.c.past == COUNTS
+        counts = external.c.task_id.in_(ids), external.c.past == CURRENT
         for each in connection.execute(select(external).where(*counts)):
             found[each.task_id] = each
     return [
@@ -367,11 +350,8 @@ def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
     return (ids[start : start + 1_000] for start in range(0, len(ids), 1_000))
 
 
-# Moving and deleting
-
-
 def along(read: Read, ids: Sequence[int], new: Mapping[int, int]) -> Iterator[Copied]:
-    """The submissions of tasks that move to another shard, where they have `new` ids."""
+    """The submissions of tasks that move to another shard, where the tasks have `new` ids."""
 
     def work(connection: Connection) -> list[Values]:
         query = select(external).where(external.c.task_id.in_(ids))
@@ -384,5 +364,5 @@ def along(read: Read, ids: Sequence[int], new: Mapping[int, int]) -> Iterator[Co
 
 
 def forget(connection: Connection, ids: Collection[int]) -> None:
-    """Delete the submissions of tasks that are deleted."""
+    """Delete the submissions of deleted tasks."""
     connection.execute(delete(external).where(external.c.task_id.in_(ids)))

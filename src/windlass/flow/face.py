@@ -1,4 +1,4 @@
-"""What the kernel does for flows."""
+"""The hooks of flows in the kernel."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ from tests.core.fetch.manual_worker import Hand
 from tests.flow.manual_worker import End
 from windlass import BadFlow, Status
 from windlass.database.schema import task
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 from windlass.value.outcome import Cancelled, Failed, Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite")
 
 TRIGGERS = ("all_success", "all_done", "any_success")
 OUTCOMES = {
-    "ok": (Succeeded(), How.SUCCEEDED),
-    "bad": (Failed("broken", "broken"), How.FAILED),
-    "passed": (Cancelled("skipped: when", is_skipped=True), How.SKIPPED),
+    "ok": (Succeeded(), NodeEnd.SUCCEEDED),
+    "bad": (Failed("broken", "broken"), NodeEnd.FAILED),
+    "passed": (Cancelled("skipped: when", is_skipped=True), NodeEnd.SKIPPED),
 }
 ENDS = {
     "ok": Status.SUCCEEDED,

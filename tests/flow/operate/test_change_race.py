@@ -12,7 +12,7 @@ from tests.core.fetch.manual_worker import Hand
 from tests.flow.manual_worker import Noder, end_of
 from tests.wait import eventually
 from windlass import App, BadFlow, Status
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 
 LAYERS = 6
 WIDTH = 5
@@ -60,7 +60,7 @@ def pair(shared, step):
     return pair.start()
 
 
-@pytest.mark.parametrize("how", [How.SUCCEEDED, How.FAILED])
+@pytest.mark.parametrize("how", [NodeEnd.SUCCEEDED, NodeEnd.FAILED])
 def test_a_skip_waits_for_the_end_of_its_node_and_not_in_a_circle(shared, pair, errors, how):
     hand = Hand(shared)
     (taken,) = hand.claim()
@@ -95,7 +95,7 @@ def test_a_skip_waits_for_the_end_of_its_node_and_not_in_a_circle(shared, pair, 
     assert errors == []
     child = next(node for node in pair.nodes() if node.name == "child")
     assert child.status is Status.WAITING
-    if how is How.SUCCEEDED:
+    if how is NodeEnd.SUCCEEDED:
         assert "there is nothing to skip" in answers[0]
     else:
         assert answers == ["skipped"]
@@ -107,7 +107,7 @@ def work(app, seed, is_over):
     while not is_over.is_set():
         for taken in noder.take():
             fails = chance.random() < 0.15
-            end(app, end_of(noder, taken, How.FAILED if fails else How.SUCCEEDED))
+            end(app, end_of(noder, taken, NodeEnd.FAILED if fails else NodeEnd.SUCCEEDED))
 
 
 def end(app, ends):

@@ -14,7 +14,7 @@ from tests.database.plan import explain, scans, statements
 from tests.flow.manual_worker import Noder
 from windlass import App, Done, External
 from windlass.app import FACES
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 from windlass.flow.store import flow
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -80,7 +80,7 @@ class Yard:
         self.spark = app.external("spark", Spark(), every="1s")
         self.hand = Noder(app)
 
-    def end_first(self, how: How) -> object:
+    def end_first(self, how: NodeEnd) -> object:
         run = self.line.start()
         (taken,) = self.hand.take()
         self.hand.end(taken, how)
@@ -97,17 +97,17 @@ def act(function: Callable[[Yard], object]) -> Callable[[Yard], object]:
 
 @act
 def fill_a_slot(yard: Yard) -> object:
-    return yard.end_first(How.SUCCEEDED).cancel()
+    return yard.end_first(NodeEnd.SUCCEEDED).cancel()
 
 
 @act
 def fail_what_is_below(yard: Yard) -> object:
-    return yard.end_first(How.FAILED).cancel()
+    return yard.end_first(NodeEnd.FAILED).cancel()
 
 
 @act
 def skip_retry_and_edit(yard: Yard) -> object:
-    run = yard.end_first(How.FAILED)
+    run = yard.end_first(NodeEnd.FAILED)
     run.retry()
     run.edit(lambda edit: edit.add(yard.step, after="second", name="more"))
     run.skip("first")

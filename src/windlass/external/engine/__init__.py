@@ -1,1 +1,1 @@
-"""FIXME."""
+"""External systems at work: submitting tasks, and polling for their ends."""

@@ -1,8 +1,8 @@
-"""Polling: one loop for each external system asks, for all due handles in one call.
+"""Polls external systems: one loop for each system, and one call for all due handles.
 
-The owner of a row's bucket asks for it. What was told by a notification needs no asking. A system
-that does not answer, or answers nonsense, is asked less and less often and opens its breaker; the
-time-outs of its tasks run on.
+The owner of a row's bucket polls for it. A task with a notification needs no poll. A system that
+does not answer, or gives a wrong answer, is polled less and less often and opens its breaker; the
+time-outs of its tasks still count.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES
 from windlass.database.dialect.base import lock_runs
 from windlass.external import store
+from windlass.external.engine.stop import StopCalls, first_characters
 from windlass.external.engine.submission import (
-    Told,
+    Notification,
     endings_of,
     late,
     lock_same,
     outcome_of,
     write_ends,
 )
-from windlass.external.model import Answer, Done, Failed, Running, Submission
+from windlass.external.model import Answer, Done, Failed, Running
 from windlass.external.store import ExternalRow
 from windlass.value.outcome import Failed as FailedOutcome
 from windlass.value.outcome import Outcome
 
 LOOK_SECONDS = 0.25
-CANCEL_AT_ONCE = 8
 
 Answers = dict[int, Answer]
 
 
-class Written(NamedTuple):
-    """What was written with some outcomes, and which of them were accepted."""
+class PollWritten(NamedTuple):
+    """What faces wrote with some outcomes, and which outcomes were accepted."""
 
     endings: Sequence[Ending]
     accepted: set[int]
 
 
 class Poll(FaceLoop):
-    """Asks one external system how its tasks are going, and to stop those that were cancelled."""
+    """Polls one external system for its tasks, and lets it stop tasks that were cancelled."""
 
     name = "poll"
 
@@ -64,18 +64,17 @@ class Poll(FaceLoop):
         self._ring = workplace.ring
         self._breakers = workplace.breakers
         self._look_now = workplace.look_now
-        seconds = kind.system.call_timeout / SECOND
-        self._asking = Calls(seconds)
-        self._stopping_there = Calls(seconds)
+        self._calls = Calls(kind.system.call_timeout / SECOND)
+        self._stops = StopCalls(kind, workplace.site)
         self._errors = 0
-        # Which look is wanted, and the last that found nothing to do.
+        # The number of the last tick that was asked for, and of the last that found nothing.
         self._wanted = 1
         self._idle_at = 0
 
     def tick(self) -> float:
         wanted, count = self._wanted, 0
         if not self._in_flight.is_halted:
-            count = self.cancel_some()
+            count = self._stops.call_some()
             if self._in_flight.loads[self._kind.name].is_open:
                 count += self.ask()
         if not count:
@@ -89,7 +88,7 @@ class Poll(FaceLoop):
         self.wake()
 
     def ask(self) -> int:
-        """Ask once for what is due; of how many tasks something was written."""
+        """Poll once for due tasks; for how many of them something was written."""
         kind, terms, share, now = self._kind, self._terms, self._ring.share, self._clock.now()
         rows = self._database.read(
             lambda connection: store.due(
@@ -103,7 +102,7 @@ class Poll(FaceLoop):
         )
         told = [row for row in rows if row.told is not None]
         if told:
-            self._write(told, {row.task.id: _told(row) for row in told}, worker=share.worker)
+            self._write(told, {row.task.id: _notified(row) for row in told}, worker=share.worker)
         asked = [row for row in rows if row.told is None]
         if not asked:
             return len(told)
@@ -115,51 +114,13 @@ class Poll(FaceLoop):
         self._write(asked, self._answers(asked, is_probe=is_probe), worker=share.worker)
         return len(rows)
 
-    def cancel_some(self) -> int:
-        """Ask the system to stop a few of those that were cancelled; how many those were."""
-        now, name = self._clock.now(), self._kind.name
-        until = now + 2 * self._terms.call_timeout
-        if not self._database.read(lambda connection: store.has_stops(connection, name, now=now)):
-            return 0
-        taken = self._database.write(
-            lambda connection: store.take_stops(
-                connection, name, now=now, until=until, limit=CANCEL_AT_ONCE
-            ),
-            tries=2,
-        )
-        done: list[Submission] = []
-        failed: list[Submission] = []
-        try:
-            handles = [str(each.handle) for each in taken]
-            found = self._stopping_there.each(self._terms.system.cancel, handles)
-        except TimeoutError as problem:
-            found = [problem] * len(taken)
-        for each, answer in zip(taken, found, strict=True):
-            (failed if isinstance(answer, Exception) else done).append(each)
-            if isinstance(answer, Exception):
-                telemetry.emit("external.uncancelled", handle=each.handle, error=_line(answer))
-        later = self._clock.now() + self._terms.pause_after_error(2)
-
-        def work(connection: Connection) -> None:
-            if done:
-                store.stopped(connection, done)
-            if failed:
-                store.put_off_stops(connection, failed, until=later)
-
-        if taken:
-            self._database.write(work, tries=2)
-        return len(taken)
-
     def _answers(self, rows: Sequence[ExternalRow], *, is_probe: bool) -> Answers:
-        """What the system says of each; those of which it says nothing that can be used are not in.
-
-        One whose time is out has failed, whatever the system says.
-        """
+        """The answer for each task; a task without a usable answer is left out."""
         answers: Answers = {}
-        wrong = 0
+        errors: list[str] = []
         handles = list({row.submission.handle or "" for row in rows})
         try:
-            found: object = self._asking.one(self._terms.system.poll, handles)
+            found: object = self._calls.one(self._terms.system.poll, handles)
             if not isinstance(found, Mapping):
                 raise TypeError(f"poll answered {found!r:.100}; it must answer a dict")
             for row in rows:
@@ -167,24 +128,22 @@ class Poll(FaceLoop):
                 if isinstance(answer, Running | Done | Failed):
                     answers[row.task.id] = answer
                 else:
-                    wrong += 1
-                    self._tell(f"{answer!r:.100} is no answer for {row.submission.handle!r}")
-            ok = bool(answers)
+                    errors.append(f"{answer!r:.100} is not an answer for {row.submission.handle!r}")
         except Exception as problem:
-            ok = False
-            self._errors += 1
-            self._tell(_line(problem))
-        if ok:
-            self._errors = 0
-        elif wrong:
-            self._errors += 1
-        if self._kind.breaker is not None:
-            name = self._kind.name
-            self._breakers.count_call(name, self._kind.breaker, ok=ok, is_probe=is_probe)
+            errors.append(first_characters(problem))
+        self._errors = 0 if answers else self._errors + 1
+        kind = self._kind
+        for error in errors:
+            telemetry.emit(
+                "external.silent", kind=kind.name, error=error, errors=max(1, self._errors)
+            )
+        if kind.breaker is not None:
+            ok = bool(answers)
+            self._breakers.count_call(kind.name, kind.breaker, ok=ok, is_probe=is_probe)
         return answers
 
     def _hold_back(self, rows: Sequence[ExternalRow], *, worker: int) -> int:
-        """The breaker is open: only time-outs are written; rows behind these get their turn."""
+        """The breaker is open: write only time-outs, and put off a full page for the next rows."""
         now = self._clock.now()
         is_more = len(rows) >= self._terms.batch
         over = [row for row in rows if self._terms.is_late(row.submission.began_at, now)]
@@ -220,7 +179,7 @@ class Poll(FaceLoop):
             else:
                 later.setdefault(terms.pause(row.polls), []).append(row)
 
-        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> Written:
+        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> PollWritten:
             endings = endings_of(self._site, ends, worker=worker)
             locks = {number for ending in endings for number in ending.locks}
             locked = lock_runs(connection, locks) if locks else {}
@@ -235,23 +194,23 @@ class Poll(FaceLoop):
             write_ends(connection, self._kind, ends, now=now)
             for ending in endings:
                 ending.write(connection, set(ids), locked)
-            return Written(endings, set(ids))
+            return PollWritten(endings, set(ids))
 
         self._commit(work, outcomes, worker=worker)
 
     def _commit(
         self,
-        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], Written],
+        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], PollWritten],
         outcomes: Mapping[ExternalRow, Outcome],
         *,
         worker: int,
     ) -> None:
-        """Write outcomes together, or, if one of them cannot be stored, each by itself."""
+        """Write outcomes together, or one by one if one of them cannot be stored."""
         try:
             written = self._database.write_as(
                 worker,
                 lambda connection: work(connection, outcomes),
-                lost=Written([], set()),
+                lost=PollWritten([], set()),
                 tries=2,
             )
         except BAD_VALUES as problem:
@@ -268,16 +227,7 @@ class Poll(FaceLoop):
         if [each for each in written.endings if each.committed(written.accepted)]:
             self._look_now()
 
-    def _tell(self, error: str) -> None:
-        telemetry.emit(
-            "external.silent", kind=self._kind.name, error=error, errors=max(1, self._errors)
-        )
 
-
-def _told(row: ExternalRow) -> Answer:
+def _notified(row: ExternalRow) -> Answer:
     assert row.told is not None
-    return msgspec.json.decode(row.told, type=Told).answer
-
-
-def _line(problem: Exception) -> str:
-    return f"{type(problem).__name__}: {problem}"[:300]
+    return msgspec.json.decode(row.told, type=Notification).answer

@@ -1,8 +1,8 @@
-"""External systems: submit with a stable id, and write how a task ended over there.
+"""Submits tasks to external systems, and writes how they ended.
 
-While another system executes a task no runner is held: its row waits, due when it is to be polled
-next. Poll or notification, the first to learn the end writes it; a later one finds the row ended.
-Locks are taken in one order everywhere: the rows that other faces lock, then rows by id.
+While another system executes a task, it holds no runner: its row waits, and is due at the next
+poll. A poll or a notification, whichever comes first, writes the end; the other finds the task
+ended. Locks are always taken in one order: the rows that other faces lock, then task rows by id.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from windlass.value.payload import encode_result
 from windlass.value.status import Status
 
 
-class Told(msgspec.Struct, frozen=True):
-    """How a task ended, as a notification says."""
+class Notification(msgspec.Struct, frozen=True):
+    """How a task ended, as the external system says."""
 
     ok: bool
     result: Any = None
@@ -62,25 +62,23 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> Answer:
+        """The same, as the answer to a poll."""
         if self.ok:
             return Done(self.result)
-        return Failed(self.reason or "the external system says that it failed")
-
-
-# Submitting
+        return Failed(self.reason) if self.reason else Failed()
 
 
 def submit(
     run: Run | None, terms: ExternalTerms, call: Callable[..., object], *args: Any, **kwargs: Any
 ) -> object:
-    """Hand the task of `run` to its system; its handle is written down with the outcome."""
+    """Submit the task of `run` to its system; the handle is written with the outcome."""
     site = None if run is None else run.load.site
     if run is None or site is None:
         raise NoContext("an external task is submitted by a worker; enqueue it")
     given = _prepare(run, site)
     run.keep(given)
     now = site.clock.now()
-    # A probe tells whether the system is back, which its own time-out would not.
+    # A probe must call the system, even for a task that has timed out.
     if terms.is_late(given.began_at, now) and not run.is_probe:
         return _give_up(run, given, ExternalFailed(_too_late(terms)))
     try:
@@ -106,7 +104,7 @@ def submit(
 
 
 def submission_of(run: Run) -> Submission:
-    """The submission that a run is making."""
+    """The submission that a run makes."""
     found = (run.kept or {}).get(Submission)
     if not isinstance(found, Submission):
         raise NoContext("this belongs to submit() of an external system")
@@ -123,7 +121,7 @@ def ending(site: Site, ended: Sequence[Ended], worker: int) -> SubmissionsEnding
 
 
 class SubmissionsEnding:
-    """Records handles with the outcomes that were accepted; stops what was submitted in vain."""
+    """Writes the handles of accepted outcomes; stops submissions whose outcome was refused."""
 
     locks: Collection[int] = ()
 
@@ -160,7 +158,7 @@ def _refuse(database: Database, given: Submission, *, now: int) -> None:
 
 
 def _give_up(run: Run, given: Submission, problem: Exception) -> Outcome:
-    """This submission has failed; another one follows if the kind has retries left."""
+    """Fail this submission; a new one follows if the kind has retries left."""
     run.keep(replace(given, is_over=True))
     policy, text, trace = run.kind.terms.retry, *describe(problem)
     counted = ExternalFailed()
@@ -171,7 +169,7 @@ def _give_up(run: Run, given: Submission, problem: Exception) -> Outcome:
 
 
 def _wait(run: Run, terms: ExternalTerms, problem: Exception, *, left: int) -> Outcome:
-    """The system is not there: it is submitted again later, but not after its time is out."""
+    """The system does not answer: submit again later, but not after the time-out."""
     judged = judge(problem, run.kind.terms, tries=run.task.tries, random=random.random())
     if isinstance(judged, Retried) and terms.timeout is not None:
         return replace(judged, delay=min(judged.delay, max(0, left) + 1))
@@ -182,16 +180,13 @@ def _too_late(terms: ExternalTerms) -> str:
     return f"it did not end within {format_duration(terms.timeout or 0)}"
 
 
-# Ending
-
-
 def late(terms: ExternalTerms) -> Answer:
-    """What is said of a task whose time is out."""
+    """The answer for a task that has timed out."""
     return Failed(_too_late(terms))
 
 
 def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
-    """What an answer makes of a task; None if it still runs."""
+    """The outcome that follows from an answer; None if the task is still running."""
     match answer:
         case Running():
             return None
@@ -213,7 +208,7 @@ def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
 
 
 def lock_same(connection: Connection, rows: Collection[ExternalRow]) -> set[int]:
-    """Lock rows that are about to be written; the ids of those that are as they were read."""
+    """Lock rows; the ids of those that have not changed since they were read."""
     read = {row.task.id: row.submission.number for row in rows}
     return {
         row.task.id
@@ -225,10 +220,10 @@ def lock_same(connection: Connection, rows: Collection[ExternalRow]) -> set[int]
 def write_ends(
     connection: Connection, kind: Kind, outcomes: Mapping[ExternalRow, Outcome], *, now: int
 ) -> None:
-    """Write how tasks have ended elsewhere. Their rows are locked."""
+    """Write how locked tasks have ended in their system."""
     if not outcomes:
         return
-    # They stay for a while whatever the outcome: a late notification must find that they ended.
+    # The rows are kept for a while: a late notification must find that the task has ended.
     terms = kind.terms if kind.terms.keep else replace(kind.terms, keep=KEEP_RESULT)
     settled = [
         settle(row.task, outcome, terms, now=now, turns=False) for row, outcome in outcomes.items()

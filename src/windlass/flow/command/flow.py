@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from windlass.app import App
@@ -36,7 +33,8 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.errors import DatabaseUnavailable, NotPossible
+from windlass.cli.redraw import redraw
+from windlass.errors import NotPossible
 from windlass.flow.command.picture import draw
 from windlass.flow.model.run import FlowProgress
 from windlass.flow.operate.run import FlowRun
@@ -45,7 +43,6 @@ from windlass.value.duration import format_duration
 from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import LONGEST_TOLD
 
-REDRAW_SECONDS = 0.5
 BAR = 30
 FORMATS = ("mermaid", "dot", "json")
 
@@ -247,23 +244,15 @@ def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _watch(loaded: App, run: FlowRun) -> None:
-    """Draw on a screen of its own until the run ends or Ctrl-C; the last picture stays."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    drawn: RenderableType = _picture(loaded, run)
-    try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                live.update(drawn, refresh=True)
-                if run.status().is_final:
-                    break
-                time.sleep(REDRAW_SECONDS)
-                try:
-                    drawn = _picture(loaded, run)
-                except DatabaseUnavailable as away:
-                    drawn = Group(Text(str(away), style="red"), drawn)
-    except KeyboardInterrupt:
-        pass
-    console.print(_picture(loaded, run))
+    is_over = False
+
+    def draw_run() -> RenderableType:
+        nonlocal is_over
+        # Before the picture, so that the last picture shows the end.
+        is_over = run.status().is_final
+        return _picture(loaded, run)
+
+    redraw(draw_run, until=lambda: is_over)
 
 
 def _picture(loaded: App, run: FlowRun) -> RenderableType:

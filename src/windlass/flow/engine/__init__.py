@@ -1,1 +1,1 @@
-"""Flows at work: starting them, what ended nodes bring about, and nodes that are added."""
+"""Flows at work: starting them, filling slots when nodes end, and adding nodes."""

@@ -1,8 +1,4 @@
-"""What the outcomes of nodes do to the nodes, and to the flow runs, that wait for them.
-
-The row of a flow run is the lock of all of it: it is locked before the rows of the outcomes, and
-the slots are filled in the transaction that accepts them.
-"""
+"""What the outcomes of nodes do to the nodes, and to the flow runs, that wait for them."""
 
 from __future__ import annotations
 
@@ -12,53 +8,53 @@ from windlass import telemetry
 from windlass.core.face import Ended, Site
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Stamp, stamped
-from windlass.flow.model.graph import How
+from windlass.flow.model.graph import NodeEnd
 from windlass.flow.store import slot
-from windlass.flow.store.slot import After
+from windlass.flow.store.slot import AfterEnd
 from windlass.value.outcome import Cancelled, Failed, Outcome, Succeeded
 from windlass.value.task import Claimed
 
-# Of more rows than these, all are quicker read from the database by their owners.
+# If more rows are due, the other owners read them from the database.
 MOST_HANDED = 1_000
 
 
 def ending(site: Site, ended: Sequence[Ended], worker: int) -> NodesEnding | None:
-    """What to write with the outcomes of those that are nodes."""
+    """What to write with the outcomes of nodes; None if there is no node."""
     nodes = [each for each in ended if each.task.flow_id is not None]
     return NodesEnding(site, nodes, worker) if nodes else None
 
 
 class NodesEnding:
-    """Fills slots below nodes that end, and ends flow runs whose last node did."""
+    """Fills the slots below nodes that end, and ends flow runs without open nodes."""
 
     def __init__(self, site: Site, nodes: Sequence[Ended], worker: int) -> None:
         self._site = site
         self._worker = worker
-        self._after = After()
-        self._ending: dict[int, tuple[int, How]] = {}
-        # Nodes that go on, or become nested flows: their flow run.
-        self._going: dict[int, int] = {}
+        self._after = AfterEnd()
+        self._ending: dict[int, tuple[int, NodeEnd]] = {}
+        # Nodes that will run again, or become nested flows, and their flow runs.
+        self._open: dict[int, int] = {}
         for each in nodes:
             run, how = each.task.flow_id, _how(each.outcome)
             assert run is not None
             if how is None:
-                self._going[each.task.id] = run
+                self._open[each.task.id] = run
             else:
                 self._ending[each.task.id] = run, how
 
     @property
     def locks(self) -> Collection[int]:
-        return {run for run, _ in self._ending.values()} | set(self._going.values())
+        return {run for run, _ in self._ending.values()} | set(self._open.values())
 
     def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
         site, now = self._site, self._site.clock.now()
-        # The flow run of these was cancelled meanwhile: they do not go on.
-        over = {node for node, run in self._going.items() if run not in locked} & accepted
+        # The flow run was cancelled meanwhile, so these nodes end, too.
+        over = {node for node, run in self._open.items() if run not in locked} & accepted
         if over:
             slot.cancel_open(connection, over, now=now)
             site.faces.stopped(connection, over, now=now)
         ended = {node: self._ending[node] for node in accepted if node in self._ending}
-        self._after = After()
+        self._after = AfterEnd()
         if not ended:
             return
         self._after = slot.after_end(
@@ -94,12 +90,12 @@ class NodesEnding:
         return [stamped(row, stamp) for row in rows if row[4] is not None]
 
 
-def _how(outcome: Outcome) -> How | None:
+def _how(outcome: Outcome) -> NodeEnd | None:
     match outcome:
         case Succeeded():
-            return How.SUCCEEDED
+            return NodeEnd.SUCCEEDED
         case Cancelled() if outcome.is_skipped:
-            return How.SKIPPED
+            return NodeEnd.SKIPPED
         case Failed() | Cancelled():
-            return How.FAILED
+            return NodeEnd.FAILED
     return None

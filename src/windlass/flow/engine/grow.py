@@ -1,6 +1,6 @@
-"""Nodes that are added while a flow runs: by a running node, by a nested flow, or by an edit.
+"""Adds nodes to a flow run: after a running node, inside a nested flow, or by an edit.
 
-They are written in the transaction that records the success of the node that adds them.
+Nodes that a running node adds are written in the transaction that records its success.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from windlass.core.run.ready import Run
 from windlass.database.connection import Connection
 from windlass.errors import BadFlow, NoContext
 from windlass.flow.declare import Draft, Drawing
-from windlass.flow.engine.start import SELF, Rows, make_rows
-from windlass.flow.model.graph import Edge, Ended, Rule, check_graph, check_name, fill
+from windlass.flow.engine.start import SELF, NewRows, make_rows
+from windlass.flow.model.graph import Edge, EndedNode, Rule, check_graph, check_name, fill
 from windlass.flow.model.node import Result, replaced
 from windlass.flow.store import flow as store
 from windlass.flow.store import slot
@@ -30,7 +30,7 @@ Rename = Callable[[str], str]
 
 
 class Growing(Drawing):
-    """What a running node draws after itself; written down together with its success."""
+    """What a running node draws on to add nodes after itself; written with its success."""
 
     def __init__(self, run: Run, site: Site) -> None:
         super().__init__(site.registry, default=(SELF,))
@@ -38,16 +38,18 @@ class Growing(Drawing):
         self._site = site
 
     def write(self, connection: Connection) -> None:
-        """Write what was drawn, in the transaction that records the success."""
+        """Write the new nodes, in the transaction that records the success."""
         if self.drafts:
-            add_nodes(connection, self._site, self.drafts, self._run.task, is_nested=False)
+            add_nodes(connection, self._site, self.drafts, task=self._run.task)
 
 
 def growing(run: Run) -> Growing:
-    """What the node that is running may draw on."""
+    """What a running node draws on to add nodes."""
     site = run.load.site
     if run.task.flow_id is None or site is None:
-        raise NoContext("context().flow belongs to a running node of a flow; this task is none")
+        raise NoContext(
+            "context().flow belongs to a running node of a flow; this task is not a node"
+        )
     if run.kind.hands_over:
         raise NoContext(
             "submit adds no nodes: it may be called again; let a node after this one add them"
@@ -62,7 +64,7 @@ def growing(run: Run) -> Growing:
 
 
 def expand(run: Run | None, draw: Callable[..., object], *args: object, **kwargs: object) -> object:
-    """Be the node of a nested flow: draw its nodes, which are written as this is accepted."""
+    """Run the node of a nested flow: draw its nodes; they are written with its outcome."""
     site = None if run is None else run.load.site
     if run is None or run.task.flow_id is None or site is None:
         raise NoContext("a flow is started with start(...), or is a node of another flow")
@@ -74,7 +76,7 @@ def expand(run: Run | None, draw: Callable[..., object], *args: object, **kwargs
     where, task = site, run.task
 
     def write(connection: Connection) -> None:
-        add_nodes(connection, where, drafts, task, is_nested=True)
+        add_nodes(connection, where, drafts, task=task, is_nested=True)
 
     run.on_finish = [*(run.on_finish or []), write]
     return Expanded()
@@ -84,14 +86,14 @@ def add_nodes(
     connection: Connection,
     site: Site,
     drafts: Sequence[Draft],
-    task: Claimed,
     *,
-    is_nested: bool,
+    task: Claimed,
+    is_nested: bool = False,
 ) -> None:
-    """Add nodes to the run of `task`, after it or inside it; nothing if the run has ended.
+    """Add nodes to the flow run of `task`, after it or inside it; nothing if that has ended.
 
-    What a node inside a nested flow adds is inside that, too. Call it in a transaction that has
-    locked the run and accepted the end of `task`.
+    A node inside a nested flow adds nodes inside it. Call it in a transaction that has locked the
+    flow run and accepted the end of `task`.
     """
     run = task.flow_id
     assert run is not None
@@ -100,26 +102,26 @@ def add_nodes(
     if is_nested:
         _check_depth(me.node)
     prefix = "" if group is None else f"{group.node}/"
-    free = {} if is_nested else _free_names(connection, drafts, task, prefix)
+    free = {} if is_nested else _free_names(connection, drafts, task=task, prefix=prefix)
     new = {check_name(prefix + free.get(name, name)) for name in (d.shape.name for d in drafts)}
     asked = {name for draft in drafts for name in (*draft.shape.after, *draft.shape.needs)}
     near = {prefix + free.get(name, name) for name in asked}
     known = store.named(connection, run, {*new, *asked, *near, me.node})
 
     def real(name: str) -> str:
-        """The name in the run of what the node that draws calls so."""
+        """The name in the flow run of a node that `drafts` call `name`."""
         if name == SELF:
             return me.node
         inside = prefix + free.get(name, name)
         return inside if inside in new or inside in known else name
 
     renamed = [_renamed(draft, real) for draft in drafts]
-    before = _ended_before(connection, me, renamed, known)
+    before = _ended_before(connection, me, renamed, known=known)
     check_graph(
         [replace(draft.shape, needs=draft.shape.needs - before) for draft in renamed],
         known=dict.fromkeys(known, ()),
     )
-    rows = insert_nodes(connection, site, renamed, run, known=known, unless=me.id, group=group)
+    rows = insert_nodes(connection, site, renamed, run=run, known=known, unless=me.id, group=group)
     if rows and group is not None:
         if is_nested:
             store.expand(connection, group.id, left=len(rows))
@@ -128,9 +130,9 @@ def add_nodes(
 
 
 def _ended_before(
-    connection: Connection, me: NodeRow, drafts: Sequence[Draft], known: Mapping[str, NodeRow]
+    connection: Connection, me: NodeRow, drafts: Sequence[Draft], *, known: Mapping[str, NodeRow]
 ) -> set[str]:
-    """The nodes whose results are there for whatever `me` adds: itself, and its ancestors."""
+    """The nodes whose results exist when `me` adds nodes: itself, and its ancestors."""
     before = {me.node}
     new = {draft.shape.name for draft in drafts}
     if any(draft.shape.needs - new - before for draft in drafts):
@@ -143,16 +145,16 @@ def insert_nodes(
     connection: Connection,
     site: Site,
     drafts: Sequence[Draft],
-    run: int,
     *,
+    run: int,
     known: Mapping[str, NodeRow],
     unless: int | None = None,
     group: NodeRow | None = None,
 ) -> list[NewNode]:
-    """Write more nodes of a run that is locked; those whose parents have ended are due at once.
+    """Write more nodes of a locked flow run; nodes whose parents have ended are due at once.
 
-    `unless` is a parent whose end is about to be told to its children, `group` the nested flow that
-    they are in. Nothing is written if the run has ended.
+    `unless` is a parent whose end fills slots later in this transaction, `group` the nested flow
+    that the nodes are in. Nothing is written if the flow run has ended.
     """
     if not store.grow(connection, run, more=len(drafts)):
         return []
@@ -173,7 +175,7 @@ def insert_nodes(
     ends = [] if group is None else [NewSlot(row.id, group.id, Rule.END) for row in rows.nodes]
     store.insert(connection, dialect, rows.nodes, [*rows.slots, *ends])
     before = [row for row in known.values() if row.id != unless]
-    ended = [Ended(row.id, row.how, row.cause) for row in before if row.how is not None]
+    ended = [EndedNode(row.id, row.how, row.cause) for row in before if row.how is not None]
     if ended:
         filled = fill(_edges(rows, ends, run), ended)
         left = {run: len(filled.ended)} if filled.ended else {}
@@ -182,7 +184,6 @@ def insert_nodes(
 
 
 def _check_depth(me: str) -> None:
-    """Refuse flows that are nested too deep."""
     depth = me.count("/") + 1
     if depth > DEEPEST:
         raise BadFlow(
@@ -192,29 +193,29 @@ def _check_depth(me: str) -> None:
 
 
 def _free_names(
-    connection: Connection, drafts: Sequence[Draft], task: Claimed, prefix: str
+    connection: Connection, drafts: Sequence[Draft], *, task: Claimed, prefix: str
 ) -> dict[str, str]:
-    """Other names for nodes that a running one adds, where nobody gave them a name that is free."""
+    """New names for nodes without a name of their own, if their default names are taken."""
     assert task.flow_id is not None
     unnamed = {draft.shape.name for draft in drafts if not draft.is_named}
     is_taken = bool(store.named(connection, task.flow_id, {prefix + name for name in unnamed}))
-    # No other node has that number; a dash would make it look like the number of another name.
+    # The id makes the name unique; a dash would look like the number of another default name.
     return {name: f"{name}.{task.id}" for name in unnamed} if is_taken else {}
 
 
-def _edges(rows: Rows, ends: Sequence[NewSlot], run: int) -> Iterator[Edge]:
-    """The slots of nodes that were just written, none of which is filled."""
+def _edges(rows: NewRows, ends: Sequence[NewSlot], run: int) -> Iterator[Edge]:
+    """The slots of nodes that were just written; none is filled."""
     left = {row.id: row.open_slots for row in rows.nodes}
     for each in rows.slots:
         rule = Rule(each.rule)
         yield Edge(each.dep_id, each.task_id, rule, Status.BLOCKED, left[each.task_id], run)
     for each in ends:
-        # The node that adds them is inside, too, and has not been counted as ended.
+        # One more: the node that adds them is also inside, and is not counted as ended yet.
         yield Edge(each.dep_id, each.task_id, Rule.END, Status.RUNNING, len(ends) + 1, run)
 
 
 def _renamed(draft: Draft, rename: Rename) -> Draft:
-    """The draft with its names as they are in the run."""
+    """The draft with the names of the flow run."""
 
     def by(value: object) -> object:
         return replaced(value, lambda result: Result(rename(result.node), result.path))

@@ -1,4 +1,4 @@
-"""Nodes that are about to run get the results that their arguments stand for."""
+"""Fills the results of other nodes into the arguments of nodes that are about to run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from windlass.value.task import Claimed
 
 
 def resolve(database: Database, tasks: Sequence[Claimed]) -> Resolved:
-    """The tasks with their arguments filled in, by one read for all of them.
+    """The tasks with their arguments filled in; one statement reads all results.
 
-    A node whose condition does not hold, or whose arguments cannot be filled in, is refused with
-    the error; it does not disturb the others.
+    A node whose condition is false, or whose arguments cannot be filled in, is refused with the
+    error; the other nodes are not affected.
     """
     blanks: dict[int, Blank] = {}
     refused: dict[int, Exception] = {}

@@ -1,4 +1,4 @@
-"""Starting flows: what was drawn becomes rows, in one transaction, ours or the caller's."""
+"""Starts flows: what was drawn becomes rows, in one transaction, ours or the caller's."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from windlass import telemetry
-from windlass.clock import Clock
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
 from windlass.core.task.enqueue import Guard, due_of
 from windlass.core.task.kind import TEMPLATE, Kind
 from windlass.core.task.store import task as task_store
-from windlass.core.wake.bell import Bell
-from windlass.database.connection import Connection, joined
-from windlass.database.database import Database
-from windlass.database.dialect.base import Executor
-from windlass.database.number import Numbers
+from windlass.database.connection import Connection, Executor, joined
 from windlass.errors import DuplicateKey, PayloadTooLarge
 from windlass.flow.declare import Draft
 from windlass.flow.model.graph import buckets
@@ -28,129 +23,104 @@ from windlass.value.bucket import bucket_of
 from windlass.value.status import Status
 from windlass.value.task import NewNode
 
-# By this name a node that is running is meant by what it draws.
+# The name that a running node has in what it draws itself.
 SELF = ""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The nodes of a run, with everything but their numbers."""
+class NewRun:
+    """A flow run that is about to be written."""
 
     kind: Kind
     payload: str
     drafts: Sequence[Draft]
     how: How
-    created_at: int
-    due_at: int
+
+    @property
+    def key(self) -> str | None:
+        """Its key."""
+        return self.how.key
 
 
-class Starts:
-    """Writes new runs into one database."""
-
-    def __init__(
-        self, database: Database, clock: Clock, numbers: Numbers, bell: Bell, *, max_payload: int
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
-        self._bell = bell
-        self._max_payload = max_payload
-
-    @classmethod
-    def of(cls, shard: Shard) -> Starts:
-        """What starts flows in a shard."""
-        return cls(
-            shard.database,
-            shard.clock,
-            shard.numbers,
-            shard.bell,
-            max_payload=shard.max_payload,
-        )
-
-    def start(
-        self,
-        kind: Kind,
-        payload: str,
-        drafts: Sequence[Draft],
-        how: How,
-        *,
-        guard: Guard | None = None,
-    ) -> int:
-        """Write a run and its nodes; the id of the run, or of the one that has its key."""
-        first = self._clock.reserve(len(drafts) + 1)
-        plan = Plan(kind, payload, drafts, how, first, due_of(kind, how, first))
-        if how.conn is not None:
-            with joined(how.conn, self._database.engine, self._database.dialect) as executor:
-                written = self._rows(plan, executor)
-                number = self._write(executor, plan, written, guard, is_ours=False)
-        else:
-            rows = None if self._database.dialect.numbers_join else self._rows(plan, None)
-
-            def work(connection: Connection) -> int:
-                made = rows or self._rows(plan, connection)
-                return self._write(connection, plan, made, guard, is_ours=True)
-
-            number = self._database.write(work)
-        self._bell.ring_here()
-        telemetry.emit("flow.started", run=number, flow=kind.name, nodes=len(drafts))
-        return number
-
-    def _rows(self, plan: Plan, inside: Executor | None) -> Rows:
-        numbers = self._numbers.take(len(plan.drafts) + 1, inside=inside)
-        run, *rest = numbers
-        made = make_rows(
-            plan.drafts,
-            dict(zip((draft.shape.name for draft in plan.drafts), rest, strict=True)),
-            run=run,
-            known={},
-            due_at=plan.due_at,
-            created_at=plan.created_at + 1,
-            priority=plan.how.priority,
-            max_payload=self._max_payload,
-        )
-        row = NewNode(
-            id=run,
-            kind=plan.kind.name,
-            task_key=plan.how.key,
-            bucket=bucket_of(plan.how.key or str(run)),
-            status=Status.RUNNING if rest else Status.SUCCEEDED,
-            priority=plan.kind.priority if plan.how.priority is None else plan.how.priority,
-            due_at=None,
-            flow_id=run,
-            node=SELF,
-            open_slots=len(rest),
-            payload=plan.payload,
-            created_at=plan.created_at,
-        )
-        return Rows([row, *made.nodes], made.slots)
-
-    def _write(
-        self, executor: Executor, plan: Plan, rows: Rows, guard: Guard | None, *, is_ours: bool
-    ) -> int:
-        if guard is not None:
-            guard(executor)
-        dialect, run, key = self._database.dialect, rows.nodes[0], plan.how.key
-        store.insert(executor, dialect, [run], [])
-        if key is not None:
-            number, status = task_store.find_keys(executor, dialect, run.kind, [key])[key]
-            if number != run.id:
-                if plan.how.on_conflict == "raise":
-                    raise DuplicateKey(run.kind, key, task_id=number, status=str(status))
-                return number
-        store.insert(executor, dialect, rows.nodes[1:], rows.slots)
-        if len(rows.nodes) == 1:
-            head = head_of(run.payload)
-            assert head is not None
-            store.end_empty(executor, run.id, now=run.created_at, keep=head.keep)
-        self._bell.ring_inside(executor, is_ours=is_ours)
-        return run.id
-
-
-class Rows(NamedTuple):
+class NewRows(NamedTuple):
     """Nodes and slots that are about to be written."""
 
     nodes: list[NewNode]
     slots: list[NewSlot]
+
+
+def start(shard: Shard, new: NewRun, *, guard: Guard | None = None) -> int:
+    """Write a flow run and its nodes; its id, or the id of the flow run that has its key."""
+    database, conn = shard.database, new.how.conn
+    first = shard.clock.reserve(len(new.drafts) + 1)
+    if conn is not None:
+        with joined(conn, database.engine, database.dialect) as executor:
+            rows = _make_run(shard, new, first, inside=executor)
+            number = _write(executor, shard, new, rows=rows, guard=guard)
+    else:
+        early = None if database.dialect.numbers_join else _make_run(shard, new, first)
+
+        def work(connection: Connection) -> int:
+            rows = early or _make_run(shard, new, first, inside=connection)
+            return _write(connection, shard, new, rows=rows, guard=guard)
+
+        number = database.write(work)
+    shard.bell.ring_here()
+    telemetry.emit("flow.started", run=number, flow=new.kind.name, nodes=len(new.drafts))
+    return number
+
+
+def _make_run(shard: Shard, new: NewRun, first: int, *, inside: Executor | None = None) -> NewRows:
+    """The rows of a flow run, created at the moments from `first` on."""
+    kind, how = new.kind, new.how
+    run, *rest = shard.numbers.take(len(new.drafts) + 1, inside=inside)
+    made = make_rows(
+        new.drafts,
+        dict(zip((draft.shape.name for draft in new.drafts), rest, strict=True)),
+        run=run,
+        known={},
+        due_at=due_of(kind, how, first),
+        created_at=first + 1,
+        priority=how.priority,
+        max_payload=shard.max_payload,
+    )
+    row = NewNode(
+        id=run,
+        kind=kind.name,
+        task_key=new.key,
+        bucket=bucket_of(new.key or str(run)),
+        status=Status.RUNNING if rest else Status.SUCCEEDED,
+        priority=kind.priority if how.priority is None else how.priority,
+        due_at=None,
+        flow_id=run,
+        node=SELF,
+        open_slots=len(rest),
+        payload=new.payload,
+        created_at=first,
+    )
+    return NewRows([row, *made.nodes], made.slots)
+
+
+def _write(
+    executor: Executor, shard: Shard, new: NewRun, *, rows: NewRows, guard: Guard | None
+) -> int:
+    if guard is not None:
+        guard(executor)
+    dialect, run, key = shard.database.dialect, rows.nodes[0], new.key
+    store.insert(executor, dialect, [run], [])
+    if key is not None:
+        number, status = task_store.find_keys(executor, dialect, run.kind, [key])[key]
+        if number != run.id:
+            if new.how.on_conflict == "raise":
+                raise DuplicateKey(run.kind, key, task_id=number, status=str(status))
+            return number
+    store.insert(executor, dialect, rows.nodes[1:], rows.slots)
+    if len(rows.nodes) == 1:
+        head = head_of(run.payload)
+        assert head is not None
+        store.end_empty(executor, run.id, now=run.created_at, keep=head.keep)
+    shard.bell.ring_inside(executor, is_ours=new.how.conn is None)
+    return run.id
 
 
 def make_rows(
@@ -163,8 +133,8 @@ def make_rows(
     created_at: int,
     priority: int | None,
     max_payload: int,
-) -> Rows:
-    """The rows of what was drawn. Nodes wait for all their parents; none has ended yet."""
+) -> NewRows:
+    """The rows of new nodes. They wait for all their parents, as if none had ended."""
     shapes = [draft.shape for draft in drafts]
     numbers = {**{name: row.id for name, row in known.items()}, **ids}
     own = {name: bucket_of(str(number)) for name, number in ids.items()}
@@ -172,27 +142,25 @@ def make_rows(
     nodes: list[NewNode] = []
     slots: list[NewSlot] = []
     for index, draft in enumerate(drafts):
-        shape = draft.shape
-        number = ids[shape.name]
-        is_free = not shape.after
-        nodes.append(
-            NewNode(
-                id=number,
-                kind=draft.kind.name if draft.kind.version is None else TEMPLATE,
-                task_key=None,
-                bucket=places[shape.name],
-                status=Status.WAITING if is_free else Status.BLOCKED,
-                priority=draft.kind.priority if priority is None else priority,
-                due_at=due_at + index if is_free else None,
-                flow_id=run,
-                node=shape.name,
-                open_slots=len(shape.after),
-                payload=_payload(draft, numbers, max_payload),
-                created_at=created_at + index,
-            )
+        shape, kind = draft.shape, draft.kind
+        number, is_free = ids[shape.name], not shape.after
+        node = NewNode(
+            id=number,
+            kind=kind.name if kind.version is None else TEMPLATE,
+            task_key=None,
+            bucket=places[shape.name],
+            status=Status.WAITING if is_free else Status.BLOCKED,
+            priority=kind.priority if priority is None else priority,
+            due_at=due_at + index if is_free else None,
+            flow_id=run,
+            node=shape.name,
+            open_slots=len(shape.after),
+            payload=_payload(draft, numbers, max_payload),
+            created_at=created_at + index,
         )
+        nodes.append(node)
         slots += [NewSlot(numbers[parent], number, shape.rule) for parent in shape.after]
-    return Rows(nodes, slots)
+    return NewRows(nodes, slots)
 
 
 def _payload(draft: Draft, numbers: Mapping[str, int], largest: int) -> str:
@@ -214,6 +182,6 @@ def _payload(draft: Draft, numbers: Mapping[str, int], largest: int) -> str:
         raise PayloadTooLarge(
             f"node {shape.name!r}: the arguments are {len(payload):,} bytes as JSON, over the "
             f"limit of {largest:,}; store the data and give its key, or raise max_payload",
-            kind=draft.kind.name,
+            kind=kind.name,
         )
     return payload

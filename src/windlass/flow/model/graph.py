@@ -37,7 +37,7 @@ class Rule(IntEnum):
         return self.name.lower()
 
 
-class How(Enum):
+class NodeEnd(Enum):
     """How a node ended, for the nodes that wait for it."""
 
     SUCCEEDED = "succeeded"
@@ -45,7 +45,7 @@ class How(Enum):
     SKIPPED = "skipped"
 
 
-def how_ended(status: Status, last: Status | None) -> How | None:
+def how_ended(status: Status, last: Status | None) -> NodeEnd | None:
     """How a node of this status ended; None if it has not ended.
 
     `last` is set when the node ended without running: blocked if its parents decided that, waiting
@@ -53,11 +53,11 @@ def how_ended(status: Status, last: Status | None) -> How | None:
     """
     match status:
         case Status.SUCCEEDED:
-            return How.SUCCEEDED
+            return NodeEnd.SUCCEEDED
         case Status.CANCELLED if last is not None:
-            return How.SKIPPED
+            return NodeEnd.SKIPPED
         case Status.FAILED | Status.CANCELLED:
-            return How.FAILED
+            return NodeEnd.FAILED
     return None
 
 
@@ -81,11 +81,11 @@ class Edge(NamedTuple):
     bucket: int = 0
 
 
-class Ended(NamedTuple):
+class EndedNode(NamedTuple):
     """A node that has ended; `cause` is the node that blocks the nodes below."""
 
     id: int
-    how: How
+    how: NodeEnd
     cause: str
 
 
@@ -99,12 +99,12 @@ class Filled:
     nested: set[int] = field(default_factory=set)
     due: list[int] = field(default_factory=list)
     # Nodes that can never run, and why.
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[EndedNode] = field(default_factory=list)
     # Nested flows in which every node has ended.
     empty: list[int] = field(default_factory=list)
 
 
-def fill(edges: Iterable[Edge], ended: Iterable[Ended]) -> Filled:
+def fill(edges: Iterable[Edge], ended: Iterable[EndedNode]) -> Filled:
     """Fill the slots below nodes that have ended, and below nodes that can then never run.
 
     Nodes that are no longer blocked do not change.
@@ -135,25 +135,25 @@ def fill(edges: Iterable[Edge], ended: Iterable[Ended]) -> Filled:
             filled.still.pop(edge.task, None)
             if edge.rule is Rule.END:
                 filled.empty.append(edge.task)
-            elif verdict is How.SUCCEEDED:
+            elif verdict is NodeEnd.SUCCEEDED:
                 filled.due.append(edge.task)
             else:
-                filled.ended.append(Ended(edge.task, verdict, dep.cause))
+                filled.ended.append(EndedNode(edge.task, verdict, dep.cause))
                 queue.append(filled.ended[-1])
     return filled
 
 
-def _decide(rule: Rule, how: How, left: int) -> How | None:
+def _decide(rule: Rule, how: NodeEnd, left: int) -> NodeEnd | None:
     """What filling one slot decides: SUCCEEDED lets the node run, None decides nothing yet."""
-    is_success = how is How.SUCCEEDED
+    is_success = how is NodeEnd.SUCCEEDED
     match rule:
         case Rule.ALL_SUCCESS if not is_success:
             return how
         case Rule.ANY_SUCCESS if is_success:
-            return How.SUCCEEDED
+            return NodeEnd.SUCCEEDED
         case Rule.ANY_SUCCESS if left <= 0:
             return how
-    return How.SUCCEEDED if left <= 0 and rule is not Rule.ANY_SUCCESS else None
+    return NodeEnd.SUCCEEDED if left <= 0 and rule is not Rule.ANY_SUCCESS else None
 
 
 class Opening(NamedTuple):
@@ -163,14 +163,14 @@ class Opening(NamedTuple):
     """
 
     left: int
-    verdict: How | None
+    verdict: NodeEnd | None
     by: int | None = None
 
 
-def open_after(rule: Rule, parents: Sequence[How | None]) -> Opening:
+def open_after(rule: Rule, parents: Sequence[NodeEnd | None]) -> Opening:
     """What becomes of a node whose parents ended like this; None is a parent that has not."""
     if not parents:
-        return Opening(0, How.SUCCEEDED)
+        return Opening(0, NodeEnd.SUCCEEDED)
     left = len(parents)
     decided: Opening | None = None
     for place, how in enumerate(parents):
@@ -179,7 +179,7 @@ def open_after(rule: Rule, parents: Sequence[How | None]) -> Opening:
         left -= 1
         verdict = _decide(rule, how, left)
         if decided is None and verdict is not None:
-            decided = Opening(0, verdict, None if verdict is How.SUCCEEDED else place)
+            decided = Opening(0, verdict, None if verdict is NodeEnd.SUCCEEDED else place)
     return decided or Opening(left, None)
 
 

@@ -142,7 +142,7 @@ class Results:
 
 
 def filled(blank: Blank, results: Results) -> str:
-    """The payload with the results filled in; raises Skip if the condition does not hold."""
+    """The payload with the results filled in; raises Skip if the condition is false."""
     if blank.when is not None:
         named = {name: results.get(number) for name, number in blank.names.items()}
         if not NodeCondition(blank.when, node="").holds(named):

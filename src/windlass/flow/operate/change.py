@@ -19,7 +19,7 @@ from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
     SKIPPED_BY_HAND,
-    How,
+    NodeEnd,
     Rule,
     downwards,
     open_after,
@@ -124,11 +124,11 @@ class RunChange:
         among = list(self.rows)
         if node is not None:
             row = self.named(node)
-            if row.how is not How.FAILED:
+            if row.how is not NodeEnd.FAILED:
                 raise BadFlow(f"node {node!r} has not failed: it is {row.status}")
             among = [row.id, *self.graph.inside(row.id)]
         failed = [self.rows[number] for number in among]
-        begin = {row.id for row in failed if row.how is How.FAILED and not row.is_blocked_end}
+        begin = {row.id for row in failed if row.how is NodeEnd.FAILED and not row.is_blocked_end}
         self.follow(begin, again=begin)
         if node is not None and self.named(node).is_blocked_end:
             raise BadFlow(
@@ -138,15 +138,15 @@ class RunChange:
     def skip(self, node: str) -> None:
         """Count a node as succeeded; in a nested flow, every node that has not."""
         row = self.named(node)
-        if row.how is How.SUCCEEDED:
+        if row.how is NodeEnd.SUCCEEDED:
             raise BadFlow(f"node {node!r} has succeeded; there is nothing to skip")
         leaves = [row.id, *self.graph.inside(row.id)]
         if row.id in self.graph.members:
-            leaves = [each for each in leaves if self.rows[each].how is not How.SKIPPED]
+            leaves = [each for each in leaves if self.rows[each].how is not NodeEnd.SKIPPED]
         skipped = [
             number
             for number in leaves
-            if number not in self.graph.members and self.rows[number].how is not How.SUCCEEDED
+            if number not in self.graph.members and self.rows[number].how is not NodeEnd.SUCCEEDED
         ]
         for number in skipped:
             self._end(number, Status.SUCCEEDED, SKIPPED_BY_HAND)
@@ -162,13 +162,13 @@ class RunChange:
         if not changed and not self._has_more and is_well:
             return None
         store.set_states(connection, changed, again)
-        faces = self.shard.faces
-        faces.restarted(connection, again)
+        self.shard.faces.restarted(connection, again)
         away = (row.id for row in changed if before[row.id].status is Status.EXTERNAL)
-        faces.stopped(connection, [number for number in away if number not in again], now=self.now)
+        stopped = [number for number in away if number not in again]
+        self.shard.faces.stopped(connection, stopped, now=self.now)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
-        return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)
+        return slot.end_run(connection, self.run.id, now=self.now)
 
     def follow(self, begin: Collection[int], *, again: Collection[int] = ()) -> None:
         """Decide everything below the nodes that have changed, and the nodes that begin `again`."""
@@ -181,7 +181,7 @@ class RunChange:
     def _follows_parents(self, number: int) -> bool:
         row = self.rows[number]
         # A node that was cancelled before it began ended with its run, not by itself.
-        is_unbegun = row.how is How.FAILED and row.attempt == 0
+        is_unbegun = row.how is NodeEnd.FAILED and row.attempt == 0
         return row.status is Status.BLOCKED or row.is_blocked_end or is_unbegun
 
     def _decide(self, number: int) -> None:
@@ -190,11 +190,11 @@ class RunChange:
         match opening.verdict:
             case None:
                 self._set(number, Status.BLOCKED, open_slots=opening.left)
-            case How.SUCCEEDED:
+            case NodeEnd.SUCCEEDED:
                 self._set(number, Status.WAITING, due_at=self.now)
             case verdict:
                 assert opening.by is not None
-                is_skipped = verdict is How.SKIPPED
+                is_skipped = verdict is NodeEnd.SKIPPED
                 cause = self.rows[parents[opening.by]].cause
                 remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{cause}"[:LONGEST_REMARK]
                 status = Status.CANCELLED if is_skipped else Status.FAILED
@@ -206,7 +206,7 @@ class RunChange:
         if left:
             self._set(number, Status.RUNNING, open_slots=left)
             return
-        failed = [row for row in members if row.how is How.FAILED]
+        failed = [row for row in members if row.how is NodeEnd.FAILED]
         if not failed:
             self._end(number, Status.SUCCEEDED, None)
             return

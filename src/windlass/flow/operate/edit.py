@@ -60,7 +60,7 @@ def _insert(
     shard, graph, shapes = change.shard, change.graph, [draft.shape for draft in drafts]
     asked = {name for shape in shapes for name in (*shape.after, *shape.needs)}
     known = {name: change.named(name) for name in asked if name in graph.ids}
-    insert_nodes(connection, shard.site(registry), drafts, change.run.id, known=known)
+    insert_nodes(connection, shard.site(registry), drafts, run=change.run.id, known=known)
     rows = store.named(connection, change.run.id, {shape.name for shape in shapes})
     for row in rows.values():
         change.added(row)

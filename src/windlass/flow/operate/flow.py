@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from windlass.core.task.store import task
 from windlass.database.connection import is_async
 from windlass.errors import BadFlow, DuplicateKey
 from windlass.flow.declare import Draft, Drawing
-from windlass.flow.engine.start import Starts
+from windlass.flow.engine.start import NewRun, start
 from windlass.flow.model.node import RunHead, with_head
 from windlass.flow.operate import view
 from windlass.flow.operate.find import RunFinder
@@ -59,7 +59,8 @@ class Flows:
             template=None if kind.version is None else kind.name,
             version=kind.version,
         )
-        return FlowRun(self.finder, self._write(kind, with_head(payload, head), drafts, how))
+        new = NewRun(kind, with_head(payload, head), drafts, how)
+        return FlowRun(self.finder, self._write(new))
 
     async def astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         """`start`, awaited; in the caller's transaction if `how` has an async connection."""
@@ -88,38 +89,36 @@ class Flows:
         """Flow runs, newest first."""
         return view.newest(self.finder, kind=kind, status=status, limit=limit)
 
-    def _write(self, kind: Kind, payload: str, drafts: Sequence[Draft], how: How) -> int:
+    def _write(self, new: NewRun) -> int:
         single = self._fleet.single
         if single is not None:
-            return Starts.of(single).start(kind, payload, drafts, how)
-        if how.key is not None:
-            return self._fleet.keyed(partial(self._write_keyed, kind, payload, drafts, how))
-        if how.conn is not None:
-            shard = self._router.shard_of(how.conn)
+            return start(single, new)
+        if new.key is not None:
+            return self._fleet.keyed(partial(self._write_keyed, new, new.key))
+        if new.how.conn is not None:
+            shard = self._router.shard_of(new.how.conn)
         else:
             shard = next(iter(self._fleet.taking()), None) or self._fleet.shards[0]
         try:
-            return Starts.of(shard).start(kind, payload, drafts, how)
+            return start(shard, new)
         except OUTAGES as problem:
-            raise shard.unavailable(f"flow {kind.name!r} was to start in", problem) from problem
+            what = f"flow {new.kind.name!r} was to start in"
+            raise shard.unavailable(what, problem) from problem
 
-    def _write_keyed(self, kind: Kind, payload: str, drafts: Sequence[Draft], how: How) -> int:
-        key = str(how.key)
+    def _write_keyed(self, new: NewRun, key: str) -> int:
+        name, how = new.kind.name, new.how
         roster = self._fleet.roster
-        target = targets_of(self._fleet, roster, kind.name, [key])[key]
+        target = targets_of(self._fleet, roster, name, [key])[key]
         shard = target.shard
         if how.conn is not None and self._router.shard_of(how.conn) is not shard:
             raise BadFlow(
-                f"flow {kind.name!r}: key {key!r} belongs to {shard.name}, where conn is not; "
+                f"flow {name!r}: key {key!r} belongs to {shard.name}, where conn is not; "
                 "start it without conn, or without a key"
             )
         if not target.is_home:
-            find = partial(
-                task.find_keys, dialect=shard.database.dialect, kind=kind.name, keys=[key]
-            )
+            find = partial(task.find_keys, dialect=shard.database.dialect, kind=name, keys=[key])
             number, status = shard.database.read(find)[key]
             if how.on_conflict == "raise":
-                raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
+                raise DuplicateKey(name, key, task_id=number, status=str(status))
             return number
-        guard = self._fleet.guard(shard, roster.number)
-        return Starts.of(shard).start(kind, payload, drafts, how, guard=guard)
+        return start(shard, new, guard=self._fleet.guard(shard, roster.number))

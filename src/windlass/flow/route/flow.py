@@ -16,7 +16,6 @@ from windlass.flow.operate import view
 from windlass.flow.operate.template import StartableView
 from windlass.flow.operate.view import FlowDetail, FlowNodeDetail, FlowNodePage, FlowRunView
 from windlass.value.listing import Listing
-from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.status import Status
 from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import LONGEST_TOLD

@@ -1,4 +1,4 @@
-"""What moves to another shard with a flow run that has ended: its nodes and their slots."""
+"""The nodes and slots that move to another shard together with a flow run that has ended."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
     SKIPPED_BY_HAND,
-    How,
+    NodeEnd,
     Rule,
     how_ended,
 )
@@ -60,7 +60,7 @@ class NodeRow:
     result: str | None = None
 
     @property
-    def how(self) -> How | None:
+    def how(self) -> NodeEnd | None:
         """How it ended; None if it has not ended."""
         return how_ended(self.status, self.last_status)
 
@@ -72,7 +72,7 @@ class NodeRow:
     @property
     def is_skipped(self) -> bool:
         """Whether its condition, the condition of a parent or an operator skipped it."""
-        return self.how is How.SKIPPED or self.remark == SKIPPED_BY_HAND
+        return self.how is NodeEnd.SKIPPED or self.remark == SKIPPED_BY_HAND
 
     @property
     def error(self) -> str | None:
@@ -383,9 +383,9 @@ def prune(
     limit: int,
     pruned: Callable[[Connection, Collection[int]], None],
 ) -> int:
-    """Delete up to about `limit` rows of flow runs whose time is over, each run last; how many.
+    """Delete about `limit` rows of flow runs that are kept no longer; how many were deleted.
 
-    `pruned` is called with the nodes that were deleted.
+    The row of the flow run goes last. `pruned` is called with the nodes that are deleted.
     """
     over = connection.scalars(
         select(task.c.id)

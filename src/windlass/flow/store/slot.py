@@ -1,10 +1,10 @@
-"""Slots: what the end of nodes does to the nodes, and to the run, that wait for them.
+"""What the end of nodes does to the nodes, and to the flow run, that wait for them.
 
-The row of a run is the lock of all of it. Whoever ends, adds, skips, retries or cancels nodes locks
-that row first, so two parents that end in two transactions fill the slots of their child one after
-the other, and the second sees what the first has left; and nobody waits in a circle. Filling
-belongs into the transaction that accepts the outcome: an outcome that is repeated is not accepted,
-and fills nothing.
+The row of a flow run is the lock of the whole flow run. Every transaction that ends, adds, skips,
+retries or cancels nodes locks this row first. So two parents that end in two transactions fill the
+slots of their child one after the other, the second sees what the first has left, and there is no
+deadlock. Slots are filled in the transaction that accepts the outcome: a repeated outcome is not
+accepted, and fills nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import Connection, and_, select, update
 
 from windlass.core.finish.store.history import MINUTE
-from windlass.database.dialect.base import Count, Dialect, encode, lock_runs
+from windlass.database.dialect.base import Count, Dialect, encode
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
     Edge,
-    Ended,
+    EndedNode,
     Filled,
-    How,
+    NodeEnd,
     Rule,
     fill,
     how_ended,
@@ -36,11 +36,9 @@ from windlass.flow.store.dialect import STATEMENTS
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK
 from windlass.value.status import FINAL, Status
 
-__all__ = ["After", "after_end", "edges_below", "end_runs", "lock_runs", "write"]
-
-# So many of the rows that one end makes due come with it; the others are read when there is room.
+# How many whole rows the statement that fills slots returns; other due rows are read later.
 MOST_ROWS = 200
-# Nodes that one end makes due are due at moments of their own in the last milliseconds.
+# Nodes that become due together get different times, all in the last milliseconds.
 APART = 10_000
 RUN_ENDED = "its run had ended"
 
@@ -50,49 +48,140 @@ NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass
-class After:
-    """What the end of nodes has brought about, once it is committed."""
+class AfterEnd:
+    """What follows from the end of nodes, once the transaction has committed."""
 
     # Nodes that are due now, with their buckets.
     due: dict[int, int] = field(default_factory=dict)
-    # Of those, whole rows that came with them, as a claim has them.
+    # Whole rows of some of them, as a claim has them.
     rows: list[Sequence[Any]] = field(default_factory=list)
-    # Runs that have ended.
+    # Flow runs that have ended.
     runs: dict[int, Status] = field(default_factory=dict)
 
 
 def after_end(
     connection: Connection,
     dialect: Dialect,
-    ended: Mapping[int, tuple[int, How]],
+    ended: Mapping[int, tuple[int, NodeEnd]],
     *,
     before: Mapping[int, int],
     worker: int,
     now: int,
-) -> After:
-    """Fill the slots below nodes, id to run and how it ended, whose ends `worker` just wrote.
+) -> AfterEnd:
+    """Fill the slots below nodes whose ends `worker` just wrote: id to flow run and end.
 
-    Runs that end with them are counted as its work. Call it in a transaction that has locked their
-    runs, in which so many nodes were left `before`.
+    Flow runs that end with them count as work of `worker`. Call it in a transaction that has locked
+    the flow runs; `before` is how many nodes of each were open.
     """
-    after = After()
-    unhappy = [number for number, (_, how) in ended.items() if how is not How.SUCCEEDED]
-    names = _names(connection, unhappy)
-    run_of = {number: run for number, (run, _) in ended.items()}
-    gone: Counter[int] = Counter()
-    round_ = [Ended(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
-    while round_:
-        is_plain = all(node.how is How.SUCCEEDED for node in round_)
-        way = fill_at_once if is_plain and STATEMENTS.of(dialect).fill is not None else fill_below
-        empty, count = way(connection, dialect, round_, run_of, after, now=now)
-        gone += count
-        round_ = _end_nested(connection, empty, now=now)
-    over = [run for run, count in gone.items() if before.get(run, 0) <= count]
+    filling = _Filling(connection, dialect, now)
+    filling.run_of = {number: run for number, (run, _) in ended.items()}
+    names = _names(
+        connection, [each for each, (_, how) in ended.items() if how != NodeEnd.SUCCEEDED]
+    )
+    closed: Counter[int] = Counter()
+    nodes = [EndedNode(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
+    while nodes:
+        empty, count = filling.fill(nodes)
+        closed += count
+        nodes = _end_nested(connection, empty, now=now)
+    over = [run for run, count in closed.items() if before.get(run, 0) <= count]
     if over:
         runs = _end_runs(connection, over, now=now)
-        after.runs = {run.id: run.status for run in runs}
+        filling.after.runs = {run.id: run.status for run in runs}
         _count(connection, dialect, runs, worker=worker, now=now)
-    return after
+    return filling.after
+
+
+class _Filling:
+    """Fills slots in one transaction, and collects what follows."""
+
+    def __init__(self, connection: Connection, dialect: Dialect, now: int) -> None:
+        self.after = AfterEnd()
+        # Nodes, and the flow run of each.
+        self.run_of: dict[int, int] = {}
+        self._connection = connection
+        self._dialect = dialect
+        self._statements = STATEMENTS.of(dialect)
+        self._now = now
+
+    def fill(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
+        """Fill the slots below nodes: which nested flows are empty now, and how many nodes ended.
+
+        The second is by flow run.
+        """
+        is_plain = all(node.how is NodeEnd.SUCCEEDED for node in ended)
+        at_once = is_plain and self._statements.fill is not None
+        return self._fill_at_once(ended) if at_once else self._fill_below(ended)
+
+    def _fill_below(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
+        edges = self._edges_below(ended)
+        filled = fill(edges, ended)
+        self.run_of |= {edge.task: edge.run for edge in edges}
+        buckets = {edge.task: edge.bucket for edge in edges}
+        self.after.due |= {number: buckets[number] for number in filled.due}
+        count = Counter(self.run_of[node.id] for node in (*ended, *filled.ended))
+        write(self._connection, self._dialect, filled, now=self._now, left=count)
+        return filled.empty, count
+
+    def _edges_below(self, ended: Sequence[EndedNode]) -> list[Edge]:
+        """The slots of these nodes; if a node did not succeed, also all slots further below."""
+        statements = self._statements
+        found: set[Edge] = set()
+        for statement, ids in (
+            (statements.edges, [node.id for node in ended if node.how is NodeEnd.SUCCEEDED]),
+            (statements.below, [node.id for node in ended if node.how is not NodeEnd.SUCCEEDED]),
+        ):
+            if ids:
+                asked = {"ids": statements.listed(ids)}
+                rows = self._connection.execute(statement, asked).fetchall()
+                found.update(_edge(row) for row in rows)
+        return list(found)
+
+    def _fill_at_once(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
+        """The same for nodes that have all succeeded, by one statement that returns due rows."""
+        statements = self._statements
+        count = Counter(self.run_of[node.id] for node in ended)
+        asked = {
+            "ids": statements.listed([node.id for node in ended]),
+            "runs": statements.listed(count.keys()),
+            "counts": statements.listed(count.values()),
+            # Different times: workers read rows in the order of due times.
+            "first": self._now - APART,
+            "most": MOST_ROWS,
+        }
+        assert statements.fill is not None
+        empty: list[int] = []
+        for status, left, *row in self._connection.execute(statements.fill, asked).fetchall():
+            number, payload, bucket, run = row[0], row[5], row[9], row[10]
+            if status == Status.WAITING:
+                self.after.due[number] = bucket
+                if payload is not None:
+                    self.after.rows.append(row)
+            elif status == Status.RUNNING and left <= 0 and number not in count:
+                self.run_of[number] = run
+                empty.append(number)
+        return empty, count
+
+
+def write(
+    connection: Connection,
+    dialect: Dialect,
+    filled: Filled,
+    *,
+    now: int,
+    left: Mapping[int, int] = NOTHING,
+) -> None:
+    """Write the new states of waiting nodes; `left` nodes of each flow run have ended."""
+    rows = list(_moves(filled, now))
+    rows += [
+        _move(run, Status.RUNNING, was=Status.RUNNING, filled=count) for run, count in left.items()
+    ]
+    if rows:
+        statements = STATEMENTS.of(dialect)
+        asked = {"rows": encode(rows).decode()}
+        if statements.is_array:
+            asked["ids"] = statements.listed([row["id"] for row in rows])
+        connection.execute(statements.move, asked)
 
 
 def rows(connection: Connection, dialect: Dialect, ids: Collection[int]) -> list[Sequence[Any]]:
@@ -113,102 +202,10 @@ def results(
     return {row[0]: row[1] for row in found.fetchall()}
 
 
-def fill_below(
-    connection: Connection,
-    dialect: Dialect,
-    ended: Sequence[Ended],
-    run_of: dict[int, int],
-    after: After,
-    *,
-    now: int,
-) -> tuple[list[int], Counter[int]]:
-    """Fill the slots below nodes: nested flows that are empty now, and ends by run.
-
-    Notes in `after` what is due, and in `run_of` whose it is.
-    """
-    edges = edges_below(connection, dialect, ended)
-    filled = fill(edges, ended)
-    run_of |= {edge.task: edge.run for edge in edges}
-    places = {edge.task: edge.bucket for edge in edges}
-    after.due |= {number: places[number] for number in filled.due}
-    count = Counter(run_of[node.id] for node in (*ended, *filled.ended))
-    write(connection, dialect, filled, now=now, left=count)
-    return filled.empty, count
-
-
-def fill_at_once(
-    connection: Connection,
-    dialect: Dialect,
-    ended: Sequence[Ended],
-    run_of: dict[int, int],
-    after: After,
-    *,
-    now: int,
-) -> tuple[list[int], Counter[int]]:
-    """The same for nodes that have all succeeded, by one statement that brings what is due."""
-    statements = STATEMENTS.of(dialect)
-    count = Counter(run_of[node.id] for node in ended)
-    asked = {
-        "ids": statements.listed([node.id for node in ended]),
-        "runs": statements.listed(count.keys()),
-        "counts": statements.listed(count.values()),
-        # Not all at the same time: readers go by it.
-        "first": now - APART,
-        "most": MOST_ROWS,
-    }
-    assert statements.fill is not None
-    empty: list[int] = []
-    for status, left, *row in connection.execute(statements.fill, asked).fetchall():
-        number, payload, bucket, run = row[0], row[5], row[9], row[10]
-        if status == Status.WAITING:
-            after.due[number] = bucket
-            if payload is not None:
-                after.rows.append(row)
-        elif status == Status.RUNNING and left <= 0 and number not in count:
-            run_of[number] = run
-            empty.append(number)
-    return empty, count
-
-
-def edges_below(connection: Connection, dialect: Dialect, ended: Sequence[Ended]) -> list[Edge]:
-    """The slots of these nodes; of those that did not succeed, also all slots further below."""
-    statements = STATEMENTS.of(dialect)
-    found: set[Edge] = set()
-    for statement, ids in (
-        (statements.edges, [node.id for node in ended if node.how is How.SUCCEEDED]),
-        (statements.below, [node.id for node in ended if node.how is not How.SUCCEEDED]),
-    ):
-        if ids:
-            rows = connection.execute(statement, {"ids": statements.listed(ids)}).fetchall()
-            found.update(_edge(row) for row in rows)
-    return list(found)
-
-
-def write(
-    connection: Connection,
-    dialect: Dialect,
-    filled: Filled,
-    *,
-    now: int,
-    left: Mapping[int, int] = NOTHING,
-) -> None:
-    """Write what filling slots has made of those that wait, and that nodes of runs have ended."""
-    rows = list(_moves(filled, now))
-    rows += [
-        _move(run, Status.RUNNING, was=Status.RUNNING, filled=count) for run, count in left.items()
-    ]
-    if rows:
-        statements = STATEMENTS.of(dialect)
-        ids = statements.listed([row["id"] for row in rows])
-        asked = {"rows": encode(rows).decode(), "ids": ids}
-        if not statements.is_array:
-            del asked["ids"]
-        connection.execute(statements.move, asked)
-
-
-def end_runs(connection: Connection, runs: Collection[int], *, now: int) -> dict[int, Status]:
-    """End those of the runs of which no node is left; how each ended."""
-    return {run.id: run.status for run in _end_runs(connection, runs, now=now)}
+def end_run(connection: Connection, run: int, *, now: int) -> Status | None:
+    """End a flow run if no node is open; its status then."""
+    ended = _end_runs(connection, [run], now=now)
+    return ended[0].status if ended else None
 
 
 class _EndedRun(NamedTuple):
@@ -227,28 +224,17 @@ def _end_runs(connection: Connection, runs: Collection[int], *, now: int) -> lis
     ended: list[_EndedRun] = []
     for number, kind, began_at, payload in over:
         inside = and_(task.c.flow_id == number, task.c.id != number)
-        status, remark = _verdict(connection, inside)
-        ended.append(_EndedRun(number, kind, status, began_at))
         head = head_of(payload)
-        keep = KEEP_FAILED if head is None else head.keep
-        connection.execute(
-            update(task)
-            .where(task.c.id == number)
-            .values(
-                status=status,
-                finished_at=now,
-                prune_at=now + keep,
-                remark=remark,
-                open_slots=0,
-            )
-        )
+        prune_at = now + (KEEP_FAILED if head is None else head.keep)
+        status = _end_by_members(connection, number, inside, now=now, prune_at=prune_at)
+        ended.append(_EndedRun(number, kind, status, began_at))
     return ended
 
 
 def _count(
     connection: Connection, dialect: Dialect, runs: Sequence[_EndedRun], *, worker: int, now: int
 ) -> None:
-    """Add runs to the statistics of their flows: how many, and how long they went on."""
+    """Add flow runs to the statistics of their flows: how many, and how long they took."""
     counts: dict[str, Count] = {}
     for run in runs:
         count = counts.setdefault(run.kind, Count(now // MINUTE, run.kind, worker))
@@ -260,7 +246,7 @@ def _count(
 
 
 def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> None:
-    """End nodes that would go on, though their run has ended."""
+    """End nodes that would continue although their flow run has ended."""
     if ids:
         connection.execute(
             update(task)
@@ -276,41 +262,40 @@ def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> No
         )
 
 
-def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[Ended]:
-    """End nested flows of which nothing is left; that is a node of the run that ends."""
-    ended: list[Ended] = []
+def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[EndedNode]:
+    """End nested flows without open nodes; each is a node that ends."""
+    ended: list[EndedNode] = []
     for number in empty:
         members = select(slot.c.dep_id).where(slot.c.task_id == number, slot.c.rule == Rule.END)
-        status, remark = _verdict(connection, task.c.id.in_(members))
-        connection.execute(
-            update(task)
-            .where(task.c.id == number)
-            .values(status=status, finished_at=now, remark=remark, open_slots=0)
-        )
+        status = _end_by_members(connection, number, task.c.id.in_(members), now=now)
         name = connection.scalar(select(task.c.node).where(task.c.id == number))
-        ended.append(Ended(number, how_ended(status, None) or How.FAILED, str(name)))
+        ended.append(EndedNode(number, how_ended(status, None) or NodeEnd.FAILED, str(name)))
     return ended
 
 
-def _verdict(connection: Connection, inside: Any) -> tuple[Status, str | None]:
-    """How the nodes that are `inside` have ended, taken together, and what to say of it."""
-    counts = {
-        Status(status): count
-        for status, count in connection.execute(
-            select(task.c.status, func.count()).where(inside, ~IS_SKIPPED).group_by(task.c.status)
-        )
-    }
-    if not counts.get(Status.FAILED) and not counts.get(Status.CANCELLED):
-        return Status.SUCCEEDED, None
-    first = connection.execute(
-        select(task.c.node, task.c.remark, task.c.status)
-        .where(inside, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
-        .where(task.c.last_status.is_(None))
-        .order_by(task.c.finished_at, task.c.id)
-        .limit(1)
-    ).first()
-    remark = None if first is None else f"{first.node}: {first.remark}"[:LONGEST_REMARK]
-    return (Status.FAILED if counts.get(Status.FAILED) else Status.CANCELLED), remark
+def _end_by_members(
+    connection: Connection, number: int, inside: Any, *, now: int, **more: Any
+) -> Status:
+    """End a flow run or a nested flow as the nodes `inside` have ended; its status."""
+    query = select(task.c.status).where(inside, ~IS_SKIPPED).group_by(task.c.status)
+    found = set(connection.scalars(query))
+    remark = None
+    if found.isdisjoint((Status.FAILED, Status.CANCELLED)):
+        status = Status.SUCCEEDED
+    else:
+        status = Status.FAILED if Status.FAILED in found else Status.CANCELLED
+        first = connection.execute(
+            select(task.c.node, task.c.remark)
+            .where(inside, task.c.status.in_((Status.FAILED, Status.CANCELLED)))
+            .where(task.c.last_status.is_(None))
+            .order_by(task.c.finished_at, task.c.id)
+            .limit(1)
+        ).first()
+        if first is not None:
+            remark = f"{first.node}: {first.remark}"[:LONGEST_REMARK]
+    values = {"status": status, "finished_at": now, "remark": remark, "open_slots": 0, **more}
+    connection.execute(update(task).where(task.c.id == number).values(values))
+    return status
 
 
 def _names(connection: Connection, ids: Collection[int]) -> dict[int, str]:
@@ -326,11 +311,11 @@ def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:
         status = Status.RUNNING if is_nested else Status.BLOCKED
         yield _move(number, status, was=status, filled=count)
     for index, number in enumerate(filled.due):
-        # Not all at the same time: readers go by it.
+        # Different times: workers read rows in the order of due times.
         due_at = now - len(filled.due) + index
         yield _move(number, Status.WAITING, due_at=due_at)
     for node in filled.ended:
-        is_skipped = node.how is How.SKIPPED
+        is_skipped = node.how is NodeEnd.SKIPPED
         status = Status.CANCELLED if is_skipped else Status.FAILED
         remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{node.cause}"[:LONGEST_REMARK]
         last = int(Status.BLOCKED)
@@ -340,8 +325,7 @@ def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:
 def _move(
     number: int, status: Status, *, was: Status = Status.BLOCKED, **values: Any
 ) -> dict[str, Any]:
-    names = ("due_at", "filled", "finished_at", "remark", "last_status")
-    blank = dict.fromkeys(names)
+    blank = dict.fromkeys(("due_at", "filled", "finished_at", "remark", "last_status"))
     return {"id": number, "was": int(was), "status": int(status), **blank, **values}
 
 
