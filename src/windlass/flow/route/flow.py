@@ -15,15 +15,15 @@ from windlass.flow.model.run import FlowGraph
 from windlass.flow.model.template import RunEdit
 from windlass.flow.operate import view
 from windlass.flow.operate.view import FlowDetail, FlowNodeDetail, FlowNodePage, FlowRunView
-from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.listing import Listing
+from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.status import Status
 from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import LONGEST_TOLD
 from windlass.web.json import JsonList, JsonObject, json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, RequestBody, Code, ActionResult, Reason, View, answer
+from windlass.web.view import STORABLE, ActionResult, Code, Reason, RequestBody, View, answer
 
 router = APIRouter(tags=["flows"])
 

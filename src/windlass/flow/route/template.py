@@ -14,7 +14,7 @@ from windlass.watch.audit.model import Action
 from windlass.web.json import json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog, RunName
-from windlass.web.view import RequestBody, Names, View, answer
+from windlass.web.view import Names, RequestBody, View, answer
 
 router = APIRouter(tags=["templates"])
 
