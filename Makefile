@@ -33,7 +33,7 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 
 .PHONY: help demo test test-all test-console check check-python check-console format docs commands \
-	bench lock servers screenshots console-types clean
+	architecture bench lock servers screenshots console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,9 @@ docs: $(DOCS) ## build the manual into build/docs; a broken link is an error
 commands: $(INSTALLED) ## write the page of all commands from the code
 	@$(PY) -m scripts.commands
 
+architecture: $(INSTALLED) ## write the list of files in ARCHITECTURE.md from the code
+	@$(PY) -m scripts.architecture
+
 bench: $(INSTALLED) servers ## measure throughput on this machine
 	@$(PY) -m bench
 
@@ -93,8 +96,7 @@ screenshots: $(INSTALLED) $(BUILT) ## make pictures of every page of the console
 	@$(PY) -m scripts.screenshot
 
 console-types: $(INSTALLED) ## write the types of the API anew for the console
-	@$(PY) -m windlass.web.openapi | node console/types.mjs > console/src/api/model.ts.new
-	@mv console/src/api/model.ts.new console/src/api/model.ts
+	@$(PY) -m windlass.web.openapi | node console/types.mjs
 
 clean: ## remove the virtual environment, caches and build results
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \

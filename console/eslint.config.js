@@ -3,7 +3,7 @@ import hooks from "eslint-plugin-react-hooks";
 import ts from "typescript-eslint";
 
 export default ts.config(
-  { ignores: ["node_modules", "src/api/model.ts"] },
+  { ignores: ["node_modules", "src/api/model.ts", "src/api/path.ts"] },
   js.configs.recommended,
   {
     files: ["**/*.{ts,tsx}"],
@@ -17,8 +17,18 @@ export default ts.config(
         "error",
         {
           selector: "JSXAttribute[name.name='dangerouslySetInnerHTML']",
-          message: "What users gave is shown as text only.",
+          message: "Text from users is shown as text only.",
         },
+      ],
+    },
+  },
+  {
+    files: ["src/**", "test/**"],
+    ignores: ["src/api/**"],
+    rules: {
+      "no-restricted-imports": [
+        "error",
+        { patterns: [{ group: ["**/api/model"], message: "Name the path: Answer<…> or Row<…>." }] },
       ],
     },
   },

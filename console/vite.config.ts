@@ -9,7 +9,7 @@ export default defineConfig({
     outDir: "../src/windlass/web/static",
     emptyOutDir: true,
     target: "es2022",
-    // Nothing may be inlined: the page's policy allows only files of its own.
+    // Nothing may be inlined: the page's policy allows only its own files.
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 700,
   },

@@ -1,8 +1,11 @@
 """Waiting for what another thread, process or server is about to do."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from windlass.core.loop import Loop
 
 POLL_SECONDS = 0.01
 
@@ -25,3 +28,23 @@ def eventually(
         if time.monotonic() >= deadline:
             raise AssertionError(f"{what} did not come about within {timeout:g} s")
         time.sleep(poll)
+
+
+def let_tick(loop: Loop, times: int = 3, timeout: float = 10.0) -> None:
+    """Wait until `loop` has ticked so often: what it would do, it has done."""
+    ended = threading.Semaphore(0)
+    tick = loop.tick
+
+    def noted() -> float:
+        try:
+            return tick()
+        finally:
+            ended.release()
+
+    loop.tick = noted
+    try:
+        for _ in range(times):
+            loop.wake()
+            assert ended.acquire(timeout=timeout), f"no tick of {loop.name} within {timeout:g} s"
+    finally:
+        loop.tick = tick

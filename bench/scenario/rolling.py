@@ -19,9 +19,12 @@ from bench.contract import Command, end_in_order_when_told, running, url
 from bench.raw.loop import Reader, microseconds
 from bench.raw.session import Session
 from bench.scenario.rolling_app import PRODUCT, app, mirrored, visited
+from windlass.app import FACES
 from windlass.core.fetch.owner import TAKE_AT_MOST
-from windlass.core.fetch.store import claim as store
-from windlass.core.finish.store import finish
+from windlass.core.fetch.rows import Rows
+from windlass.core.finish.group import write_group
+from windlass.core.finish.store.finish import Group
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker
 from windlass.database.dialect.base import Most, Stamp
 from windlass.database.number import Numbers
@@ -106,19 +109,20 @@ def median_read() -> float:
     )
     taken = []
     kind = app.registry.get("visited")
+    site = app.fleet.shards[0].site(app.registry)
     for _ in range(READS):
-        (lane,) = store.lanes(database, ["visited"])
+        (lane,) = Rows(database).lanes(["visited"])
         now = clock.now()
         stamp = Stamp(None, me, now, now)
         begin = time.perf_counter()
-        rows = store.read(database, lane, stamp, Most(TAKE_AT_MOST, now))
+        rows = Rows(database).read(lane, stamp, Most(TAKE_AT_MOST, now))
         taken.append((time.perf_counter() - begin) * 1000)
         assert len(rows) == TAKE_AT_MOST, len(rows)
         settled = (settle(row, Succeeded(), kind.terms, now=now, turns=True) for row in rows)
         changes = sorted((change for change in settled if change), key=lambda change: change.id)
-        batch = finish.Batch(worker=me, is_read=True, changes=changes)
-        finish.finish(database, batch, lambda _connection, _accepted: None)
-    worker.leave(database, number=me, now=clock.now(), why="done")
+        group = Group(worker=me, is_read=True, changes=changes)
+        write_group(site, group, [], beside=lambda _connection, _accepted: None)
+    leave.leave(database, FACES, number=me, now=clock.now(), why="done", due={})
     return round(statistics.median(taken), 2)
 
 

@@ -1,7 +1,7 @@
-// Runs before the first paint, so that a chosen theme does not flash in the other one.
+// Runs before the first paint, so that the page does not flash in the other theme.
 try {
   const theme = localStorage.getItem("windlass.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage may be forbidden; the preference of the system holds then.
+  // Storage may be forbidden; then the system's preference is used.
 }

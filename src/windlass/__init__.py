@@ -50,10 +50,10 @@ from windlass.lazy import attributes_of
 
 if TYPE_CHECKING:
     from windlass.app import App
+    from windlass.context import Context, context
     from windlass.control.engine.run import ControlRun
     from windlass.control.model.control import Reply, RunStatus, RunView
     from windlass.control.model.step import StepView
-    from windlass.core.run.context import Context, context
     from windlass.core.task.declare import Task, TaskRef
     from windlass.external.declare import External
     from windlass.external.model import Done, Failed, Running
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
     from windlass.flow.operate.declare import Flow
     from windlass.flow.operate.run import FlowRun
-    from windlass.rolling.declare import Rolling
     from windlass.rolling.model import Freshness, Item, Mirror
+    from windlass.rolling.operate.handle import Rolling
     from windlass.source.contract import MirrorSource, Source, SweepSource
     from windlass.source.file import Csv, Lines
     from windlass.source.keys import Keys
@@ -174,7 +174,7 @@ __getattr__ = attributes_of(
             "RunView",
         ),
         "windlass.control.model.step": ("StepView",),
-        "windlass.core.run.context": (
+        "windlass.context": (
             "Context",
             "context",
         ),
@@ -199,7 +199,7 @@ __getattr__ = attributes_of(
         ),
         "windlass.flow.operate.declare": ("Flow",),
         "windlass.flow.operate.run": ("FlowRun",),
-        "windlass.rolling.declare": ("Rolling",),
+        "windlass.rolling.operate.handle": ("Rolling",),
         "windlass.rolling.model": (
             "Freshness",
             "Item",

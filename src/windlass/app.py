@@ -17,11 +17,12 @@ from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
 from windlass.control.model.argument import Expiry
+from windlass.core.face import Faces
+from windlass.core.fetch.one import Only
 from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
-from windlass.core.shard.team import Team, make_worker
 from windlass.core.task.declare import Call, How, Task, TaskRef
 from windlass.core.task.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
 from windlass.database.connection import is_async
@@ -35,8 +36,7 @@ from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
-from windlass.rolling.declare import Rolling
-from windlass.rolling.operate.rolling import RollingKinds
+from windlass.rolling.operate.handle import Rolling, RollingTools
 from windlass.source.contract import SweepSource
 from windlass.sweep.declare import Sweep
 from windlass.sweep.operate.sweep import Sweeps
@@ -50,7 +50,9 @@ from windlass.value.task import TaskView
 from windlass.value.twin import twin
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
-from windlass.worker import Only, Worker, WorkerSettings
+from windlass.worker.settings import WorkerSettings
+from windlass.worker.team import Team
+from windlass.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,6 +62,18 @@ AnyWorker = Worker | Team
 
 DEFAULT_DATABASE = "sqlite:///windlass.db"
 DEFAULT_CONCURRENCY = 100
+
+# The faces. Outcomes are written in this order: a submission before the flow that it belongs to.
+FACES = Faces(
+    (
+        "windlass.rolling",
+        "windlass.control",
+        "windlass.sweep",
+        "windlass.external",
+        "windlass.flow",
+        "windlass.watch",
+    )
+)
 
 
 class App:
@@ -94,17 +108,18 @@ class App:
         given = databases or (os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_DATABASE,)
         idle_milliseconds = max(500, self.settings.dead_after // 1_250)
         self.fleet = make_fleet(
-            given, clock=clock, max_payload=max_payload, idle_milliseconds=idle_milliseconds
+            given,
+            clock=clock,
+            faces=FACES,
+            max_payload=max_payload,
+            idle_milliseconds=idle_milliseconds,
         )
         # Of several shards, the first: an app with one database has no other.
         self.database = self.fleet.shards[0].database
         self.clock = self.fleet.shards[0].clock
         self._router = Router(self.fleet)
-        self.rolling_kinds = RollingKinds(
-            self.fleet,
-            self.clock,
-            worker_for=self._worker_for,
-            dead_after=self.settings.dead_after,
+        self.rolling_tools = RollingTools(
+            self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
         self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
         self.control = Controls(self.fleet)
@@ -253,7 +268,7 @@ class App:
         def declare(function: Callable[P, R]) -> Rolling[P, R]:
             kind = make_kind(function, options)
             self.registry.add(kind)
-            return Rolling(self.rolling_kinds, kind)
+            return Rolling(self.rolling_tools, kind)
 
         return declare
 
@@ -506,17 +521,17 @@ class App:
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)
             return Team(self.fleet, list(served), self.registry, chosen, settings)
-        return make_worker(self.fleet.single, self.registry, chosen, settings)
+        return Worker(self.fleet.single, self.registry, chosen, settings)
 
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that is there for one row only."""
         settings = replace(self.settings, concurrency=1, until_idle=True)
-        return make_worker(shard, self.registry, {kind.name: kind}, settings, only=only)
+        return Worker(shard, self.registry, {kind.name: kind}, settings, only=only)
 
     def _retrier_for(self, shard: Shard, kind: Kind) -> Worker:
         """A worker that tries again what a sweep has set aside, and nothing else."""
-        settings = replace(self.settings, until_idle=True, only_retries=True)
-        return make_worker(shard, self.registry, {kind.name: kind}, settings)
+        settings = replace(self.settings, until_idle=True, only_asked=True)
+        return Worker(shard, self.registry, {kind.name: kind}, settings)
 
     def drain(self) -> None:
         """Run everything that is due until nothing is, in this process; for tests and scripts.

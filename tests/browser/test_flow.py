@@ -15,7 +15,7 @@ def test_a_flow_is_drawn_saved_started_and_watched_to_its_end(glass):
     add_node(glass, "publish", name="board")
     connect(glass, "orders", "board")
     page.get_by_role("combobox", name="rows").select_option("result:orders")
-    expect(page.get_by_text("It can be saved.")).to_be_visible()
+    expect(page.get_by_text("Ready to save.")).to_be_visible()
     glass.press("Save as a new version")
     glass.told("evening is saved as version 1.")
 
@@ -41,12 +41,12 @@ def test_a_drawing_that_is_not_saved_is_asked_about_and_offered_again(glass):
     add_node(glass, "fetch", name="orders")
 
     page.get_by_role("link", name="Tasks").click()
-    glass.press("Never mind", page.get_by_role("dialog", name="Leave the drawing?"))
+    glass.press("Never mind", page.get_by_role("dialog", name="Leave without saving?"))
     expect(node(glass, "orders")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("There is an unsaved drawing of")).to_be_visible()
+    expect(page.get_by_text("There is an unsaved draft from")).to_be_visible()
     expect(node(glass, "orders")).to_have_count(0)
-    glass.press("Go on with it")
+    glass.press("Continue editing")
     expect(node(glass, "orders")).to_be_visible()
     expect(page.get_by_label("Name")).to_have_value("morning")
 
@@ -54,9 +54,9 @@ def test_a_drawing_that_is_not_saved_is_asked_about_and_offered_again(glass):
     glass.confirm("Leave")
     glass.heading("Tasks")
     glass.go("flows/template")
-    glass.press("Throw it away")
+    glass.press("Discard it")
     glass.open("flows/template")
-    expect(page.get_by_text("There is an unsaved drawing of")).to_have_count(0)
+    expect(page.get_by_text("There is an unsaved draft from")).to_have_count(0)
 
 
 def test_a_flow_that_failed_is_mended_by_a_retry(glass, house):
@@ -68,7 +68,7 @@ def test_a_flow_that_failed_is_mended_by_a_retry(glass, house):
     expect(node(glass, "charge")).to_have_accessible_name("charge: failed")
     node(glass, "charge").click()
     expect(glass.page.locator(".side-column")).to_contain_text("the card of order 7000 was refused")
-    glass.press("Retry what failed")
+    glass.press("Retry failed nodes")
 
     glass.heading("succeeded")
     expect(node(glass, "publish")).to_have_accessible_name("publish: succeeded")

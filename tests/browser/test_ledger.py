@@ -30,7 +30,7 @@ def test_a_deduction_is_given_back_in_part_and_voided_and_the_books_balance(glas
     dialog = glass.page.get_by_role("dialog")
     dialog.get_by_role("textbox").first.fill("2")
     glass.press("Give back", dialog)
-    glass.told("2 of order of springs came back.")
+    glass.told("2 of order of springs were given back.")
     expect(dialog).to_have_count(0)
     assert ledger.stock("spring").available == 6
     glass.press("Void")

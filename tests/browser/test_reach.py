@@ -86,14 +86,14 @@ def test_an_address_restores_what_was_seen_and_back_leads_back(sqlite_glass, sql
     page.get_by_role("button", name="failed").click()
     page.get_by_label("Kind").select_option("charge_card")
     page.get_by_label("Age").select_option("1h")
-    page.get_by_label("Key, as a whole").fill("order-77")
+    page.get_by_label("Exact key").fill("order-77")
     expect(glass.row("charge_card")).to_have_count(1)
     address = page.url
 
     page.reload()
     expect(glass.row("order-77")).to_have_count(1)
     expect(page.get_by_role("button", name="failed")).to_have_attribute("aria-pressed", "true")
-    expect(page.get_by_label("Key, as a whole")).to_have_value("order-77")
+    expect(page.get_by_label("Exact key")).to_have_value("order-77")
     glass.row("order-77").get_by_role("link").click()
     glass.heading("failed")
     page.go_back()
@@ -157,4 +157,4 @@ def test_keys_lead_to_pages_search_and_help_and_dialogs_keep_the_focus(sqlite_gl
 def test_a_page_that_is_not_there_says_so(sqlite_glass):
     sqlite_glass.open("nowhere/" + quote("at all"))
 
-    sqlite_glass.heading("Nothing here")
+    sqlite_glass.heading("Page not found")

@@ -95,7 +95,7 @@ def test_what_holds_for_a_kind_is_set_and_taken_back(glass):
     glass.page.get_by_label("Rate").fill("30/s")
     glass.page.get_by_label("Window").fill(f"{later:02d}:00-{later:02d}:30")
     glass.press("Set", glass.page.get_by_role("dialog"))
-    glass.told("publish is set.")
+    glass.told("publish was changed.")
     expect(row).to_contain_text("30/s")
     expect(row).to_contain_text("held back")
 

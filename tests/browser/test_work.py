@@ -8,10 +8,12 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.mostly("sqlite")
 
 
-def test_a_sweep_that_walks_is_split_and_shows_its_new_ranges(glass):
+def test_a_running_sweep_is_split_and_shows_its_new_ranges(glass):
     glass.open("sweeps/offer")
-    glass.heading("walks")
-    ranges = glass.page.get_by_role("group", name="Ranges, with what is done").get_by_role("button")
+    glass.heading("running")
+    ranges = glass.page.get_by_role("group", name="Ranges: progress and speed").get_by_role(
+        "button"
+    )
     expect(ranges).to_have_count(4)
 
     glass.page.get_by_label("Number of ranges").last.fill("9")
@@ -26,14 +28,14 @@ def test_a_sweep_that_walks_is_split_and_shows_its_new_ranges(glass):
     glass.told("no gap, no overlap")
 
 
-def test_what_a_sweep_set_aside_is_retried(glass):
+def test_failed_items_of_a_sweep_are_retried(glass):
     glass.open("sweeps/shelf?tab=failures")
     expect(glass.row("13")).to_contain_text("shelf 13 is stuck")
 
     glass.press("Retry all")
 
-    glass.told("1 items run again.")
-    expect(glass.page.get_by_text("Nothing was set aside")).to_be_visible()
+    glass.told("1 items will run again.")
+    expect(glass.page.get_by_text("No failed items")).to_be_visible()
     glass.page.get_by_role("tab", name="Rounds").click()
     expect(glass.page.get_by_role("table", name="Rounds").locator("tbody tr")).to_have_count(1)
 
@@ -76,7 +78,7 @@ def test_the_steps_of_a_run_are_shown_and_a_stuck_one_is_released(glass, house):
     glass.heading("failed")
     glass.press("Start over")
     glass.confirm("Start over")
-    glass.told("load starts over.")
+    glass.told("load will start over.")
 
 
 def test_a_worker_that_is_killed_leaves_the_ring(glass, house):

@@ -9,7 +9,9 @@ import pytest
 from tests.core.fetch.dead import Doomed
 from tests.table import count
 from windlass import __version__
+from windlass.app import FACES
 from windlass.cli.output import print_json
+from windlass.core.ring import leave
 from windlass.database import migrate
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -93,10 +95,9 @@ def test_alerts_show_poison(windlass, shop):
     shop.app.database.write(
         lambda connection: connection.exec_driver_sql("update windlass_worker set lease_until = 1")
     )
-    from windlass.core.ring.store import worker
 
-    worker.mark_dead(
-        shop.app.database, number=doomed.number, now=shop.app.clock.now(), why="silent"
+    leave.mark_dead(
+        shop.app.database, FACES, number=doomed.number, now=shop.app.clock.now(), why="silent"
     )
     shop.app.drain()
 

@@ -260,7 +260,7 @@ def test_loops_within_loops_count_for_themselves(app):
 
 
 @pytest.mark.parametrize("total", [-1, "3", 1.5, True, 2**60])
-def test_a_total_that_is_no_count_is_a_clear_error(app, total):
+def test_a_total_that_is_not_a_count_is_a_clear_error(app, total):
     with app.control("load") as run, pytest.raises(BadInput, match="total="):
         list(run.track([1], total=total))
 

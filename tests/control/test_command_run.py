@@ -325,7 +325,7 @@ def test_a_command_that_has_ended_keeps_its_code_if_the_database_is_away(
     assert "Traceback" not in said
 
 
-def test_a_run_that_was_lost_is_no_success(start, folder, sqlite_shop):
+def test_a_run_that_was_lost_is_not_a_success(start, folder, sqlite_shop):
     process = start(WAIT)
     operate.release(sqlite_shop.app.fleet, ControlKey("load"))
 

@@ -348,7 +348,7 @@ def test_notes_cannot_grow_without_end(app):
     assert app.control.get("load").data.keys() == {"a"}
 
 
-def test_of_the_runs_that_others_end_not_all_are_remembered_for_ever(app, other, monkeypatch):
+def test_of_the_runs_that_others_end_not_all_are_remembered_forever(app, other, monkeypatch):
     monkeypatch.setattr("windlass.control.engine.calls.MOST_REMEMBERED", 2)
     for partition in "abc":
         app.control.start("load", partition)

@@ -115,7 +115,7 @@ def test_a_step_that_was_done_without_a_function_has_no_result_to_give(app):
         run.step("count", lambda: 7)
 
 
-def test_an_annotation_that_is_only_words_is_no_type(app):
+def test_an_annotation_that_is_only_words_is_not_a_type(app):
     def rows() -> "the number of rows":  # noqa: F722
         return 7
 

@@ -93,7 +93,7 @@ def test_a_request_that_makes_no_sense_is_answered(server, path, length, status,
 
 
 @pytest.mark.mostly("sqlite")
-def test_a_body_that_does_not_come_is_not_waited_for_for_ever(server, monkeypatch):
+def test_a_body_that_does_not_come_is_not_waited_for_forever(server, monkeypatch):
     monkeypatch.setattr("windlass.external.command.server.CallbackHandler.timeout", 0.2)
     head = b"POST /callback/1 HTTP/1.1\r\nAuthorization: Bearer x\r\nContent-Length: 50\r\n\r\n{"
     with socket.create_connection(server.server_address, timeout=30) as connection:

@@ -8,6 +8,7 @@ from sqlalchemy import text
 import windlass
 from tests.external.system import Spark
 from windlass import Done, External, ExternalFailed, Failed, Status
+from windlass.app import FACES
 from windlass.core.maintenance import Maintenance
 from windlass.operate.task import operate
 
@@ -162,7 +163,7 @@ def test_what_is_cancelled_while_it_is_being_submitted_is_stopped_over_there(app
     assert run.status() is Status.CANCELLED
 
 
-def test_a_cancel_that_fails_is_tried_a_few_times_and_not_for_ever(app, clock):
+def test_a_cancel_that_fails_is_tried_a_few_times_and_not_forever(app, clock):
     class Stubborn(Spark):
         def cancel(self, handle):
             super().cancel(handle)
@@ -262,7 +263,7 @@ def test_submissions_go_with_their_task(app, clock, spark):
     app.notify(ref, ok=True)
     clock.forward("30d")
 
-    Maintenance(app.database, app.clock).tick()
+    Maintenance(app.database, app.clock, FACES).tick()
 
     with app.database.engine.begin() as connection:
         assert connection.scalar(text("select count(*) from windlass_external")) == 0

@@ -101,7 +101,7 @@ def test_a_flow_is_drawn_started_mended_and_watched_to_its_end(page):
     page.get_by_label("rows: result of load").fill("rows")
     page.locator('.react-flow__node[data-id="load"]').click()
     page.get_by_label("day", exact=True).select_option("argument")
-    expect(page.get_by_text("It can be saved.")).to_be_visible()
+    expect(page.get_by_text("Ready to save.")).to_be_visible()
 
     page.get_by_role("button", name="Save as a new version").click()
     expect(page.get_by_text("report is saved as version 1.")).to_be_visible()

@@ -3,7 +3,7 @@
 import pytest
 
 from windlass import BadFlow
-from windlass.flow.model.condition import Condition
+from windlass.flow.model.condition import NodeCondition
 
 RESULTS = {
     "load": {"rows": 3, "name": "bolt", "parts": [1, 2, 5]},
@@ -29,13 +29,13 @@ RESULTS = {
     ],
 )
 def test_a_condition_decides(text, holds):
-    assert Condition(text, node="x").holds(RESULTS) is holds
+    assert NodeCondition(text, node="x").holds(RESULTS) is holds
 
 
 def test_a_condition_tells_which_nodes_it_needs():
     text = 'load.result.rows > 0 and node("step-2").result.result > load.result[0]'
 
-    assert Condition(text, node="x").needs == {"load", "step-2"}
+    assert NodeCondition(text, node="x").needs == {"load", "step-2"}
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_a_condition_tells_which_nodes_it_needs():
         "node('a', 'b').result",
     ],
 )
-def test_what_is_no_condition_is_refused(text):
+def test_what_is_not_a_condition_is_refused(text):
     with pytest.raises(BadFlow, match="only results of nodes"):
-        Condition(text, node="x")
+        NodeCondition(text, node="x")
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_what_is_no_condition_is_refused(text):
 )
 def test_a_condition_that_is_nested_too_deeply_is_refused(text):
     with pytest.raises(BadFlow):
-        Condition(text, node="x")
+        NodeCondition(text, node="x")

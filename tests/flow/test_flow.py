@@ -8,6 +8,7 @@ from sqlalchemy import create_engine, func, select
 
 import windlass
 from windlass import BadArgument, BadFlow, DuplicateKey, ResultTimeout, Status, UnknownKind
+from windlass.app import FACES
 from windlass.database.schema import slot, task
 from windlass.watch.status import operate as status
 
@@ -602,7 +603,9 @@ def test_ended_runs_are_pruned_with_their_nodes(app, clock, kinds):
 
     def prune():
         return app.database.write(
-            lambda connection: store.prune(connection, now=clock.now(), limit=100)
+            lambda connection: store.prune(
+                connection, now=clock.now(), limit=100, pruned=FACES.pruned
+            )
         )
 
     assert prune() == 0

@@ -22,7 +22,7 @@ class Counted(tuple):
         return super().__iter__()
 
 
-def test_results_from_far_above_are_checked_in_one_walk():
+def test_results_from_far_above_are_checked_in_one_pass():
     names = [f"n{number}" for number in range(500)]
     known = {"root": Counted()}
     known |= {

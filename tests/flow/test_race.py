@@ -6,14 +6,13 @@ import pytest
 from sqlalchemy import select
 
 from tests.core.fetch.manual_worker import Hand
-from tests.flow.manual_worker import end_of
+from tests.flow.manual_worker import End, end_of
 from tests.wait import eventually
 from windlass import App, Status
-from windlass.core.finish.store import finish
-from windlass.database.number import Numbers
 from windlass.database.schema import task
 from windlass.flow.declare import Drawing
-from windlass.flow.engine import SELF, Place, add_nodes
+from windlass.flow.engine.grow import add_nodes
+from windlass.flow.engine.start import SELF
 from windlass.flow.model.graph import How
 from windlass.flow.store import flow as flow_store
 from windlass.value.outcome import Expanded, Retried, Snoozed, Succeeded
@@ -46,7 +45,7 @@ class Parent:
     """The end of one parent, in a transaction that stops where it is told to."""
 
     def __init__(self, app, hand, taken, run, how=How.SUCCEEDED):
-        self.batch = end_of(hand, taken, how)
+        self.ends = end_of(hand, taken, how)
         self.app = app
         self.go = threading.Event()
         self.is_written = threading.Event()
@@ -62,14 +61,12 @@ class Parent:
         def note(connection, accepted):
             self.is_written.set()
 
-        def on_filled(connection, after):
-            self.due = list(after.due)
+        def on_filled(due):
+            self.due = list(due)
             self.is_inside.set()
             assert self.go.wait(10)
 
-        self.accepted = finish.finish(
-            self.app.database, self.batch, note, on_filled=on_filled, tries=8
-        )
+        self.accepted = self.ends.write(beside=note, on_filled=on_filled, tries=8)
 
     def end(self):
         self.go.set()
@@ -151,13 +148,12 @@ def finish_late(app, run, outcome, on_accepted=None):
     """End a node after its run was cancelled by one who could not have its row."""
     hand = Hand(app)
     (taken,) = hand.claim(1)
-    batch = hand.batch([taken], outcome)
-    batch.runs, batch.going = {run.id}, {taken.id: run.id}
+    ends = End(hand, [taken], outcome)
     with app.database.engine.connect() as other, other.begin():
         other.execute(select(task.c.id).where(task.c.id == taken.id).with_for_update())
         cancel(app, run)
     accept = None if on_accepted is None else lambda connection: on_accepted(connection, taken)
-    finish.finish(app.database, batch, lambda *_: None, on_accepted=accept, tries=8)
+    ends.write(on_accepted=accept, tries=8)
 
 
 @pytest.fixture
@@ -196,8 +192,7 @@ def test_a_node_does_not_go_on_when_its_run_has_ended_meanwhile(shared, single, 
     ("outcome", "is_nested"), [(Succeeded(), False), (Expanded(), True)], ids=["adds", "expands"]
 )
 def test_a_run_that_was_cancelled_meanwhile_gets_no_more_nodes(shared, single, outcome, is_nested):
-    numbers = Numbers(shared.database)
-    place = Place(shared.database, shared.clock, numbers, shared.registry, 1_000)
+    place = shared.fleet.single.site(shared.registry)._replace(max_payload=1_000)
 
     def add(connection, taken):
         drawing = Drawing(shared.registry, default=() if is_nested else (SELF,))

@@ -69,7 +69,7 @@ def test_a_refused_id_stays_refused_and_a_new_one_may_succeed(stocked):
     assert available(stocked) == {"bolt": 4, "nut": 10}
 
 
-def test_a_sku_that_was_never_received_is_unknown_for_ever_under_that_id(stocked):
+def test_a_sku_that_was_never_received_is_unknown_forever_under_that_id(stocked):
     with pytest.raises(UnknownSku) as refused:
         stocked.deduct("order-7", {"bolt": 1, "screw": 1})
     stocked.restock("delivery-2", {"screw": 5})

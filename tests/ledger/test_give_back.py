@@ -225,7 +225,7 @@ def test_a_restock_that_conflicts_makes_no_sku_known(ledger):
 
 def test_a_return_that_comes_in_the_middle_of_a_void_waits_for_its_end(ordered, database_url):
     """What the void has read of the lines is what it gives back."""
-    load_stock = ordered._desk._rows._load_stock
+    load_stock = ordered._executor._rows._load_stock
     with closing(Ledger(database_url)) as other, ThreadPoolExecutor(1) as threads:
         other.stock("bolt")
         racing = []
@@ -235,7 +235,7 @@ def test_a_return_that_comes_in_the_middle_of_a_void_waits_for_its_end(ordered, 
             wait(racing, 0.5)
             load_stock(*args)
 
-        ordered._desk._rows._load_stock = in_the_middle
+        ordered._executor._rows._load_stock = in_the_middle
         voided = ordered.void("order-7")
 
         assert voided.lines == (Line("bolt", 5), Line("nut", 5))

@@ -313,7 +313,7 @@ def test_the_document_tells_names_limits_and_facts(web):
     refused = document["paths"]["/deductions"]["post"]["responses"]["422"]["content"][PROBLEM]
 
     assert (of["schema"]["minLength"], of["schema"]["maxLength"]) == (1, 255)
-    assert schemas["DeductionView"]["properties"]["status"]["enum"] == [
+    assert schemas["Deduction"]["properties"]["status"]["enum"] == [
         str(status) for status in DeductionStatus
     ]
     assert schemas["Movement"]["enum"] == [str(movement) for movement in Movement]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import event, text
@@ -88,11 +88,9 @@ def statements(ledger: Ledger):
     caught = {}
 
     def on_execute(_connection, _cursor, statement, parameters, _context, _many) -> None:
-        # A block of MariaDB has several, and what it says when one of them touches nothing.
-        inner = re.match(r"begin not atomic (.*); end$", statement, re.DOTALL)
-        for part in inner[1].split("; ") if inner else [statement]:
-            # Of plain inserts, of which there is nothing to plan, MariaDB says that they read all.
-            if "windlass_" in part and not re.match(r"insert into \w+ \([\w, ]+\) values", part):
+        block = re.match(r"begin not atomic (.*); end$", statement, re.DOTALL)
+        for part in parts_of(block[1]) if block else [statement]:
+            if "windlass_" in part:
                 caught.setdefault(part, parameters)
 
     for engine in ledger.database.engines:
@@ -102,6 +100,13 @@ def statements(ledger: Ledger):
     finally:
         for engine in ledger.database.engines:
             event.remove(engine, "before_cursor_execute", on_execute)
+
+
+def parts_of(block: str) -> Iterator[str]:
+    """The statements in a block of MariaDB; of a loop, the update."""
+    for part in block.split("; "):
+        loop = re.match(r"for (\w+) in \(.*\) do (.*)", part, re.DOTALL)
+        yield re.sub(rf"\b{loop[1]}\.\w+", "'1'", loop[2]) if loop else part
 
 
 def explained(ledger: Ledger, statement: str, parameters: object) -> list:

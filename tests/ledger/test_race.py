@@ -110,7 +110,7 @@ def test_a_call_that_is_killed_anywhere_and_made_again_has_one_effect(
     answers = crowd("kill", database_url, verb)
 
     # Some die before they write, some in the middle, and the last after the commit.
-    is_one_statement = ledger._desk._rows.stands_alone and verb != "hold_two"
+    is_one_statement = ledger._executor._rows.saves_if_met and verb != "hold_two"
     assert len(answers) >= (3 if is_one_statement else 6)
     assert set(answers) == {"done"}
     # One more was not killed, because it was over before its boundary.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.wait import eventually
 from windlass import App, Rolling
-from windlass.worker import Worker
+from windlass.worker.worker import Worker
 
 
 def declare(app: App, seen: list[str], **options: Any) -> Rolling[[str], None]:

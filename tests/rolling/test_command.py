@@ -139,7 +139,9 @@ def test_codes_come_from_standard_input(windlass, depot, monkeypatch):
     assert codes(depot) == ["A", "B 2"]
 
 
-def test_the_mark_that_spreadsheets_begin_a_file_with_is_no_part_of_a_code(windlass, depot, folder):
+def test_the_mark_that_spreadsheets_begin_a_file_with_is_not_part_of_a_code(
+    windlass, depot, folder
+):
     (folder / "codes.csv").write_bytes(b"\xef\xbb\xbfA\r\nB\r\n")
 
     windlass("rolling", "add", "stock", "--file", "codes.csv")

@@ -255,7 +255,7 @@ def test_without_a_worker_the_promise_breaks_when_the_first_item_is_too_old(app,
     )
 
 
-def test_a_worker_that_gives_no_sign_of_life_is_none(app, clock):
+def test_a_worker_that_missed_its_heartbeat_does_not_count(app, clock):
     stock = visited(app, clock)
     Hand(app)
     clock.forward("30s")

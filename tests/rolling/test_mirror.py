@@ -418,7 +418,7 @@ def test_a_source_that_cannot_be_used_changes_nothing(app, stock, shop, table, r
 
 
 @pytest.mark.parametrize("given", [["a", "b"], "product", None])
-def test_what_is_no_source_is_refused(app, stock, given):
+def test_what_is_not_a_source_is_refused(app, stock, given):
     stock.add(["a"])
 
     with pytest.raises(BadInput, match="source"):

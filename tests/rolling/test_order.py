@@ -13,7 +13,8 @@ from tests.core.fetch.dead import Doomed, lose
 from tests.rolling.stock import Guard, declare, run, together
 from tests.table import count, tasks
 from windlass import App, BadInput, Status
-from windlass.core.ring.store import worker
+from windlass.app import FACES
+from windlass.core.ring import leave
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ def test_an_item_that_is_removed_while_its_worker_goes_is_not_visited_again(app,
             going.die()
         else:
             now = app.clock.now()
-            worker.leave(app.database, number=going.number, now=now, why="test")
+            leave.leave(app.database, FACES, number=going.number, now=now, why="test", due={})
     app.drain()
 
     assert seen == []

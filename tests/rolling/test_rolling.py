@@ -211,7 +211,7 @@ def test_a_code_that_cannot_be_one_is_refused_and_nothing_is_changed(app, stock)
     assert [row["task_key"] for row in by_key(app)] == ["old"]
 
 
-def test_what_is_no_list_of_codes_is_refused(app, stock):
+def test_what_is_not_a_list_of_codes_is_refused(app, stock):
     for given in ("abc", b"abc", 7, None):
         with pytest.raises(BadKey, match="is not a list of codes"):
             stock.add(given)

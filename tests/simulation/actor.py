@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.simulation.stage import Stage
+from windlass.app import FACES
+from windlass.core.fetch.one import Only
 from windlass.core.ring.mark import Mark
 from windlass.core.run.ready import Run, State
-from windlass.core.wake.bell import Bell
+from windlass.core.shard.shard import Shard
 from windlass.database.number import Numbers
-from windlass.worker import Only, Worker, WorkerSettings
+from windlass.worker.settings import WorkerSettings
+from windlass.worker.worker import Worker
 
 
 class Actor:
@@ -17,17 +20,17 @@ class Actor:
     def __init__(self, stage: Stage, slot: int, kinds: list[str], only: Only | None = None) -> None:
         app = stage.app
         database, numbers = app.database, Numbers(app.database)
+        # Nobody else rings, and nobody else has its numbers.
+        shard = Shard(1, database, stage.clock, faces=FACES, max_payload=app.settings.max_payload)
+        shard.numbers = numbers
         settings = WorkerSettings(
             concurrency=3, lease=app.settings.lease, dead_after=app.settings.dead_after
         )
         self.slot = slot
         self.worker = Worker(
-            database,
+            shard,
             app.registry,
             app.registry.chosen(kinds),
-            stage.clock,
-            numbers,
-            Bell(database),
             settings,
             only=only,
         )
@@ -35,7 +38,7 @@ class Actor:
         self.serves_all = len(kinds) == len(app.registry.kinds)
         self.heartbeat, self.ring = self.worker.heartbeat, self.worker.ring
         self.in_flight, self.finish = self.worker.in_flight, self.worker.finish
-        self.in_flight.on_queued = lambda _is_async: None
+        self.in_flight._on_queued = lambda _is_async: None
         # In an order that is the same in every process.
         self.ring._kinds = dict.fromkeys(kinds)
         self.mark = Mark(database, self.in_flight, stage.clock, numbers, lease=settings.lease)
@@ -46,8 +49,8 @@ class Actor:
 
     @property
     def is_writing(self) -> bool:
-        """Whether one of its threads has the desk."""
-        return bool(self.in_flight.desk._is_owned())
+        """Whether one of its threads writes outcomes or marks."""
+        return bool(self.in_flight.writing._is_owned())
 
     @property
     def running(self) -> list[Run]:

@@ -11,10 +11,10 @@ from windlass.core.fetch import owner as read
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.fetch.store import claim
 from windlass.core.ring import mark, ring
-from windlass.core.ring.store import bucket
+from windlass.core.ring.store import bucket, held
 from windlass.core.run.in_flight import InFlight
-from windlass.database.dialect import sqlite
-from windlass.database.dialect.base import FALLEN, Stamp
+from windlass.database.dialect.base import Stamp
+from windlass.database.dialect.statement import ABANDONED, AS_TAKEN
 from windlass.database.schema import bucket as bucket_table
 
 Mutation = Callable[[pytest.MonkeyPatch, Stage], None]
@@ -27,17 +27,20 @@ def the_dead_may_write(patch: pytest.MonkeyPatch, stage: Stage) -> None:
 
 
 def an_outcome_counts_whatever_became_of_its_row(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    dialect: Any = stage.app.database.dialect
-    unchecked = text(sqlite.CHANGE.format(as_taken="0 <"))
-    patch.setitem(dialect._change, True, unchecked)
-    patch.setitem(dialect._remove, True, text(sqlite.REMOVE.format(as_taken="0 <")))
+    check_less(patch, stage, as_taken="0 <")
 
 
 def an_outcome_counts_whenever_its_row_is_due(patch: pytest.MonkeyPatch, stage: Stage) -> None:
+    check_less(patch, stage, as_taken="+t.status = 0 and t.batch is null and 0 <")
+
+
+def check_less(patch: pytest.MonkeyPatch, stage: Stage, *, as_taken: str) -> None:
+    """Have outcomes written if `as_taken` is true of rows that were read."""
     dialect: Any = stage.app.database.dialect
-    as_taken = "+t.status = 0 and t.batch is null and 0 <"
-    patch.setitem(dialect._change, True, text(sqlite.CHANGE.format(as_taken=as_taken)))
-    patch.setitem(dialect._remove, True, text(sqlite.REMOVE.format(as_taken=as_taken)))
+    for statements in (dialect._change, dialect._remove):
+        said = statements[True].text
+        assert AS_TAKEN[True] in said
+        patch.setitem(statements, True, text(said.replace(AS_TAKEN[True], as_taken)))
 
 
 def what_still_runs_is_not_marked_when_its_bucket_goes(
@@ -66,11 +69,13 @@ def what_has_not_begun_is_kept_when_its_bucket_goes(
 
 
 def nobody_is_careful_after_a_death(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(bucket, "bury", lambda connection, worker, now: bucket.leave(connection, worker))
+    patch.setattr(
+        bucket, "abandon", lambda connection, worker, now: bucket.leave(connection, worker)
+    )
 
 
 def the_buckets_of_the_dead_stay_theirs(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(bucket, "bury", lambda _connection, _worker, now: None)
+    patch.setattr(bucket, "abandon", lambda _connection, _worker, now: None)
 
 
 def the_cursor_never_starts_over(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -90,26 +95,26 @@ def a_bucket_is_taken_from_its_owner(patch: pytest.MonkeyPatch, stage: Stage) ->
 
 def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     dialect: Any = stage.app.database.dialect
-    lapsed = FALLEN.replace("where left_at is not null", "where left_at is not null or 1")
+    lapsed = ABANDONED.replace("where left_at is not null", "where left_at is not null or 1")
 
-    def fallen(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
+    def abandoned(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
         listed, parameters = dialect.texts(kinds)
         statement = text(lapsed.format(hint=dialect.hint, lock="", kinds=listed))
         asked = {"now": now, "limit": limit, **parameters}
         return list(connection.execute(statement, asked).fetchall())
 
-    patch.setattr(dialect, "abandoned", fallen)
+    patch.setattr(dialect, "abandoned", abandoned)
 
 
 def claims_whose_answer_was_lost_are_not_handed_back(
     patch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    hand_back = claim.hand_back
+    hand_back = held.hand_back
 
     def only_at_the_exit(connection: Any, **options: Any) -> int:
         return 0 if "unless" in options else hand_back(connection, **options)
 
-    patch.setattr(claim, "hand_back", only_at_the_exit)
+    patch.setattr(held, "hand_back", only_at_the_exit)
 
 
 def what_runs_is_offered(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -128,7 +133,7 @@ def a_visit_takes_what_its_owner_may_run(patch: pytest.MonkeyPatch, stage: Stage
 def the_share_of_a_former_life_is_read(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     def reading(self: OwnersRead) -> Stamp:
         now = self._clock.now()
-        return Stamp(None, self._hold.owner or 0, now, now)
+        return Stamp(None, self._in_flight.owner or 0, now, now)
 
     patch.setattr(OwnersRead, "_reading", reading)
 

@@ -48,7 +48,7 @@ class Oracle:
         self._begun: dict[int, list[Run]] = {}
         # Deaths that no poison row is to blame for.
         self.accidents = 0
-        stage.taken, stage.accepted, stage.buried = self.note_taken, self._accept, self._bury
+        stage.taken, stage.accepted, stage.poisoned = self.note_taken, self._accept, self._poison
 
     def open_rows(self) -> list[int]:
         return [number for number, row in self.rows.items() if not self._is_over(row)]
@@ -145,7 +145,7 @@ class Oracle:
                 row.is_ended = not row.is_item
                 row.is_counted = row.is_counted and not row.is_item
 
-    def _bury(self, tasks: Sequence[Claimed]) -> None:
+    def _poison(self, tasks: Sequence[Claimed]) -> None:
         for task in tasks:
             row = self.rows[task.id]
             if not row.is_poison and not self.accidents:

@@ -10,8 +10,8 @@ from tests.fixture.clockwork import following
 from windlass import App, telemetry
 from windlass.clock import ManualClock
 from windlass.core.fetch import quarantine as alone
+from windlass.core.finish import finish
 from windlass.core.finish.finish import Finish
-from windlass.core.finish.store import finish
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Run
 from windlass.database.database import Database
@@ -41,7 +41,7 @@ class Stage:
         self.interrupt: Callable[[bool], None] | None = None
         self.taken: Callable[[Run], None] | None = None
         self.accepted: Callable[[Sequence[Run], set[int]], None] | None = None
-        self.buried: Callable[[Sequence[Claimed]], None] | None = None
+        self.poisoned: Callable[[Sequence[Claimed]], None] | None = None
         self._is_counting = False
 
     def _declare(self) -> None:
@@ -120,23 +120,23 @@ class Stage:
         patch.setattr(Numbers, "_fetch", uninterrupted_fetch)
 
     def _watch_runs(self, patch: pytest.MonkeyPatch) -> None:
-        begin, bury = Run.__init__, Finish.bury
+        begin, fail = Run.__init__, Finish.fail_as_poison
 
         def watched_run(run: Run, task: Claimed, load: KindLoad) -> None:
             begin(run, task, load)
             if self.taken is not None:
                 self.taken(run)
 
-        def watched_bury(finishing: Finish, tasks: list[Claimed], connection: Any) -> Any:
-            if self.buried is not None:
-                self.buried(tasks)
-            return bury(finishing, tasks, connection)
+        def watched_fail(finishing: Finish, connection: Any, tasks: list[Claimed]) -> None:
+            if self.poisoned is not None:
+                self.poisoned(tasks)
+            fail(finishing, connection, tasks)
 
         patch.setattr(Run, "__init__", watched_run)
-        patch.setattr(Finish, "bury", watched_bury)
+        patch.setattr(Finish, "fail_as_poison", watched_fail)
 
     def _watch_outcomes(self, patch: pytest.MonkeyPatch) -> None:
-        store, write = Finish._store, finish.finish
+        store, write = Finish._store, finish.write_group
         writing: list[Sequence[Run]] = []
 
         def watched_store(finishing: Finish, runs: Sequence[Run], **options: Any) -> None:
@@ -146,18 +146,18 @@ class Stage:
             finally:
                 writing.pop()
 
-        def watched_write(database: Any, batch: Any, note: Any, **options: Any) -> Any:
+        def watched_write(*given: Any, beside: Any, **options: Any) -> Any:
             runs = writing[-1]
 
-            def watched_note(connection: Any, accepted: set[int]) -> None:
-                note(connection, accepted)
+            def watched_beside(connection: Any, accepted: set[int]) -> None:
+                beside(connection, accepted)
                 if self.accepted is not None:
                     self.accepted(runs, accepted)
 
-            return write(database, batch, watched_note, **options)
+            return write(*given, beside=watched_beside, **options)
 
         patch.setattr(Finish, "_store", watched_store)
-        patch.setattr(finish, "finish", watched_write)
+        patch.setattr(finish, "write_group", watched_write)
 
     def _interrupt(self, *, before: bool) -> None:
         if self.interrupt is not None and not self._is_counting:

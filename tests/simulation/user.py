@@ -9,10 +9,10 @@ from tests.simulation.oracle import Oracle, Row, Violation
 from tests.simulation.stage import Stage
 from windlass import App
 from windlass.clock import ManualClock
+from windlass.core.fetch.one import Only
 from windlass.core.task.store import task as task_store
 from windlass.errors import DuplicateKey
 from windlass.rolling.engine import ItemWriter
-from windlass.worker import Only
 
 MOST_OPEN_ROWS = 14
 MOST_VISITED = 5

@@ -49,12 +49,12 @@ WEIGHTS = {
     "die": 0.3,
     "join": 0.7,
     "exit": 0.4,
-    "stop_if_lease_ended": 0.3,
+    "lapse": 0.3,
     "switch": 0.4,
     "obey": 0.8,
 }
 FAULTS = (
-    "pause", "die", "join", "exit", "stop_if_lease_ended", "cancel", "retry", "replace", "remove", "hurry",
+    "pause", "die", "join", "exit", "lapse", "cancel", "retry", "replace", "remove", "hurry",
     "visit", "poison", "enqueue_late", "offer", "switch", "interrupt", "lose_answer",
     "die_inside",
 )  # fmt: skip
@@ -203,7 +203,7 @@ class World(Users):
             # Somebody was marked dead who is not.
             self.oracle.accidents += 1
         self.oracle.check_runs(run for actor in here for run in actor.running)
-        if name in ("feed", "beat", "join", "exit", "go_by", "offer", "stop_if_lease_ended"):
+        if name in ("feed", "beat", "join", "exit", "go_by", "offer", "lapse"):
             self.oracle.check_shares(
                 (actor.ring._worker, actor.ring.share.runs) for actor in here if actor.ring.share
             )
@@ -314,7 +314,7 @@ class World(Users):
             actor.worker.switchboard.obey()
         return None
 
-    def _despair(self, actor: Actor, rng: random.Random) -> None:
+    def _lapse(self, actor: Actor, rng: random.Random) -> None:
         actor.heartbeat.stop_if_lease_ended()
 
     def _exit(self, actor: Actor, rng: random.Random) -> bool | None:
@@ -323,7 +323,7 @@ class World(Users):
         with actor.at("feed", "life", "flush", "exit"):
             actor.in_flight.drop_queued()
             actor.in_flight.drop(list(actor.in_flight.running))
-            actor.worker._flush()
+            actor.worker.finish.flush_all()
             actor.heartbeat.leave("stopped")
         actor.is_here = False
         return None
@@ -376,6 +376,6 @@ class World(Users):
 
 
 OF_WORKERS = frozenset(
-    ("beat", "feed", "offer", "start", "end", "flush", "mark", "obey", "stop_if_lease_ended", "exit", "die",
+    ("beat", "feed", "offer", "start", "end", "flush", "mark", "obey", "lapse", "exit", "die",
      "pause")
 )  # fmt: skip

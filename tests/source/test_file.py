@@ -93,7 +93,7 @@ def test_broken_bytes_come_as_text_that_can_be_stored(path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "UTF-8-SIG"])
-def test_a_mark_at_the_begin_is_no_part_of_the_first_row(path, encoding):
+def test_a_mark_at_the_begin_is_not_part_of_the_first_row(path, encoding):
     path.write_bytes(b"\xef\xbb\xbfcode,price\nA1,10\n")
     source = Csv(path, key="code", encoding=encoding)
     source.check()

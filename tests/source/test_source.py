@@ -102,7 +102,7 @@ def test_every_row_comes_once_and_in_order_whatever_the_type_of_the_key(engine, 
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_a_key_of_several_columns_is_walked_in_order(engine):
+def test_a_key_of_several_columns_is_read_in_order(engine):
     rows = [{"shop": shop, "number": number, "x": 1} for shop in "abc" for number in range(5)]
     fill(engine, "shop varchar(9), number int, x int, primary key (shop, number)", rows)
 

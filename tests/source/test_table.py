@@ -165,7 +165,7 @@ def test_whole_numbers_are_keys_as_their_decimal_text(shop, product):
     assert product.present(asked) == {"1", "10", "-3", str(2**40)}
 
 
-def test_the_padding_of_fixed_width_text_is_no_part_of_a_key(shop, product):
+def test_the_padding_of_fixed_width_text_is_not_part_of_a_key(shop, product):
     shop.make("char(10) primary key", codes=["b", "ab"])
 
     assert read(product) == ["ab", "b"]

@@ -103,7 +103,7 @@ def test_the_middle_has_documents_on_both_sides_however_wrong_percentiles_are(
     assert source.middle(500, 600) is None
 
 
-def test_an_answer_of_some_shards_only_is_no_end(source, index):
+def test_an_answer_of_some_shards_only_is_not_an_end(source, index):
     index.failed_shards = 1
 
     with pytest.raises(BadSource, match="answered 503"):

@@ -154,7 +154,7 @@ def begin(app: App, bounds: Sequence[int], last: int, *, redo: int | None = None
             connection, dialect, SWEEP, ranges=len(cut), redo=redo, source="numbers", now=now
         )
         before = rounds.get(connection, SWEEP)
-        return rounds.open_round(connection, before, cut, numbers, rows=last, now=now)
+        return rounds.open_round(connection, before, cut, numbers=numbers, rows=last, now=now)
 
     app.database.write(work)
     return listing(app)

@@ -1,6 +1,5 @@
 """A sweep whose declaration names another source, while a round over the old one runs."""
 
-import time
 from contextlib import closing
 
 import pytest
@@ -76,12 +75,14 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
     declare(old, before, source=Letters(), ranges=3, rate="5/s")
     offer = declare(new, after, source=Keys(1, 10_000), ranges=3, rate="50/s")
 
-    with closing(old), closing(new), serving(old):
+    with closing(old), closing(new), serving(old) as worker:
         eventually(lambda: before, 10.0)
+        (walk,) = worker.sweeper.walks
         with serving(new):
             eventually(lambda: len(after) > 20, 15.0, what="the new source, walked")
             count = len(before)
-            time.sleep(2.5)
+            since = eventually(lambda: walk._others_since, what="the other declaration, noticed")
+            eventually(lambda: walk._others_since != since, what="the old worker's next look")
 
             assert len(before) <= count + 1
             assert abandoned(events) == 1
@@ -89,8 +90,8 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
 
 
 @pytest.mark.mostly("sqlite")
-def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_walks_it(
-    database_url, monkeypatch
+def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_runs_it(
+    database_url, events, monkeypatch
 ):
     monkeypatch.setattr(starter, "OTHERS_SECONDS", 0.3)
     old, new = App(database_url), App(database_url)
@@ -101,6 +102,6 @@ def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_
     with closing(old), closing(new), serving(new):
         eventually(lambda: after, 10.0)
         with serving(old):
-            time.sleep(0.5)
+            eventually(lambda: abandoned(events), what="the sweep, taken back")
         count = len(after)
         eventually(lambda: len(after) > count + 50, 20.0, what="the new source, walked again")

@@ -107,7 +107,7 @@ def test_a_round_is_started(windlass, yard):
     assert len(yard.offer.ranges()) == 4
 
 
-def test_what_was_set_aside_is_listed_and_tried_again(windlass, yard):
+def test_failed_items_are_listed_and_tried_again(windlass, yard):
     assert "offer has no failed items." in windlass("sweep", "failures", "offer").out
     yard.app.drain()
 
@@ -122,7 +122,7 @@ def test_what_was_set_aside_is_listed_and_tried_again(windlass, yard):
     assert windlass("sweep", "failures", "offer", "--json").json == []
 
 
-def test_what_a_round_set_aside_is_among_the_alerts(windlass, yard):
+def test_failed_items_of_a_round_are_among_the_alerts(windlass, yard):
     yard.app.drain()
 
     answer = windlass("alerts")
@@ -142,7 +142,7 @@ def test_an_audit_is_told(windlass, yard):
     assert "the 4 ranges of offer cover all keys once" in answer.out
 
 
-def test_a_kind_that_is_no_sweep_is_refused_with_those_that_are(windlass, sqlite_yard):
+def test_a_kind_that_is_not_a_sweep_is_refused_with_those_that_are(windlass, sqlite_yard):
     answer = windlass("sweep", "show", "send_mail")
 
     assert answer.code == 1

@@ -14,10 +14,11 @@ from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
 from tests.sweep.offer import Articles, declare, failing
-from tests.wait import eventually
+from tests.wait import eventually, let_tick
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring.store import worker as worker_store
+from windlass.core.ring import leave
 from windlass.database.schema import worker as worker_table
 from windlass.sweep.engine import sweeper as sweep_engine
 from windlass.sweep.store import failed_item
@@ -33,7 +34,7 @@ def seen():
 
 
 @everywhere
-def test_an_item_that_fails_is_set_aside_and_the_scan_goes_on(app, seen):
+def test_an_item_that_fails_is_listed_and_the_scan_goes_on(app, seen):
     offer = failing(app, seen, {7, 33})
 
     app.drain()
@@ -49,7 +50,7 @@ def test_an_item_that_fails_is_set_aside_and_the_scan_goes_on(app, seen):
 
 
 @everywhere
-def test_what_was_set_aside_runs_again_when_that_is_asked_for(app, seen):
+def test_failed_items_run_again_when_that_is_asked_for(app, seen):
     bad = {7, 33}
     offer = failing(app, seen, bad)
     app.drain()
@@ -66,7 +67,7 @@ def test_what_was_set_aside_runs_again_when_that_is_asked_for(app, seen):
     assert offer.retry_failures() == 0
 
 
-def test_a_live_worker_retries_what_was_set_aside(database_url):
+def test_a_live_worker_retries_failed_items(database_url):
     app = App(database_url)
     seen, bad = [], {7}
     offer = failing(app, seen, bad)
@@ -97,7 +98,7 @@ def test_a_retry_of_a_row_that_is_gone_forgets_it(app, database_url, seen):
     assert Counter(seen) == {1: 2, 2: 2, 3: 1, 4: 2, 5: 2}
 
 
-def test_an_item_has_its_own_retries_before_it_is_set_aside(app, clock):
+def test_an_item_has_its_own_retries_before_it_is_listed_as_failed(app, clock):
     attempts = []
 
     @app.sweep(Keys(1, 5), ranges=1, retries=2, backoff="0s")
@@ -122,9 +123,9 @@ def test_the_breakpoint_does_not_pass_an_item_that_waits_for_its_retry(app, cloc
             has_failed.append(number)
             raise ValueError("not yet")
 
-    with serving(app):
+    with serving(app) as worker:
         eventually(lambda: offer.ranges() and offer.ranges()[0].breakpoint == 2, 10.0)
-        time.sleep(0.3)
+        let_tick(worker.sweeper)
         (before,) = offer.ranges()
         clock.forward("10m")
         eventually(lambda: offer.progress().done == 20, 10.0)
@@ -211,7 +212,7 @@ def test_an_item_that_is_put_off_comes_later_and_costs_no_attempt(app):
     assert offer.failures() == []
 
 
-def test_all_rows_of_a_list_that_fails_are_set_aside(app):
+def test_all_rows_of_a_list_that_fails_are_listed_as_failed(app):
     @app.sweep(Keys(1, 20), ranges=1, many=True, batch=5)
     def offer(numbers: list[int]) -> None:
         if 7 in numbers:
@@ -223,7 +224,7 @@ def test_all_rows_of_a_list_that_fails_are_set_aside(app):
     assert (offer.progress().done, offer.progress().failed) == (15, 5)
 
 
-def test_a_handler_that_never_returns_is_timed_out_and_set_aside(app):
+def test_a_handler_that_never_returns_is_timed_out_and_listed_as_failed(app):
     @app.sweep(Keys(1, 10), ranges=2, timeout="200ms")
     async def offer(number: int) -> None:
         if number == 4:
@@ -236,7 +237,7 @@ def test_a_handler_that_never_returns_is_timed_out_and_set_aside(app):
     assert "TimeoutError" in aside.error
 
 
-def test_a_thread_that_never_returns_is_timed_out_and_set_aside(app):
+def test_a_thread_that_never_returns_is_timed_out_and_listed_as_failed(app):
     release = threading.Event()
 
     @app.sweep(Keys(1, 10), ranges=2, timeout="200ms", concurrency=2)
@@ -309,7 +310,8 @@ def test_a_window_that_closes_stops_a_range_in_the_middle_and_it_resumes_there(a
         eventually(lambda: len(seen) == 10, 10.0)
         eventually(lambda: not worker.in_flight.loads["offer"].is_open, 10.0)
         gate.release()
-        time.sleep(0.5)
+        eventually(lambda: not worker.in_flight.running, 10.0)
+        let_tick(worker.sweeper)
         assert len(seen) <= 11
         clock.forward("17h")
         eventually(lambda: len(seen) == 50, 10.0)
@@ -327,12 +329,13 @@ def test_a_pause_stops_within_a_second_and_resume_goes_on_from_there(database_ur
         seen.append(number)
         await asyncio.sleep(0.002)
 
-    with closing(app), serving(app):
+    with closing(app), serving(app) as worker:
         eventually(lambda: len(seen) > 20, 10.0)
         offer.pause("sale", who="ada")
-        time.sleep(1.0)
+        load = worker.in_flight.loads["offer"]
+        eventually(lambda: not (load.is_open or worker.in_flight.running), 1.0)
         paused = len(seen)
-        time.sleep(0.4)
+        let_tick(worker.sweeper)
         assert len(seen) == paused < 2_000
         assert offer.progress().why.startswith("paused by ada")
         # What is reserved already is not cut.
@@ -370,13 +373,13 @@ def kill(app, worker):
         )
     )
     now = app.clock.now()
-    assert worker_store.mark_dead(app.database, number=number, now=now, why="silent") is not None
+    assert leave.mark_dead(app.database, FACES, number=number, now=now, why="silent") is not None
 
 
-def test_an_heir_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database_url):
-    app, heir = App(database_url), App(database_url)
+def test_a_successor_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database_url):
+    app, successor = App(database_url), App(database_url)
     seen, again = [], []
-    declare(heir, again, source=Keys(1, 200), ranges=1)
+    declare(successor, again, source=Keys(1, 200), ranges=1)
     release = threading.Event()
 
     @app.sweep(Keys(1, 200), ranges=1, concurrency=5)
@@ -385,10 +388,10 @@ def test_an_heir_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database
         if number == 50:
             release.wait(20)
 
-    with closing(app), closing(heir), serving(app) as worker:
+    with closing(app), closing(successor), serving(app) as worker:
         eventually(lambda: offer.ranges() and offer.ranges()[0].breakpoint == 49, 15.0)
         kill(app, worker)
-        heir.drain()
+        successor.drain()
         release.set()
         progress = offer.progress()
 
@@ -418,7 +421,7 @@ def test_an_item_that_kills_its_workers_is_isolated_and_gone_past(app, clock):
     assert [alert.what for alert in app.alerts()] == ["failures", "poison"]
 
 
-def fallen(app, count, *, times=1):
+def abandoned(app, count, *, times=1):
     """Have workers claim the first range, read so many items, and die."""
     for _ in range(times):
         hand = SweepHand(app, 0)
@@ -450,7 +453,7 @@ def test_one_who_has_enough_ranges_still_takes_those_of_the_dead(database_url):
         offer.start()
         with serving(app):
             eventually(lambda: sum(each.owner is not None for each in offer.ranges()) == 4, 10.0)
-            fallen(app, 5)
+            abandoned(app, 5)
             before = {each.id for each in offer.ranges() if each.status is Status.RUNNING}
             eventually(lambda: sum(each.owner is not None for each in offer.ranges()) == 5, 10.0)
 
@@ -465,7 +468,7 @@ def test_one_who_has_others_makes_way_for_a_range_that_must_run_alone(database_u
 
     with closing(app):
         offer.start()
-        fallen(app, 5, times=2)
+        abandoned(app, 5, times=2)
         with serving(app):
             eventually(lambda: {1, 2, 3, 4, 5} <= set(seen), 15.0, what="the suspects, run alone")
             eventually(lambda: len(seen) > 100, 10.0, what="the others, afterwards")

@@ -93,7 +93,7 @@ def test_a_range_of_a_living_worker_is_nobody_elses_however_old(app, hand, mate,
     assert mate.claim() is None
 
 
-def test_an_heir_goes_on_from_the_breakpoint_and_knows_what_may_come_again(app, hand, mate):
+def test_a_successor_goes_on_from_the_breakpoint_and_knows_what_may_come_again(app, hand, mate):
     begin(app, [], LAST)
     owner = hand.claim()
     hand.reserve(owner, 8)
@@ -102,11 +102,11 @@ def test_an_heir_goes_on_from_the_breakpoint_and_knows_what_may_come_again(app, 
     hand.save(owner)
     hand.die()
 
-    heir = mate.claim()
+    successor = mate.claim()
 
-    assert (heir.breakpoint, heir.read_to) == (3, 3)
-    assert heir.again_to == key(8)
-    assert look(app, heir.claimed.id).lost == 1
+    assert (successor.breakpoint, successor.read_to) == (3, 3)
+    assert successor.again_to == key(8)
+    assert look(app, successor.claimed.id).lost == 1
 
 
 def test_what_a_dead_owner_still_writes_changes_nothing(app, hand, mate):
@@ -114,7 +114,7 @@ def test_what_a_dead_owner_still_writes_changes_nothing(app, hand, mate):
     owner = hand.claim()
     hand.reserve(owner, 5)
     hand.die()
-    heir = mate.claim()
+    successor = mate.claim()
     before = listing(app)
 
     for item in list(owner.todo):
@@ -124,7 +124,7 @@ def test_what_a_dead_owner_still_writes_changes_nothing(app, hand, mate):
 
     assert (is_saved, is_reserved, completed.is_done) == (False, False, False)
     assert listing(app) == before
-    assert mate.reserve(heir, 5)
+    assert mate.reserve(successor, 5)
 
 
 def test_a_stale_batch_changes_nothing_though_its_worker_lives(app, hand, mate):
@@ -201,18 +201,18 @@ def test_nothing_is_reserved_beyond_what_may_come_again_until_that_is_passed(app
     hand.reserve(owner, 5)
     hand.die()
     mate = SweepHand(app, LAST)
-    heir = mate.claim()
+    successor = mate.claim()
 
-    mate.reserve(heir, 10)
-    assert heir.read_to == 5
-    heir.again_to = None
-    assert not mate.reserve(heir, 10)
-    for item in list(heir.todo):
-        heir.run(item)
-    assert mate.save(heir)
-    assert mate.reserve(heir, 10)
+    mate.reserve(successor, 10)
+    assert successor.read_to == 5
+    successor.again_to = None
+    assert not mate.reserve(successor, 10)
+    for item in list(successor.todo):
+        successor.run(item)
+    assert mate.save(successor)
+    assert mate.reserve(successor, 10)
 
-    assert look(app, heir.claimed.id).floor == key(15)
+    assert look(app, successor.claimed.id).floor == key(15)
 
 
 def test_untouched_neighbours_become_one(app):
@@ -327,7 +327,8 @@ def reopen(app):
 
     def work(connection):
         before = rounds.get(connection, SWEEP)
-        return rounds.open_round(connection, before, [ALL], numbers, rows=1, now=app.clock.now())
+        now = app.clock.now()
+        return rounds.open_round(connection, before, [ALL], numbers=numbers, rows=1, now=now)
 
     return app.database.write(work)
 
@@ -341,7 +342,7 @@ def test_of_two_who_begin_a_round_one_does(app, hand):
     def open_by(number_):
         return app.database.write(
             lambda connection: rounds.open_round(
-                connection, before, [ALL], [number_], rows=1, now=app.clock.now()
+                connection, before, [ALL], numbers=[number_], rows=1, now=app.clock.now()
             )
         )
 
@@ -375,8 +376,8 @@ def test_a_worker_that_leaves_hands_its_ranges_back(app, hand, mate):
 
     (found,) = listing(app)
     assert (found.status, found.batch, found.worker) == (Status.WAITING, None, None)
-    heir = mate.claim()
-    assert (heir.read_to, look(app, found.id).lost) == (0, 0)
+    successor = mate.claim()
+    assert (successor.read_to, look(app, found.id).lost) == (0, 0)
 
 
 def test_a_claim_whose_answer_was_lost_is_handed_back(app, hand, mate):
@@ -434,7 +435,7 @@ def crash(app, owner_of):
     return owner
 
 
-def test_a_range_that_kills_its_workers_at_one_place_is_walked_one_by_one_and_goes_past(app):
+def test_a_range_that_kills_its_workers_at_one_place_runs_one_by_one_and_goes_past(app):
     begin(app, [], LAST)
 
     def read_five(worker, owner):
@@ -449,12 +450,12 @@ def test_a_range_that_kills_its_workers_at_one_place_is_walked_one_by_one_and_go
     assert not crash(app, read_five).is_careful
     assert not crash(app, read_five).is_careful
     careful = crash(app, read_one)
-    heir = SweepHand(app, LAST).claim()
+    successor = SweepHand(app, LAST).claim()
 
     assert (careful.is_careful, careful.again_to) == (True, key(5))
-    assert (heir.poison, heir.breakpoint, heir.is_careful) == (key(2), 2, True)
+    assert (successor.poison, successor.breakpoint, successor.is_careful) == (key(2), 2, True)
     assert [failure.key for failure in failures(app)] == [key(2)]
-    assert look(app, heir.claimed.id).failed == 1
+    assert look(app, successor.claimed.id).failed == 1
     assert count(app, alert) == 1
 
 
@@ -462,15 +463,15 @@ def test_in_a_range_to_be_careful_with_one_item_flies_at_a_time(app):
     begin(app, [], LAST)
     for _ in range(2):
         crash(app, lambda worker, owner: worker.reserve(owner, 5))
-    heir = SweepHand(app, LAST)
-    owner = heir.claim()
+    successor = SweepHand(app, LAST)
+    owner = successor.claim()
 
-    assert heir.reserve(owner, 1)
-    assert not heir.reserve(owner, 1)
+    assert successor.reserve(owner, 1)
+    assert not successor.reserve(owner, 1)
     owner.run(1)
-    assert not heir.reserve(owner, 1)
-    heir.save(owner)
-    assert heir.reserve(owner, 1)
+    assert not successor.reserve(owner, 1)
+    successor.save(owner)
+    assert successor.reserve(owner, 1)
 
 
 def test_a_range_to_be_careful_with_is_left_to_one_who_has_nothing_else(app, mate):

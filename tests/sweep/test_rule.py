@@ -204,7 +204,7 @@ def test_rounds_do_not_follow_each_other_in_no_time():
     assert may_begin_at(started_at=NOW, rows=0) == NOW + EMPTY_ROUND
 
 
-def test_a_range_that_fell_for_the_first_time_is_read_again_from_its_breakpoint():
+def test_a_range_that_was_lost_for_the_first_time_is_read_again_from_its_breakpoint():
     loss = lose(running(None, 90, breakpoint="10", read_to="30"), max_lost=3)
 
     assert (loss.lost, loss.lost_at, loss.again_to) == (1, "10", "30")
@@ -213,18 +213,20 @@ def test_a_range_that_fell_for_the_first_time_is_read_again_from_its_breakpoint(
 
 
 def test_a_second_loss_at_the_same_breakpoint_makes_its_items_run_one_by_one():
-    fallen = running(None, 90, breakpoint="10", read_to="20", lost=1, lost_at="10", again_to="30")
+    abandoned = running(
+        None, 90, breakpoint="10", read_to="20", lost=1, lost_at="10", again_to="30"
+    )
 
-    loss = lose(fallen, max_lost=3)
+    loss = lose(abandoned, max_lost=3)
 
     assert (loss.lost, loss.again_to, loss.is_careful) == (2, "30", True)
     assert not loss.is_poison
 
 
 def test_progress_between_two_losses_forgets_the_first():
-    fallen = running(None, 90, breakpoint="25", read_to="60", lost=2, lost_at="10")
+    abandoned = running(None, 90, breakpoint="25", read_to="60", lost=2, lost_at="10")
 
-    loss = lose(fallen, max_lost=3)
+    loss = lose(abandoned, max_lost=3)
 
     assert (loss.lost, loss.lost_at, loss.is_careful) == (1, "25", False)
 
@@ -240,9 +242,9 @@ def test_what_flies_alone_when_its_worker_dies_again_is_poison():
 
 
 def test_nothing_is_careful_about_a_range_of_which_nothing_was_read():
-    fallen = running(None, 90, lost=5, lost_at=None)
+    abandoned = running(None, 90, lost=5, lost_at=None)
 
-    assert not lose(fallen, max_lost=3).is_careful
+    assert not lose(abandoned, max_lost=3).is_careful
 
 
 @pytest.mark.parametrize("given", [0, -1, 4_097, True, 1.5, "30", None])

@@ -18,7 +18,7 @@ def holders(app, name):
     ]
 
 
-def test_a_sweep_is_walked_once_whatever_the_number_of_shards(sharded):
+def test_a_sweep_runs_once_whatever_the_number_of_shards(sharded):
     seen = []
     offer = declare(sharded, seen)
 

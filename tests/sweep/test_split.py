@@ -120,7 +120,8 @@ def test_splits_and_merges_while_it_runs_lose_and_double_nothing(database_url):
         for count in (8, 30, 12, 40, 5, 60):
             offer.split(count)
             assert offer.audit().ok
-            time.sleep(0.05)
+            before = len(seen)
+            eventually(lambda before=before: len(seen) > before + 20, 10.0)
         eventually(offer.rounds, 30.0, what="the end of the round")
 
     assert Counter(seen) == dict.fromkeys(range(1, 3_001), 1)

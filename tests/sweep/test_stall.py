@@ -88,7 +88,7 @@ def test_a_range_that_cannot_be_saved_holds_up_no_other_sweep(database_url, monk
         eventually(lambda: broken.progress().error, 10.0, what="what is wrong, told")
         eventually(lambda: offer.progress().percent == 100.0, 20.0, what="the other sweep")
         alerts = [(alert.what, alert.kind) for alert in app.alerts()]
-        assert worker.sweeper.problem is None
+        assert worker.face_loops[0].problem is None
 
     assert "0.5 cannot be a key" in broken.progress().error
     assert alerts == [("source", "broken")]
@@ -206,7 +206,7 @@ def test_a_source_that_hangs_holds_up_its_own_sweep_only(database_url, seen):
 
     offer = declare(app, seen)
     with closing(app), serving(app) as worker:
-        eventually(lambda: len(worker.sweeper.runners[0].ranges) == 4, 10.0)
+        eventually(lambda: len(worker.face_loops[0].runners[0].ranges) == 4, 10.0)
         eventually(lambda: offer.progress().percent == 100.0, 10.0, what="the other sweep")
         source.let_go.set()
 
@@ -224,7 +224,7 @@ def test_the_pause_grows_with_each_try_and_not_with_each_range(database_url, mon
     offer = declare(app, [], source=Broken(1, 100), ranges=8)
 
     with closing(app), serving(app) as worker:
-        (offers,) = worker.sweeper.runners
+        (offers,) = worker.face_loops[0].runners
         eventually(lambda: len(offers.ranges) == 4 and offer.progress().error, 10.0)
         eventually(lambda: not offers._readings, 2.0)
         pause = offers.calls._pause

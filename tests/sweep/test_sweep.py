@@ -434,7 +434,7 @@ def test_an_option_that_makes_no_sense_is_refused_by_name(app, options, words):
         declare(app, [], **options)
 
 
-def test_what_is_no_source_or_no_handler_is_refused(app):
+def test_what_is_not_a_source_or_not_a_handler_is_refused(app):
     with pytest.raises(BadDeclaration, match="is not a source"):
         declare(app, [], source=[1, 2, 3])
     with pytest.raises(BadDeclaration, match="called with one argument"):

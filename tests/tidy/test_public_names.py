@@ -1,8 +1,15 @@
 """The public names are a closed list: adding one is a decision, removing one a break."""
 
 import inspect
+import re
+from importlib import import_module
+from types import ModuleType
+
+import pytest
 
 import windlass
+from tests.story.page import pages
+from tests.tidy.source import ROOT
 
 PUBLIC = {
     "AlreadyRunning",
@@ -92,8 +99,81 @@ PUBLIC = {
 }
 
 
+MODULES = {
+    "windlass.external": {"Command", "HttpJob"},
+    "windlass.ledger": {
+        "Audit",
+        "Confirmation",
+        "Deduction",
+        "DeductionLine",
+        "DeductionStatus",
+        "Entry",
+        "IdConflict",
+        "InvalidQuantity",
+        "Ledger",
+        "Line",
+        "Movement",
+        "NotHeld",
+        "OutOfStock",
+        "OverReturn",
+        "Receipt",
+        "Refused",
+        "Return",
+        "Stock",
+        "UnknownDeduction",
+        "UnknownSku",
+    },
+    "windlass.ledger.http": {"create"},
+    "windlass.ring": {"arcs", "assign", "spread", "tokens_of"},
+    "windlass.telemetry": {"Event", "emit", "subscribe"},
+    "windlass.testing": {
+        "Clock",
+        "Enqueued",
+        "assert_enqueued",
+        "borrowed",
+        "drain",
+        "enqueued",
+        "pytest_addoption",
+        "windlass_app",
+        "windlass_app_source",
+        "windlass_clock",
+        "windlass_databases",
+        "windlass_lender",
+    },
+    "windlass.web": {"create"},
+}
+"""Every other public module; whatever else is in the package may change without a word."""
+IMPORTED = re.compile(r"^\s*(?:from|import) (windlass(?:\.\w+)*)(?!\w)", re.MULTILINE)
+
+
 def test_the_public_names_are_exactly_these():
     assert set(windlass.__all__) == PUBLIC
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_names_of_a_public_module_are_exactly_these(name):
+    module = import_module(name)
+
+    assert names_of(module) == MODULES[name]
+    assert [each for each in MODULES[name] if not hasattr(module, each)] == []
+
+
+def test_a_public_module_need_not_be_imported_by_itself():
+    top = {name for name in MODULES if name.count(".") == 1}
+
+    assert [name for name in top if getattr(windlass, name.partition(".")[2], None) is None] == []
+
+
+def test_readers_are_told_of_public_modules_only():
+    public = {"windlass", *MODULES}
+    told = {name for page in pages() for name in IMPORTED.findall(page.read_text())}
+    used = {
+        name
+        for path in (ROOT / "examples").rglob("*.py")
+        for name in IMPORTED.findall(path.read_text())
+    }
+
+    assert (told | used) - public == set()
 
 
 def test_every_public_name_exists():
@@ -128,3 +208,15 @@ def test_every_public_method_says_what_it_does():
 
 def _is_code(member: object) -> bool:
     return inspect.isfunction(member) or isinstance(member, property | classmethod | staticmethod)
+
+
+def names_of(module: ModuleType) -> set[str]:
+    """What `__all__` says, or the functions and classes that are made there."""
+    if hasattr(module, "__all__"):
+        return set(module.__all__)
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+        if inspect.isclass(value) or inspect.isroutine(value)
+    }

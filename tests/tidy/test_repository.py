@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.tidy.source import ROOT, name_of, repository_files
+from tests.tidy.source import PACKAGE, ROOT, name_of, repository_files
 
 # Written in pieces so that this file does not find itself.
 ELSEWHERE = re.compile(
@@ -17,6 +17,8 @@ ELSEWHERE = re.compile(
         )
     )
 )
+# Tests of the whole, and what tests stand on.
+BESIDE_SOURCE = {"browser", "fault", "fixture", "server", "simulation", "story", "tidy"}
 TARGETS = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
 
@@ -33,6 +35,19 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine():
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"])
 def test_what_a_visitor_looks_for_is_there(name):
     assert (ROOT / name).read_text().strip()
+
+
+def test_tests_are_in_the_folder_of_what_they_test():
+    folders = [path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")]
+    of_source = {folder for folder in folders if not BESIDE_SOURCE & {*folder.parts[:1]}}
+
+    elsewhere = [
+        folder.as_posix()
+        for folder in sorted(of_source)
+        if not (PACKAGE / folder).is_dir() and not (PACKAGE / folder).with_suffix(".py").exists()
+    ]
+
+    assert elsewhere == []
 
 
 def test_make_help_tells_every_target():

@@ -71,7 +71,7 @@ def test_the_longest_pause_is_given_or_32_pauses_but_not_beyond_an_hour(text, lo
         *[20, None, 5.0, ["20 in a row, 5m"]],
     ],
 )
-def test_what_is_no_breaker_is_refused_with_examples(text):
+def test_what_is_not_a_breaker_is_refused_with_examples(text):
     with pytest.raises(BadBreaker) as raised:
         parse_breaker(text, what="kind 'offer': breaker")
 

@@ -74,7 +74,7 @@ def test_a_time_that_the_clocks_show_twice_comes_once_the_first_time():
     assert found == ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]
 
 
-def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_forward():
+def test_every_few_minutes_follows_real_time_when_the_clocks_go_forward():
     schedule = Schedule("*/30 * * * *", BERLIN)
 
     found = turns(schedule, moment("2026-03-29T01:15", BERLIN), 3)
@@ -86,7 +86,7 @@ def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_forward():
     ]
 
 
-def test_every_so_many_minutes_follows_real_time_when_the_clocks_go_back():
+def test_every_few_minutes_follows_real_time_when_the_clocks_go_back():
     schedule = Schedule("*/30 * * * *", BERLIN)
 
     found = turns(schedule, from_datetime(datetime(2026, 10, 24, 23, 59, tzinfo=UTC)), 5)

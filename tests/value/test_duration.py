@@ -35,7 +35,7 @@ def test_a_duration_is_whole_microseconds(given, microseconds):
 @pytest.mark.parametrize(
     "given", ["", "5", "5 minutes", "m", "-5m", "1.5.2s", "1h-30m", "1e3s", "5M", "5m!"]
 )
-def test_what_is_no_duration_is_refused_with_examples(given):
+def test_what_is_not_a_duration_is_refused_with_examples(given):
     with pytest.raises(BadDuration) as raised:
         parse_duration(given, what="timeout")
 

@@ -14,12 +14,12 @@ from windlass.value.rate import CAUTION, Grant, Pace, parse_rate, reserve
     ("given", "per_second"),
     [("700/s", 700), ("0.5/s", 0.5), ("60/m", 1), ("3600 / h", 1), ("86400/d", 1)],
 )
-def test_a_rate_is_so_many_a_second(given, per_second):
+def test_a_rate_is_a_number_a_second(given, per_second):
     assert parse_rate(given) == pytest.approx(per_second)
 
 
 @pytest.mark.parametrize("given", ["", "700", "700/w", "fast", "-1/s", "1/s/s", 700, None])
-def test_what_is_no_rate_is_refused_with_examples(given):
+def test_what_is_not_a_rate_is_refused_with_examples(given):
     with pytest.raises(BadRate) as raised:
         parse_rate(given, what="kind 'mail': rate")
 

@@ -15,7 +15,7 @@ class Flaky(ConnectionError):
     pass
 
 
-def test_so_many_tries_after_the_first():
+def test_that_many_tries_after_the_first():
     policy = retry_policy("work", 3, "2s")
 
     assert [policy.allows(ValueError(), tries=tries) for tries in (1, 3, 4)] == [True, True, False]
@@ -114,7 +114,7 @@ def test_a_bad_number_of_retries_is_refused(retries):
 
 
 @pytest.mark.parametrize("mapping", [{"ValueError": 1}, {int: 1}, {ValueError(): 1}])
-def test_what_is_no_exception_type_is_refused(mapping):
+def test_what_is_not_an_exception_type_is_refused(mapping):
     with pytest.raises(BadDeclaration, match="is not an exception type"):
         retry_policy("work", mapping, "1s")
     with pytest.raises(BadDeclaration, match="is not an exception type"):

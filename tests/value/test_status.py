@@ -27,7 +27,7 @@ def test_in_text_a_status_is_its_lower_case_name(status):
     assert Status.named(str(status)) is status
 
 
-def test_a_name_that_is_no_status_is_a_key_error():
+def test_a_name_that_is_not_a_status_is_a_key_error():
     with pytest.raises(KeyError):
         Status.named("lost")
 

@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_named_with_the_cure(text, cure):
         (b"01:00-07:00", "cannot read b'01:00-07:00'; give a string such as "),
     ],
 )
-def test_what_is_no_window_at_all_is_refused_with_examples(given, problem):
+def test_what_is_not_a_window_at_all_is_refused_with_examples(given, problem):
     with pytest.raises(BadWindow) as raised:
         parse_window(given)
 

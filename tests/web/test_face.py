@@ -187,7 +187,7 @@ def test_a_sweep_is_split_started_and_its_failures_are_retried(console, web_shop
     assert console.get("sweeps/offer/failures") == []
 
 
-def test_what_is_no_sweep_and_no_rolling_kind_is_unknown_there(console):
+def test_what_is_neither_a_sweep_nor_a_rolling_kind_is_unknown_there(console):
     assert console.client.get("/api/sweeps/stock").status_code == 404
     assert console.client.get("/api/rolling/offer").status_code == 404
     assert console.post("sweeps/none/split", ranges=3).status_code == 404

@@ -166,7 +166,7 @@ def test_a_cookie_that_was_changed_is_none(browse):
         assert answer.status_code == 401, changed
 
 
-def test_a_session_is_good_for_one_secret_only_and_not_for_ever(monkeypatch):
+def test_a_session_is_good_for_one_secret_only_and_not_forever(monkeypatch):
     _, cookie = Sessions(SECRET, None).begin("Ada", Role.OPERATOR)
 
     assert Sessions(SECRET, None).read(cookie) is not None
@@ -485,7 +485,7 @@ async def test_no_mount_path_leads_around_the_gate(sqlite_web_shop, root, path):
     assert is_page or sent[0]["status"] in (307, 401, 404)
 
 
-def test_a_request_that_got_around_the_gate_ends_at_the_desk(browse, monkeypatch):
+def test_a_request_that_got_around_the_gate_is_refused_behind_it(browse, monkeypatch):
     async def let_in(self, scope, receive, send) -> None:
         await self._app(scope, receive, send)
 

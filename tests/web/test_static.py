@@ -45,7 +45,7 @@ def test_a_mounted_page_knows_where_it_is(sqlite_web_shop, built):
     assert asset.text == "let x = 1"
 
 
-def test_files_with_a_hash_are_kept_for_ever_and_others_for_an_hour(browse, built):
+def test_files_with_a_hash_are_kept_forever_and_others_for_an_hour(browse, built):
     client = browse().client
 
     hashed, plain = client.get("/assets/index-1a2b3c.js"), client.get("/favicon.svg")
@@ -88,7 +88,7 @@ def test_where_it_was_not_built_the_page_says_so_and_the_api_works(browse, tmp_p
     assert console.get("about")["is_built"] is False
 
 
-def test_what_is_no_route_of_the_api_is_no_page_either(browse, built):
+def test_what_is_not_a_route_of_the_api_is_not_a_page_either(browse, built):
     for path in ("/api", "/api/", "/api/none", "/api/tasks/7/none"):
         answer = browse().client.get(path)
         assert (answer.status_code, answer.json()["title"]) == (404, "HttpError"), path

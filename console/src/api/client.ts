@@ -1,5 +1,6 @@
 /** The API: every request goes through here, and every error comes out as a Problem. */
-import type { SessionView } from "./model";
+import { addressOf, type Answer, type Argument, type Given, type Parts } from "./call";
+import type { Delete, Get, Post } from "./path";
 
 export class Problem extends Error {
   constructor(
@@ -9,80 +10,107 @@ export class Problem extends Error {
   ) {
     super(detail);
   }
-
-  /** Whether nobody got an answer, so that trying again may help. */
-  get isOutage(): boolean {
-    return this.status === 0 || this.status >= 500;
-  }
 }
+
+/** Any error as a Problem; an error from elsewhere means that the API did not answer. */
+export function problemOf(cause: unknown): Problem {
+  return cause instanceof Problem ? cause : new Problem(0, "Unreachable", String(cause));
+}
+
+type Session = Answer<"session">;
 
 let token: string | null = null;
 let onLoggedOut: () => void = () => undefined;
 
-/** Have `listen` called when the API no longer knows who we are. */
+/** Call `listen` when the API says that the session has ended. */
 export function whenLoggedOut(listen: () => void): void {
   onLoggedOut = listen;
 }
 
-export async function fetchSession(): Promise<SessionView> {
-  return remember(await get<SessionView>("session"));
+export async function fetchSession(): Promise<Session> {
+  return remember(await get("session"));
 }
 
-export async function logIn(secret: string, name: string): Promise<SessionView> {
-  return remember(await send<SessionView>("POST", "session", { secret, name }));
+export async function logIn(secret: string, name: string): Promise<Session> {
+  return remember(await post("session", { body: { secret, name } }));
 }
 
-export async function logOut(): Promise<SessionView> {
-  return remember(await send<SessionView>("DELETE", "session"));
+export async function logOut(): Promise<Session> {
+  return remember(await remove("session"));
 }
 
-export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return request<T>(path, signal ? { signal } : {});
+export function get<P extends keyof Get>(
+  path: P,
+  ...given: Argument<Given<Get[P]>>
+): Promise<Answer<P>>;
+export function get(path: string, given?: Parts): Promise<unknown> {
+  return readAddress(addressOf(path, given));
 }
 
-/** Change something; if the token is old a new one is asked for, once. */
-export async function post<T>(path: string, body?: object): Promise<T> {
-  try {
-    return await send<T>("POST", path, body);
-  } catch (problem) {
-    if (!(problem instanceof Problem) || problem.title !== "NoToken") throw problem;
-    await fetchSession();
-    return send<T>("POST", path, body);
-  }
+export function post<P extends keyof Post>(
+  path: P,
+  ...given: Argument<Given<Post[P]>>
+): Promise<Post[P]["answer"]>;
+export function post(path: string, given?: Parts): Promise<unknown> {
+  return change("POST", path, given);
 }
 
-export function urlOf(path: string): string {
-  return new URL(`api/${path}`, document.baseURI).href;
+export function remove<P extends keyof Delete>(
+  path: P,
+  ...given: Argument<Given<Delete[P]>>
+): Promise<Delete[P]["answer"]>;
+export function remove(path: string, given?: Parts): Promise<unknown> {
+  return change("DELETE", path, given);
 }
 
-function remember(session: SessionView): SessionView {
+/** What an address answers. */
+export function readAddress(address: string): Promise<unknown> {
+  return request(address, {});
+}
+
+export function urlOf(address: string): string {
+  return new URL(`api/${address}`, document.baseURI).href;
+}
+
+function remember(session: Session): Session {
   token = session.token;
   return session;
 }
 
-function send<T>(method: string, path: string, body?: object): Promise<T> {
-  const headers: Record<string, string> = {};
-  if (token !== null) headers["x-csrf-token"] = token;
-  if (body === undefined) return request<T>(path, { method, headers });
-  headers["content-type"] = "application/json";
-  return request<T>(path, { method, headers, body: JSON.stringify(body) });
+/** Change something; if the token is old a new one is fetched, once. */
+async function change(method: string, path: string, given: Parts = {}): Promise<unknown> {
+  const address = addressOf(path, given);
+  try {
+    return await send(method, address, given.body);
+  } catch (problem) {
+    if (!(problem instanceof Problem) || problem.title !== "NoToken") throw problem;
+    await fetchSession();
+    return send(method, address, given.body);
+  }
 }
 
-async function request<T>(path: string, init: RequestInit): Promise<T> {
+function send(method: string, address: string, body?: object): Promise<unknown> {
+  const headers: Record<string, string> = {};
+  if (token !== null) headers["x-csrf-token"] = token;
+  if (body === undefined) return request(address, { method, headers });
+  headers["content-type"] = "application/json";
+  return request(address, { method, headers, body: JSON.stringify(body) });
+}
+
+async function request(address: string, init: RequestInit): Promise<unknown> {
   let response: Response;
   try {
-    response = await fetch(urlOf(path), { ...init, credentials: "same-origin" });
-  } catch (cause) {
-    if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
+    response = await fetch(urlOf(address), { ...init, credentials: "same-origin" });
+  } catch {
     throw new Problem(0, "Unreachable", "");
   }
-  if (response.ok) return (await response.json()) as T;
-  const problem = await problemOf(response);
+  if (response.ok) return response.json();
+  const problem = await problemIn(response);
   if (response.status === 401 && problem.title === "LogIn") onLoggedOut();
   throw problem;
 }
 
-async function problemOf(response: Response): Promise<Problem> {
+async function problemIn(response: Response): Promise<Problem> {
   const about: unknown = await response.json().catch(() => null);
   const { title, detail } = (about ?? {}) as { title?: unknown; detail?: unknown };
   return new Problem(

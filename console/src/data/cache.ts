@@ -1,8 +1,8 @@
 /**
- * What was read last, by path. A page shows that at once and reads it anew behind the scene; when a
- * topic changes, what is on the screen and depends on it is read again.
+ * The last answer of each address. A page shows it at once and reloads it in the background; when a
+ * topic changes, everything on the screen that depends on it is read again.
  */
-import { get, Problem } from "../api/client";
+import { problemOf, readAddress, type Problem } from "../api/client";
 
 export type Topic =
   | "tasks"
@@ -25,7 +25,7 @@ export interface Snapshot {
 
 const NOTHING: Snapshot = { at: 0, isBusy: false };
 const MOST_KEPT = 200;
-// However fast things change, nobody reads faster than this.
+// The shortest time between two reads of one address, however fast things change.
 const SHORTEST_PAUSE = 900;
 
 interface Entry {
@@ -33,54 +33,53 @@ interface Entry {
   readonly topics: Set<Topic>;
   readonly listeners: Set<() => void>;
   timer: ReturnType<typeof setTimeout> | undefined;
-  /** Counts what was asked for: an answer that is not the last one asked for is dropped. */
+  /** Counts the requests: only the answer to the last one is kept. */
   asked: number;
 }
 
 export class Cache {
   private readonly entries = new Map<string, Entry>();
 
-  constructor(private readonly read: (path: string) => Promise<unknown> = get) {}
+  constructor(private readonly read: (address: string) => Promise<unknown> = readAddress) {}
 
-  snapshot(path: string): Snapshot {
-    return this.entries.get(path)?.snapshot ?? NOTHING;
+  snapshot(address: string): Snapshot {
+    return this.entries.get(address)?.snapshot ?? NOTHING;
   }
 
-  subscribe(path: string, topics: readonly Topic[], listen: () => void): () => void {
-    const entry = this.entry(path);
+  subscribe(address: string, topics: readonly Topic[], listen: () => void): () => void {
+    const entry = this.entry(address);
     topics.forEach((topic) => entry.topics.add(topic));
     entry.listeners.add(listen);
-    if (!entry.snapshot.isBusy) void this.load(path);
+    if (!entry.snapshot.isBusy) void this.load(address);
     return () => {
       entry.listeners.delete(listen);
       this.prune();
     };
   }
 
-  /** Read a path now. */
-  async load(path: string): Promise<void> {
-    const entry = this.entry(path);
+  /** Read an address now. */
+  async load(address: string): Promise<void> {
+    const entry = this.entry(address);
     clearTimeout(entry.timer);
     entry.timer = undefined;
     const mine = ++entry.asked;
     this.put(entry, { ...entry.snapshot, isBusy: true });
     try {
-      const data = await this.read(path);
+      const data = await this.read(address);
       if (mine === entry.asked) this.put(entry, { data, at: Date.now(), isBusy: false });
     } catch (cause) {
       if (mine !== entry.asked) return;
-      const problem =
-        cause instanceof Problem ? cause : new Problem(0, "Unreachable", String(cause));
+      const problem = problemOf(cause);
       this.put(entry, { ...entry.snapshot, problem, at: Date.now(), isBusy: false });
     }
   }
 
-  /** Read what is on the screen again if it depends on one of the topics, or all of it. */
+  /** Reload what is on the screen and depends on one of the topics; without topics, all of it. */
   changed(topics?: Iterable<string>): void {
     const names = topics === undefined ? null : new Set(topics);
-    for (const [path, entry] of this.entries) {
+    for (const [address, entry] of this.entries) {
       const isMeant = names === null || [...entry.topics].some((topic) => names.has(topic));
-      if (entry.listeners.size > 0 && isMeant) this.loadSoon(path, entry);
+      if (entry.listeners.size > 0 && isMeant) this.loadSoon(address, entry);
     }
   }
 
@@ -89,14 +88,14 @@ export class Cache {
     this.entries.clear();
   }
 
-  private loadSoon(path: string, entry: Entry): void {
+  private loadSoon(address: string, entry: Entry): void {
     if (entry.timer !== undefined) return;
     const pause = Math.max(0, entry.snapshot.at + SHORTEST_PAUSE - Date.now());
-    entry.timer = setTimeout(() => void this.load(path), pause);
+    entry.timer = setTimeout(() => void this.load(address), pause);
   }
 
-  private entry(path: string): Entry {
-    const known = this.entries.get(path);
+  private entry(address: string): Entry {
+    const known = this.entries.get(address);
     if (known) return known;
     const made: Entry = {
       snapshot: NOTHING,
@@ -105,7 +104,7 @@ export class Cache {
       timer: undefined,
       asked: 0,
     };
-    this.entries.set(path, made);
+    this.entries.set(address, made);
     return made;
   }
 
@@ -115,9 +114,9 @@ export class Cache {
   }
 
   private prune(): void {
-    for (const [path, entry] of this.entries) {
+    for (const [address, entry] of this.entries) {
       if (this.entries.size <= MOST_KEPT) return;
-      if (entry.listeners.size === 0) this.entries.delete(path);
+      if (entry.listeners.size === 0) this.entries.delete(address);
     }
   }
 }

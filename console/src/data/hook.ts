@@ -1,6 +1,8 @@
-/** Hooks that read: what a path answers, kept fresh while it is on the screen. */
+/** Hooks that load: the answer of a path, kept fresh while it is on the screen. */
 import { useCallback, useEffect, useState, useSyncExternalStore } from "react";
+import { addressOf, type Answer, type Argument, type Given, type Parts } from "../api/call";
 import type { Problem } from "../api/client";
+import type { Get } from "../api/path";
 import { cache, type Topic } from "./cache";
 
 export interface Resource<T> {
@@ -10,15 +12,30 @@ export interface Resource<T> {
   readonly reload: () => void;
 }
 
-/** What `path` answers; read again when a topic changes, and every so many seconds if given. */
-export function useLive<T>(path: string, topics: readonly Topic[], seconds = 0): Resource<T> {
+interface Freshness {
+  /** Read again when one of these changes. */
+  readonly topics?: readonly Topic[];
+  /** Read again after this many seconds. */
+  readonly seconds?: number;
+}
+
+type Live<P extends keyof Get> = Given<Get[P]> & Freshness;
+
+/** What `path` answers, kept fresh. */
+export function useLive<P extends keyof Get>(
+  path: P,
+  ...given: Argument<Live<P>>
+): Resource<Answer<P>>;
+export function useLive(path: string, given: Parts & Freshness = {}): Resource<unknown> {
+  const { topics = [], seconds = 0 } = given;
+  const address = addressOf(path, given);
   const names = topics.join(" ");
   const subscribe = useCallback(
-    (listen: () => void) => cache.subscribe(path, names.split(" ") as Topic[], listen),
-    [path, names],
+    (listen: () => void) => cache.subscribe(address, names.split(" ") as Topic[], listen),
+    [address, names],
   );
-  const snapshot = useSyncExternalStore(subscribe, () => cache.snapshot(path));
-  const reload = useCallback(() => void cache.load(path), [path]);
+  const { data, problem, isBusy } = useSyncExternalStore(subscribe, () => cache.snapshot(address));
+  const reload = useCallback(() => void cache.load(address), [address]);
 
   useEffect(() => {
     if (seconds === 0) return undefined;
@@ -28,15 +45,10 @@ export function useLive<T>(path: string, topics: readonly Topic[], seconds = 0):
     return () => clearInterval(timer);
   }, [seconds, reload]);
 
-  return {
-    data: snapshot.data as T | undefined,
-    problem: snapshot.problem,
-    isBusy: snapshot.isBusy,
-    reload,
-  };
+  return { data, problem, isBusy, reload };
 }
 
-/** The time of now, which moves on. */
+/** The current time; it keeps moving. */
 export function useNow(milliseconds = 1_000): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

@@ -1,6 +1,5 @@
-/** What changes, as it changes: by server-sent events, or by asking where those do not get through. */
+/** Live changes: by server-sent events, or by polling where those do not get through. */
 import { get, urlOf } from "../api/client";
-import type { Marks } from "../api/model";
 
 export type LiveState = "live" | "polling" | "offline";
 
@@ -39,7 +38,7 @@ export class Live {
     source.onopen = () => {
       this.failures = 0;
       this.is("live");
-      // Something may have changed while nobody listened.
+      // Something may have changed while the connection was closed.
       this.onChange();
     };
     source.addEventListener("change", (event) => {
@@ -59,7 +58,7 @@ export class Live {
 
   private async poll(): Promise<void> {
     try {
-      const { topics } = await get<Marks>("changes");
+      const { topics } = await get("changes");
       const before = this.marks;
       this.marks = topics;
       this.is("polling");

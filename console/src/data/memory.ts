@@ -1,4 +1,4 @@
-/** What this browser remembers of its user's taste; storage may be forbidden. */
+/** The user's preferences in this browser; storage may be forbidden. */
 
 export function recall(name: string): string | null {
   try {
@@ -13,6 +13,6 @@ export function store(name: string, value: string | null): void {
     if (value === null) localStorage.removeItem(`windlass.${name}`);
     else localStorage.setItem(`windlass.${name}`, value);
   } catch {
-    // Then it holds until the page is closed.
+    // Then the preference lasts until the page is closed.
   }
 }

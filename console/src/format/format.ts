@@ -1,4 +1,4 @@
-/** Numbers, moments and spans of time as people read them. */
+/** Numbers, times and durations as people read them. */
 
 export type Language = "en" | "zh";
 
@@ -53,7 +53,7 @@ export class Format {
     return value === null || value === undefined ? "–" : this.whole.format(value);
   }
 
-  /** A rate or a measure, three digits of it. */
+  /** A rate or a measure with three digits. */
   measure(value: number | null | undefined): string {
     if (value === null || value === undefined) return "–";
     return Math.abs(value) >= 100 ? this.whole.format(value) : this.short.format(value);
@@ -61,7 +61,7 @@ export class Format {
 
   percent(value: number | null | undefined): string {
     if (value === null || value === undefined) return "–";
-    // What is not over is never shown as 100.
+    // Only what is finished is shown as 100.
     const shown = value < 100 ? Math.min(value, 99.9) : value;
     return `${shown.toFixed(shown >= 100 || shown === 0 ? 0 : 1)} %`;
   }
@@ -100,7 +100,7 @@ export class Format {
     return seconds < 0 ? words.ago(span) : words.in(span);
   }
 
-  /** A moment in the time zone of whoever looks. */
+  /** A moment in the user's time zone. */
   moment(moment: string | null | undefined): string {
     return moment ? this.moment_.format(new Date(moment)) : "–";
   }
@@ -113,7 +113,7 @@ export class Format {
     return this.hour_.format(new Date(moment));
   }
 
-  /** The hour of a moment that is near, and else the whole of it. */
+  /** The time of day if the moment is near, else date and time. */
   near(moment: string | number, now = Date.now()): string {
     const away = Math.abs(toMilliseconds(moment) - now) / 1_000;
     return away < 12 * HOUR ? this.hour(moment) : this.moment_.format(new Date(moment));
@@ -133,10 +133,10 @@ export function toMilliseconds(moment: string | number): number {
   return typeof moment === "number" ? moment : Date.parse(moment);
 }
 
-/** JSON as people read it; what is not JSON stays as it is. */
+/** JSON with indentation; other text stays as it is. */
 export function prettyJson(text: string): string {
   try {
-    // Numbers that a browser cannot hold would change: then the text is shown as it came.
+    // JavaScript would round large numbers, so such a text is shown as it came.
     if (/\d{16,}/.test(text)) return text;
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {

@@ -6,7 +6,7 @@ import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
-  icon?: IconName;
+  icon?: IconName | undefined;
   look?: "plain" | "main" | "danger" | "quiet";
   isBusy?: boolean;
 }
@@ -28,14 +28,16 @@ export function Button({ icon, look = "plain", isBusy = false, children, ...rest
 
 interface PageProps {
   title: ReactNode;
-  /** What is above this page. */
+  /** What stands beside the title, such as a status. */
+  badge?: ReactNode;
+  /** The page above this one. */
   up?: { to: string; label: string };
   lead?: ReactNode;
   actions?: ReactNode;
   children: ReactNode;
 }
 
-export function Page({ title, up, lead, actions, children }: PageProps) {
+export function Page({ title, badge, up, lead, actions, children }: PageProps) {
   return (
     <>
       <header className="page-head">
@@ -45,7 +47,16 @@ export function Page({ title, up, lead, actions, children }: PageProps) {
               {up.label}
             </Link>
           )}
-          <h1>{title}</h1>
+          <h1>
+            {badge ? (
+              <span className="title-row">
+                {title}
+                {badge}
+              </span>
+            ) : (
+              title
+            )}
+          </h1>
           {lead && <p className="lead">{lead}</p>}
         </div>
         {actions && <div className="actions">{actions}</div>}
@@ -81,7 +92,7 @@ interface FigureProps {
   label: string;
   value: ReactNode;
   note?: ReactNode;
-  tone?: "bad" | "warn" | "good";
+  tone?: "bad" | "warn" | "good" | false;
   to?: string;
 }
 
@@ -106,7 +117,13 @@ export function Figures({ children }: { children: ReactNode }) {
   return <div className="figures">{children}</div>;
 }
 
-/** A moment as it is told, with the exact one behind it. */
+/** A count of what should not happen. */
+export function BadCount({ value }: { value: number }) {
+  const { f } = useText();
+  return <span className={value > 0 ? "text-bad" : "faint"}>{f.number(value)}</span>;
+}
+
+/** A relative time, with the exact one in its title. */
 export function Ago({ at }: { at: string | null | undefined }) {
   const { f } = useText();
   const now = useNow();
@@ -118,7 +135,7 @@ export function Ago({ at }: { at: string | null | undefined }) {
   );
 }
 
-/** Names and what they are. */
+/** A list of names and values. */
 export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode])[] }) {
   return (
     <dl className="facts">
@@ -132,7 +149,7 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode]
   );
 }
 
-/** Text that users or programs gave, shown as it is. */
+/** Text from users or programs, shown as it is. */
 export function Plain({ text, label }: { text: string; label?: string }) {
   return (
     <pre className="text-block" tabIndex={0} aria-label={label}>

@@ -1,4 +1,4 @@
-/** Parts that choose: tabs, segments, selects and search fields. What is chosen goes into the URL. */
+/** Controls: tabs, segments, selects, filters and search fields. The choice is in the URL. */
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import { useQuery } from "../route/router";
 import { useText } from "../text";
@@ -67,6 +67,48 @@ export function Select<T extends string>({ label, value, choices, onChoose }: Ch
   );
 }
 
+interface FilterProps {
+  /** The name in the URL. */
+  name: string;
+  label: string;
+  /** The word for no choice. */
+  all?: string;
+  values: readonly string[];
+  /** What the values are called; else they are shown as they are. */
+  words?: Readonly<Record<string, string>>;
+  isSelect?: boolean;
+}
+
+/** Chooses one value in the URL's query, or all; lists start again at their first page. */
+export function Filter({ name, label, all, values, words = {}, isSelect = false }: FilterProps) {
+  const { t } = useText();
+  const [query, change] = useQuery();
+  const Part = isSelect ? Select<string> : Segments<string>;
+  return (
+    <Part
+      label={label}
+      value={query[name] ?? ""}
+      choices={[
+        { value: "", label: all ?? t.common.all },
+        ...values.map((value) => ({ value, label: words[value] ?? value })),
+      ]}
+      onChoose={(value) => change({ [name]: value, after: null })}
+    />
+  );
+}
+
+/** Searches for a text in the URL's query; lists start again at their first page. */
+export function Find({ name, label }: { name: string; label: string }) {
+  const [query, change] = useQuery();
+  return (
+    <Search
+      label={label}
+      value={query[name] ?? ""}
+      onSearch={(text) => change({ [name]: text, after: null })}
+    />
+  );
+}
+
 interface SearchProps {
   label: string;
   value: string;
@@ -75,8 +117,8 @@ interface SearchProps {
 
 const PAUSE_MILLISECONDS = 300;
 
-/** A field that searches when one stops typing; `/` leads to it. */
-export function Search({ label, value, onSearch }: SearchProps) {
+/** A field that searches when the user stops typing; the key `/` focuses it. */
+function Search({ label, value, onSearch }: SearchProps) {
   const [text, setText] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => setText(value), [value]);
@@ -103,7 +145,7 @@ export function Search({ label, value, onSearch }: SearchProps) {
   );
 }
 
-/** Leafs through a list whose place is in the URL, as `after`; each page is one step back. */
+/** The pages of a list; the place is in the URL as `after`, so the browser's Back works. */
 export function Pager({ next }: { next: string | null }) {
   const { t } = useText();
   const [{ after }, change] = useQuery();

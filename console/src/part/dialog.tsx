@@ -7,11 +7,9 @@ import {
   useId,
   useRef,
   useState,
-  type FormEvent,
   type ReactNode,
 } from "react";
-import { useText } from "../text";
-import { Button } from "./basic";
+import { Form, ReasonField } from "./form";
 
 interface DialogProps {
   title: string;
@@ -25,7 +23,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   useEffect(() => {
     const { current } = frame;
     if (current && !current.open) current.showModal();
-    // What the dialog is for has the focus, if it says so; else the browser chooses.
+    // A field marked `data-first` gets the focus; else the browser chooses.
     current?.querySelector<HTMLElement>("[data-first]")?.focus();
   }, []);
   return (
@@ -52,7 +50,7 @@ export interface Question {
   readonly reason?: boolean;
 }
 
-/** The answer: null is no, and a text is yes, with the reason if one was asked for. */
+/** The answer: null is no; a text is yes, with the reason if there was a field for it. */
 type Ask = (question: Question) => Promise<string | null>;
 
 const Context = createContext<Ask | null>(null);
@@ -90,39 +88,19 @@ interface ConfirmProps {
 }
 
 function Confirm({ question, onAnswer }: ConfirmProps) {
-  const { t } = useText();
   const [reason, setReason] = useState("");
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    onAnswer(reason);
-  };
   return (
     <Dialog title={question.title} onClose={() => onAnswer(null)}>
-      <form onSubmit={submit}>
+      <Form
+        action={question.action}
+        isDanger={question.isDanger}
+        isFirst={!question.reason}
+        onSubmit={() => onAnswer(reason)}
+        onClose={() => onAnswer(null)}
+      >
         <p>{question.text}</p>
-        {question.reason && (
-          <label className="field">
-            <span>{t.common.reason}</span>
-            <input
-              autoFocus
-              value={reason}
-              maxLength={1000}
-              placeholder={t.common.reasonHint}
-              onChange={(event) => setReason(event.target.value)}
-            />
-          </label>
-        )}
-        <div className="dialog-actions">
-          <Button onClick={() => onAnswer(null)}>{t.common.keep}</Button>
-          <Button
-            type="submit"
-            look={question.isDanger ? "danger" : "main"}
-            autoFocus={!question.reason}
-          >
-            {question.action}
-          </Button>
-        </div>
-      </form>
+        {question.reason && <ReasonField autoFocus value={reason} onText={setReason} />}
+      </Form>
     </Dialog>
   );
 }

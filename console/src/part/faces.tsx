@@ -1,8 +1,9 @@
-/** The faces of whatever is read: loading, empty, error and full. */
+/** The faces of everything that is loaded: loading, empty, error and full. */
 import type { ReactNode } from "react";
 import type { Problem } from "../api/client";
 import type { Resource } from "../data/hook";
 import { useText } from "../text";
+import type { Dictionary } from "../text/en";
 import { Button } from "./basic";
 import { Icon } from "./icon";
 
@@ -36,16 +37,20 @@ interface TroubleProps {
   isStale?: boolean;
 }
 
-/** What happened, and a way to try again. */
+/** What went wrong; a server that does not answer cannot say it itself. */
+export function wordsOf(problem: Problem, t: Dictionary): string {
+  return problem.status === 0 ? t.common.unreachable : problem.message;
+}
+
+/** What happened, and a button to try again. */
 export function Trouble({ problem, onRetry, isBusy, isStale = false }: TroubleProps) {
   const { t } = useText();
-  const words = problem.status === 0 ? t.common.unreachable : problem.message;
   return (
     <div className={`trouble ${isStale ? "stale" : ""}`} role="alert">
       <Icon name="warning" />
       <div>
         <strong>{isStale ? t.common.stale : t.common.trouble}</strong>
-        <p>{words}</p>
+        <p>{wordsOf(problem, t)}</p>
       </div>
       <Button icon="retry" onClick={onRetry} isBusy={isBusy}>
         {t.common.tryAgain}
@@ -71,7 +76,7 @@ interface EmptyProps {
   action?: ReactNode;
 }
 
-/** Nothing is there: say so, and what to do. */
+/** An empty list: says so, and what to do. */
 export function Empty({ title, children, action }: EmptyProps) {
   return (
     <div className="empty">

@@ -1,9 +1,11 @@
 /** A kind with the family that it belongs to. */
-import type { KindOut } from "../api/model";
+import type { Row } from "../api/call";
 import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
-const ICONS: Readonly<Record<KindOut["family"], IconName>> = {
+type Kind = Row<"kinds">;
+
+const ICONS: Readonly<Record<Kind["family"], IconName>> = {
   task: "task",
   cron: "clock",
   rolling: "rolling",
@@ -13,7 +15,7 @@ const ICONS: Readonly<Record<KindOut["family"], IconName>> = {
   unknown: "warning",
 };
 
-export function KindName({ kind }: { kind: Pick<KindOut, "kind" | "family"> }) {
+export function KindName({ kind }: { kind: Pick<Kind, "kind" | "family"> }) {
   const { t } = useText();
   return (
     <span className="kind-name">

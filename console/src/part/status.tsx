@@ -1,4 +1,4 @@
-/** Statuses: a sign, a word and a colour, so that none of them is needed to tell them apart. */
+/** Statuses: an icon, a word and a colour, so that each alone is enough. */
 import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
@@ -31,6 +31,20 @@ export function Status({ status }: { status: string }) {
   return (
     <Badge tone={tone} icon={icon}>
       {names[status] ?? status}
+    </Badge>
+  );
+}
+
+/** Whether a worker is alive. */
+export function Heartbeat({ worker }: { worker: { readonly is_alive: boolean } }) {
+  const { t } = useText();
+  return worker.is_alive ? (
+    <Badge tone="good" icon="check">
+      {t.ring.alive}
+    </Badge>
+  ) : (
+    <Badge tone="bad" icon="warning">
+      {t.ring.silent}
     </Badge>
   );
 }

@@ -3,13 +3,13 @@ import type { ReactNode } from "react";
 import { Link } from "../route/router";
 
 export interface Column<T> {
-  readonly name: string;
-  readonly label: ReactNode;
+  /** A column of buttons has none. */
+  readonly label: string;
   readonly render: (row: T) => ReactNode;
   readonly isNumber?: boolean;
   /** Left out on narrow screens. */
   readonly isExtra?: boolean;
-  /** Takes what room is left. */
+  /** Takes the room that is left. */
   readonly isWide?: boolean;
 }
 
@@ -29,8 +29,8 @@ export function Table<T>({ label, columns, rows, rowKey, to, tone }: TableProps<
       <table aria-label={label} className={to ? "linked" : undefined}>
         <thead>
           <tr>
-            {columns.map((column) => (
-              <th key={column.name} scope="col" className={classOf(column)}>
+            {columns.map((column, index) => (
+              <th key={index} scope="col" className={classOf(column)}>
                 {column.label}
               </th>
             ))}
@@ -40,7 +40,7 @@ export function Table<T>({ label, columns, rows, rowKey, to, tone }: TableProps<
           {rows.map((row) => (
             <tr key={rowKey(row)} className={tone?.(row)}>
               {columns.map((column, index) => (
-                <td key={column.name} className={classOf(column)} data-label={labelOf(column)}>
+                <td key={index} className={classOf(column)} data-label={column.label || undefined}>
                   {to && index === 0 ? (
                     <Link className="row-link" to={to(row)}>
                       {column.render(row)}
@@ -58,16 +58,12 @@ export function Table<T>({ label, columns, rows, rowKey, to, tone }: TableProps<
   );
 }
 
-function labelOf<T>(column: Column<T>): string | undefined {
-  return typeof column.label === "string" && column.label !== "" ? column.label : undefined;
-}
-
 function classOf<T>(column: Column<T>): string | undefined {
   const names = [
     column.isNumber && "number",
     column.isExtra && "extra",
     column.isWide && "wide",
-    column.name === "act" && "act",
+    column.label === "" && "act",
   ].filter(Boolean);
   return names.length > 0 ? names.join(" ") : undefined;
 }

@@ -8,9 +8,10 @@ import {
   useState,
   type ReactNode,
 } from "react";
-import { Problem } from "../api/client";
+import { problemOf } from "../api/client";
 import { cache } from "../data/cache";
 import { useText } from "../text";
+import { wordsOf } from "./faces";
 import { Icon } from "./icon";
 
 interface Toast {
@@ -65,11 +66,11 @@ export function useTell(): Tell {
   return tell;
 }
 
-interface Action {
+export interface Action {
   readonly isBusy: boolean;
   /** What went wrong the last time, for dialogs, which cover toasts. */
   readonly problem: string;
-  /** Do it, tell what it did, and read again what is on the screen; null if it did not work. */
+  /** Do it, say what it did, and reload what is on the screen; null if it failed. */
   readonly run: <T>(work: () => Promise<T>, says: (done: T) => string) => Promise<T | null>;
 }
 
@@ -87,8 +88,7 @@ export function useAction(): Action {
         tell("good", says(done));
         return done;
       } catch (cause) {
-        const isKnown = cause instanceof Problem && cause.status !== 0;
-        const words = isKnown ? cause.message : t.common.unreachable;
+        const words = wordsOf(problemOf(cause), t);
         setProblem(words);
         tell("bad", words);
         return null;

@@ -21,13 +21,23 @@ export function pathOf(...parts: readonly (string | number)[]): string {
   return parts.map((part) => encodeURIComponent(String(part))).join("/");
 }
 
-/** A query with its question mark; what is empty is left out. */
-export function queryOf(
-  given: Readonly<Record<string, string | number | null | undefined>>,
-): string {
+/** The choice that a text of the address names, if there is such a choice. */
+export function oneOf<T extends string>(
+  choices: readonly T[],
+  text: string | undefined,
+): T | undefined {
+  return choices.find((each) => each === text);
+}
+
+type Value = string | number | boolean | null | undefined;
+export type Query = Readonly<Record<string, Value | readonly string[]>>;
+
+/** A query with its question mark; empty values are left out. */
+export function queryOf(given: Query): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(given)) {
-    if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
+    for (const each of Array.isArray(value) ? value : [value])
+      if (each !== null && each !== undefined && each !== "") query.append(name, String(each));
   }
   const text = query.toString();
   return text ? `?${text}` : "";

@@ -1,4 +1,4 @@
-/** The router: where we are is in the browser's address, and nowhere else. */
+/** The router: the browser's address is the only state. */
 import {
   useCallback,
   useMemo,
@@ -10,7 +10,7 @@ import { mountPath, parseAddress, queryOf, type Address } from "./address";
 
 const MOVED = "windlass:moved";
 
-/** Asked before the console leaves a page; it goes on by calling `leave`, or stays. */
+/** Called before the console leaves a page; it calls `leave` to go on. */
 type Guard = (leave: () => void) => void;
 
 let guard: Guard | null = null;
@@ -19,7 +19,7 @@ export function setGuard(now: Guard | null): void {
   guard = now;
 }
 
-/** Go somewhere; with `isFree` nobody is asked. */
+/** Go to another page; with `isFree` the guard is not called. */
 export function navigate(to: string, options: { replace?: boolean; isFree?: boolean } = {}): void {
   if (guard !== null && !options.isFree) {
     guard(() => navigate(to, { ...options, isFree: true }));
@@ -64,7 +64,7 @@ export function useQuery(): [Address["query"], (patch: Patch, replace?: boolean)
 
 type LinkProps = AnchorHTMLAttributes<HTMLAnchorElement> & { to: string };
 
-/** A link inside the console; it opens in a new tab like any other if one asks for that. */
+/** A link inside the console; with Ctrl or the middle button it opens a new tab, as usual. */
 export function Link({ to, onClick, ...rest }: LinkProps) {
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);

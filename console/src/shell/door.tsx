@@ -1,17 +1,17 @@
-/** The door: finds out who is there, asks for the secret if need be, and lets them in. */
+/** The door: finds out who the user is, and asks for the secret if needed. */
 import { useCallback, useEffect, useMemo, useState, type FormEvent } from "react";
-import { fetchSession, logIn, logOut, Problem, whenLoggedOut } from "../api/client";
-import type { SessionView } from "../api/model";
+import { fetchSession, logIn, logOut, problemOf, whenLoggedOut, type Problem } from "../api/client";
 import { cache } from "../data/cache";
 import { Button, Note } from "../part/basic";
-import { Skeleton, Trouble } from "../part/faces";
+import { Skeleton, Trouble, wordsOf } from "../part/faces";
+import { Field } from "../part/form";
 import { useText } from "../text";
 import { Frame } from "./frame";
 import { Mark } from "./mark";
-import { SessionContext } from "./session";
+import { SessionContext, type Session } from "./session";
 
 export function Door() {
-  const [session, setSession] = useState<SessionView>();
+  const [session, setSession] = useState<Session>();
   const [problem, setProblem] = useState<Problem>();
 
   const look = useCallback(() => {
@@ -20,9 +20,7 @@ export function Door() {
         setProblem(undefined);
         setSession(found);
       },
-      (cause: unknown) => {
-        setProblem(cause instanceof Problem ? cause : new Problem(0, "Unreachable", ""));
-      },
+      (cause: unknown) => setProblem(problemOf(cause)),
     );
   }, []);
 
@@ -59,7 +57,7 @@ export function Door() {
   );
 }
 
-function LogIn({ onIn }: { onIn: (session: SessionView) => void }) {
+function LogIn({ onIn }: { onIn: (session: Session) => void }) {
   const { t } = useText();
   const [secret, setSecret] = useState("");
   const [name, setName] = useState("");
@@ -72,8 +70,7 @@ function LogIn({ onIn }: { onIn: (session: SessionView) => void }) {
     try {
       onIn(await logIn(secret, name));
     } catch (cause) {
-      const isKnown = cause instanceof Problem && cause.status !== 0;
-      setProblem(isKnown ? cause.message : t.common.unreachable);
+      setProblem(wordsOf(problemOf(cause), t));
     } finally {
       setBusy(false);
     }
@@ -82,27 +79,23 @@ function LogIn({ onIn }: { onIn: (session: SessionView) => void }) {
   return (
     <form onSubmit={(event) => void submit(event)}>
       <p className="lead">{t.door.lead}</p>
-      <label className="field">
-        <span>{t.door.secret}</span>
-        <input
-          type="password"
-          autoComplete="current-password"
-          required
-          autoFocus
-          value={secret}
-          onChange={(event) => setSecret(event.target.value)}
-        />
-      </label>
-      <label className="field">
-        <span>{t.door.name}</span>
-        <input
-          autoComplete="username"
-          maxLength={100}
-          placeholder={t.door.nameHint}
-          value={name}
-          onChange={(event) => setName(event.target.value)}
-        />
-      </label>
+      <Field
+        label={t.door.secret}
+        type="password"
+        autoComplete="current-password"
+        required
+        autoFocus
+        value={secret}
+        onText={setSecret}
+      />
+      <Field
+        label={t.door.name}
+        autoComplete="username"
+        maxLength={100}
+        placeholder={t.door.nameHint}
+        value={name}
+        onText={setName}
+      />
       {problem && <Note tone="bad">{problem}</Note>}
       <Button type="submit" look="main" isBusy={isBusy}>
         {t.door.enter}

@@ -1,6 +1,5 @@
 /** The frame around every page: menu, live state, keys, and the page itself. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import type { OpenAlerts } from "../api/model";
 import { cache } from "../data/cache";
 import { useLive } from "../data/hook";
 import { Live, type LiveState } from "../data/live";
@@ -186,9 +185,9 @@ function Help({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** How many alerts nobody has seen, as a short word; none is empty. */
+/** The number of open alerts as a short text; empty if there are none. */
 function useOpenAlerts(): string {
-  const { data } = useLive<OpenAlerts>("alerts/open", ["alerts"]);
+  const { data } = useLive("alerts/open", { topics: ["alerts"] });
   if (!data?.count) return "";
   return data.count > 99 ? "99+" : String(data.count);
 }

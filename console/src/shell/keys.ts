@@ -35,7 +35,7 @@ export function useKeys(letters: ReadonlyMap<string, string>, onHelp: () => void
   }, [letters, onHelp]);
 }
 
-/** Leave a field; what was searched for stays, though browsers would empty the field. */
+/** Leave a field without clearing it, as browsers would do with a search field. */
 function leave(event: KeyboardEvent): void {
   const field = event.target as HTMLElement;
   if (field instanceof HTMLInputElement && field.type === "search") event.preventDefault();

@@ -1,10 +1,12 @@
-/** Who is there, for all pages. */
+/** The session, for all pages. */
 import { createContext, useContext } from "react";
-import type { SessionView } from "../api/model";
+import type { Answer } from "../api/call";
+
+export type Session = Answer<"session">;
 
 export interface SessionState {
-  readonly session: SessionView;
-  /** Whether buttons that change something are there. */
+  readonly session: Session;
+  /** Whether buttons that change something are shown. */
   readonly canAct: boolean;
   readonly leave: () => void;
 }

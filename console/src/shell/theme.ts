@@ -1,4 +1,4 @@
-/** Light or dark: as the system prefers, until one is chosen. */
+/** Light or dark: the system's preference, until the user chooses. */
 import { useCallback, useSyncExternalStore } from "react";
 import { store } from "../data/memory";
 
@@ -27,7 +27,7 @@ export function useTheme(): [Theme, (theme: Theme) => void] {
   return [theme, choose];
 }
 
-/** The theme that is seen. */
+/** Whether the theme in effect is dark. */
 export function isDark(theme: Theme): boolean {
   if (theme !== "auto") return theme === "dark";
   return window.matchMedia("(prefers-color-scheme: dark)").matches;

@@ -1,4 +1,4 @@
-/** Words in the language of whoever looks, and numbers and times in the same. */
+/** Texts, numbers and times in the user's language. */
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { Format, type Language } from "../format/format";
 import { recall, store } from "../data/memory";

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any
 
 import msgspec
@@ -214,7 +214,7 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
             return iso(view)
         case timedelta():
             return view.total_seconds()
-        case Status():
+        case IntEnum():
             return str(view)
         case Enum():
             return view.value

@@ -15,7 +15,7 @@ from windlass.value.listing import Listing
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog, RunName
-from windlass.web.view import STORABLE, RequestBody, ActionResult, Number, answer
+from windlass.web.view import STORABLE, ActionResult, Number, RequestBody, answer
 
 router = APIRouter(tags=["control"])
 

@@ -18,6 +18,8 @@ from windlass.control.model.step import StepName, Steps, decode_steps, encode_st
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import control, control_run
 
+Values = dict[str, Any]
+
 COLUMNS = tuple(part.name for part in fields(Control) if part.name not in ("name", "partition"))
 KEPT_PER_NAME = 100
 PRUNED_AT_ONCE = 1_000
@@ -172,3 +174,58 @@ def _columns(run: Control, parts: Iterable[str]) -> dict[str, Any]:
                 continue
         columns[part] = value
     return columns
+
+
+# Moving to another shard
+
+
+def places(connection: Connection) -> list[tuple[ControlKey, RunStatus]]:
+    """All control runs here, and their states."""
+    rows = connection.execute(select(control.c.name, control.c.partition_id, control.c.status))
+    return [(ControlKey(name, partition), RunStatus(status)) for name, partition, status in rows]
+
+
+def copy(connection: Connection, place: ControlKey) -> tuple[Values, list[Values]] | None:
+    """The row of a run that nobody runs, and its history."""
+    row = connection.execute(select(control).where(*_at(place, control))).mappings().first()
+    if row is None or row["status"] == RunStatus.RUNNING:
+        return None
+    tries = connection.execute(
+        select(control_run).where(*_at(place, control_run)).order_by(control_run.c.id)
+    ).mappings()
+    history = [{name: value for name, value in each.items() if name != "id"} for each in tries]
+    return dict(row), history
+
+
+def put_copy(connection: Connection, row: Values, history: list[Values]) -> bool:
+    """Write a copy of a run; nobody looks at it until the run has left where it was.
+
+    False if one of that name is running here. One that was started later than the row stays.
+    """
+    place = ControlKey(row["name"], row["partition_id"])
+    found = connection.execute(
+        select(control.c.status, control.c.batch).where(*_at(place, control)).with_for_update()
+    ).first()
+    if found is not None and found.status == RunStatus.RUNNING:
+        return False
+    if found is not None and (found.batch or 0) > (row["batch"] or 0):
+        return True
+    for table in (control, control_run):
+        connection.execute(delete(table).where(*_at(place, table)))
+    connection.execute(insert(control).values(row))
+    if history:
+        connection.execute(insert(control_run), history)
+    return True
+
+
+def release(connection: Connection, row: Values) -> bool:
+    """Delete a run that is still as it was copied; whether it was."""
+    place = ControlKey(row["name"], row["partition_id"])
+    found = connection.execute(
+        select(control).where(*_at(place, control)).with_for_update()
+    ).mappings()
+    if [dict(each) for each in found] != [row]:
+        return False
+    for table in (control, control_run):
+        connection.execute(delete(table).where(*_at(place, table)))
+    return True

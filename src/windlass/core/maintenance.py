@@ -6,55 +6,69 @@ import random
 
 from windlass import telemetry
 from windlass.clock import Clock
+from windlass.core.alert import store as alert
+from windlass.core.face import Chore, Faces, Tidying
 from windlass.core.finish.store import history
 from windlass.core.loop import Loop
 from windlass.core.ring.store import worker
 from windlass.core.task.store import task
+from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.flow.store import flow
-from windlass.rolling.store import item as rolling
-from windlass.sweep.store import failed_item as sweep_failure
 
 PAUSE_SECONDS = 10.0
 SHORT_PAUSE_SECONDS = 0.05
 PRUNE_AT_ONCE = 1_000
-ADD_UP_AT_ONCE = 10_000
-HISTORY_EVERY = 30
+NOW_AND_THEN = 30
+
+
+def _prune_tasks(tidying: Tidying) -> int:
+    gone = task.prune(tidying.connection, now=tidying.now, limit=tidying.limit)
+    tidying.faces.pruned(tidying.connection, gone)
+    return len(gone)
+
+
+OWN = (
+    Chore(_prune_tasks, is_often=True),
+    Chore(lambda tidying: history.prune(tidying.connection, now=tidying.now)),
+    Chore(lambda tidying: alert.prune(tidying.connection, now=tidying.now)),
+    Chore(lambda tidying: worker.forget(tidying.connection, now=tidying.now)),
+)
 
 
 class Maintenance(Loop):
-    """Deletes ended rows in small batches; now and then also old history."""
+    """Deletes ended rows in small groups; now and then also old history."""
 
-    name = "upkeep"
+    name = "maintenance"
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, faces: Faces) -> None:
         super().__init__()
         self._database = database
         self._clock = clock
+        self._faces = faces
+        chores = [*OWN, *(chore for face in faces.all for chore in face.maintenance)]
+        self._often = [chore for chore in chores if chore.is_often]
+        self._seldom = [chore for chore in chores if not chore.is_often]
         self._ticks = 0
 
     def tick(self) -> float:
-        now = self._clock.now()
-        pruned = self._database.write(
-            lambda connection: task.prune(connection, now=now, limit=PRUNE_AT_ONCE), tries=2
-        )
-        pruned += self._database.write(
-            lambda connection: flow.prune(connection, now=now, limit=PRUNE_AT_ONCE), tries=2
+        changed = [self._do(chore) for chore in self._often]
+        pruned = sum(
+            rows for rows, chore in zip(changed, self._often, strict=True) if chore.is_prune
         )
         if pruned:
             telemetry.emit("prune.done", rows=pruned)
-        if pruned >= PRUNE_AT_ONCE:
+        if any(rows >= PRUNE_AT_ONCE for rows in changed):
             return SHORT_PAUSE_SECONDS
-        if self._ticks % HISTORY_EVERY == 0:
-            self._database.write(lambda connection: history.prune(connection, now=now), tries=2)
-            self._database.write(lambda connection: worker.forget(connection, now=now), tries=2)
-            self._database.write(
-                lambda connection: sweep_failure.prune(connection, now=now), tries=2
-            )
-        is_more = self._database.write(
-            lambda connection: rolling.add_up(connection, limit=ADD_UP_AT_ONCE), tries=2
-        )
+        if self._ticks % NOW_AND_THEN == 0:
+            for chore in self._seldom:
+                self._do(chore)
         self._ticks += 1
-        if is_more:
-            return SHORT_PAUSE_SECONDS
         return PAUSE_SECONDS * random.uniform(0.8, 1.2)
+
+    def _do(self, chore: Chore) -> int:
+        now = self._clock.now()
+
+        def work(connection: Connection) -> int:
+            return chore.work(Tidying(connection, self._faces, now, PRUNE_AT_ONCE))
+
+        return self._database.write(work, tries=2)

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""One database: transactions, what differs between databases, tables, migrations, numbers."""

@@ -1,4 +1,4 @@
-"""The caller's own connection: what `conn=` accepts, made to look like ours."""
+"""The caller's own connection, `conn=`: what it may be, and how our statements run on it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,43 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, TextClause
+from sqlalchemy import URL, Connection, Engine, TextClause
 
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.server import backend_of
 from windlass.errors import BadConnection
 
-__all__ = ["Connection", "Executor", "has_begun", "is_alike", "is_async", "join", "joined"]
+__all__ = [
+    "URL",
+    "Connection",
+    "Engine",
+    "Executor",
+    "has_begun",
+    "is_alike",
+    "is_async",
+    "join",
+    "joined",
+]
 
-# Flags that MySQL and MariaDB send with the answer to a statement that reads nothing.
+# What MySQL and MariaDB say about a connection.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2
 
 
 def is_async(conn: object) -> bool:
     """Whether `conn` can only be used from a coroutine."""
-    # Known by its module: importing it would need greenlet, which few of our users have.
+    # By the name of its module: to import it needs greenlet, which is not always installed.
     return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
 
 
 def is_alike(conn: object, dialect: Dialect) -> bool:
-    """Whether `conn` is a connection to that sort of database."""
+    """Whether `conn` is a connection to such a database."""
     return backend_of(conn) == dialect.name
 
 
 def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
-    """Something that runs our statements in the transaction of `conn`, and never ends it."""
+    """What runs our statements in the transaction of `conn`, and never ends it."""
     if is_async(conn):
-        raise BadConnection("conn is an async connection; await the a-twin of this call")
+        raise BadConnection("conn is an async connection; await the call whose name begins with a")
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.connection()
     if isinstance(conn, Connection):
@@ -66,7 +76,7 @@ def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]
 
 
 def has_begun(executor: Executor) -> bool:
-    """Whether the transaction in which `executor` has read goes on; each may stand alone."""
+    """Whether `executor` is in a transaction; it may commit each statement by itself."""
     driver: Any = executor
     if isinstance(executor, Connection):
         driver = executor.connection.driver_connection
@@ -78,7 +88,6 @@ def has_begun(executor: Executor) -> bool:
         return bool(driver.info.transaction_status)
     if hasattr(driver, "server_status"):
         return bool(driver.server_status & (IN_TRANSACTION | COMMITS_ALONE) != COMMITS_ALONE)
-    # Of another driver nothing is known.
     return True
 
 

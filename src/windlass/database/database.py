@@ -1,7 +1,7 @@
-"""One database: its engine, its transactions, and what may be retried.
+"""One database: its engine, its transactions, and what is retried.
 
-Every call is a whole transaction, so that a lost connection, a deadlock or a restart of the server
-can be answered by doing all of it again. Callers therefore write transactions that may run twice.
+Every call is a whole transaction. After a lost connection, a deadlock or a restart of the server
+all of it is done again, so callers write transactions that may run twice.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
@@ -23,7 +23,22 @@ from windlass.database.dialect import Dialect, dialect_of
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
 
+__all__ = [
+    "BAD_VALUES",
+    "TRIES",
+    "URL",
+    "Database",
+    "DatabaseError",
+    "first_line",
+    "normalise",
+]
+
 T = TypeVar("T")
+
+# What a database, or its driver, raises.
+DatabaseError = DBAPIError
+# What it raises for values that it cannot store.
+BAD_VALUES = (DataError, IntegrityError, UnicodeError, TypeError)
 
 TRIES = 8
 CONFLICT_SECONDS = 10.0
@@ -52,13 +67,14 @@ class Database:
         self.dialect: Dialect = dialect_of(self.url)
         if given is not None and self.dialect.is_private(self.url):
             raise BadDatabase(
-                "an Engine on SQLite in memory cannot be shared: what it holds is in its own "
-                "connection; use a file, or give the URL"
+                "an Engine on SQLite in memory cannot be shared: only its own connection sees the "
+                "data; use a file, or give the URL"
             )
         self.engine: Engine = _engine(self.url, self.dialect, given)
         self.dialect.prepare(self.engine)
         self._patience = threading.local()
-        # Connections whose statements stand alone; changing one back and forth costs more.
+        # Connections on which each statement commits by itself. To change one back and forth costs
+        # more than to have both.
         self._passing = self.engine
         if self.dialect.commits_alone:
             self._passing = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
@@ -68,7 +84,7 @@ class Database:
 
     @property
     def engines(self) -> set[Engine]:
-        """All engines it uses, for those who listen to them."""
+        """All engines it uses, for listeners to their events."""
         return {self.engine, self._passing}
 
     @property
@@ -81,7 +97,7 @@ class Database:
     ) -> T:
         """Run `work` in one transaction that writes; all of it again when that can help.
 
-        Unless it is `patient`, rows that somebody else holds are the caller's business.
+        Unless it is `patient`, it fails when another transaction holds a row for too long.
         """
         return self._again(lambda: self._in_transaction(work), tries, patient=patient)
 
@@ -105,6 +121,40 @@ class Database:
 
         return self.write(fenced, tries=tries, patient=patient)
 
+    def write_locked_as(
+        self,
+        worker: int,
+        locks: Collection[int],
+        work: Callable[[Connection, Mapping[int, int]], T],
+        *,
+        lost: T,
+        tries: int = TRIES,
+        patient: bool = True,
+    ) -> T:
+        """`write_as`, with the running task rows in `locks` locked before anything else.
+
+        `work` gets how many open slots each of them has. Rows of `locks` that have ended are not in
+        there. Everyone who locks such a row and others locks this one first.
+        """
+
+        def fenced(connection: Connection) -> T:
+            if not locks:
+                is_alive = self.dialect.alive(connection, worker, patient=patient)
+                return work(connection, {}) if is_alive else lost
+            locked = self.dialect.alive_with(connection, worker, locks, patient=patient)
+            return lost if locked is None else work(connection, locked)
+
+        return self.write(fenced, tries=tries, patient=patient)
+
+    def write_unless_locked(self, work: Callable[[Connection], T], *, locked: T) -> T:
+        """`write`, or `locked` if another transaction holds one of the rows for long."""
+        try:
+            return self.write(work, patient=False)
+        except DBAPIError as problem:
+            if self.dialect.is_locked(problem):
+                return locked
+            raise
+
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads; each statement stands alone."""
         return self._again(lambda: self._in_passing(work), tries)
@@ -116,7 +166,7 @@ class Database:
     def single(
         self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
     ) -> T:
-        """Run `work`, one statement that is a transaction by itself where the database has that."""
+        """Run `work`, one statement, which commits by itself where the database can do that."""
         if self.dialect.commits_alone:
             return self._again(lambda: self._in_passing(work), tries, patient=patient)
         return self.write(work, tries=tries, patient=patient)
@@ -127,7 +177,7 @@ class Database:
 
     @contextmanager
     def hasty(self, tries: int) -> Iterator[None]:
-        """Let nothing on this thread take more tries than these, while the block lasts."""
+        """Allow at most `tries` for everything on this thread, while the block lasts."""
         self._patience.tries = tries
         try:
             yield
@@ -140,9 +190,9 @@ class Database:
             engine.dispose()
 
     def after_fork(self) -> None:
-        """Connect anew; the connections of the parent are left alone."""
+        """Connect again; leave the connections of the parent alone."""
         for engine in self.engines:
-            # Kept for ever: a connection that is closed here may end for the parent, too.
+            # Kept: a connection that is closed here would end for the parent, too.
             self._of_parent.append(engine.pool)
             engine.dispose(close=False)
 
@@ -171,7 +221,7 @@ class Database:
             except (DBAPIError, PoolTimeout) as problem:
                 if not self.can_retry(problem) or (not patient and self.dialect.is_locked(problem)):
                     raise
-                # Two that met and had to part again say nothing about the server.
+                # A conflict of two transactions says nothing about the server.
                 elapsed = time.monotonic() - began
                 if self.dialect.is_conflict(problem) and elapsed < CONFLICT_SECONDS:
                     conflicts += 1
@@ -181,8 +231,8 @@ class Database:
                     pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
                     if failures >= tries or elapsed > LONGEST_WAIT:
                         raise DatabaseUnavailable(
-                            f"{self.name}: {first_line(problem)} (after {failures} tries); look "
-                            "whether the database is up and the URL is right"
+                            f"{self.name}: {first_line(problem)} (after {failures} tries); check "
+                            "that the database is up and the URL is right"
                         ) from problem
                     telemetry.emit("database.failed", database=self.name, error=first_line(problem))
             time.sleep(pause * random.uniform(0.5, 1.0))
@@ -219,7 +269,7 @@ def normalise(given: str | URL) -> URL:
         return url.set(drivername=DRIVERS[backend])
     if url.drivername.split("+")[1] not in KNOWN_DRIVERS:
         raise BadDatabase(
-            f"database {url.render_as_string()!r}: Windlass speaks through psycopg, PyMySQL and "
+            f"database {url.render_as_string()!r}: Windlass uses the drivers psycopg, PyMySQL and "
             "sqlite3; leave the driver out of the URL"
         )
     return url
@@ -228,7 +278,7 @@ def normalise(given: str | URL) -> URL:
 def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: str) -> Engine:
     """An engine of our own, which connects as the `given` one does."""
     try:
-        # Errors are kept and shown: what they were about, maybe a secret, is nobody's business.
+        # Errors are kept and shown, and parameters may be secrets.
         own = dialect.engine_options(url) | {"hide_parameters": True}
         if given is not None:
             own = {

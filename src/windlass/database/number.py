@@ -1,8 +1,8 @@
-"""Numbers for rows, batches and workers: unique in the database, short, and about in time order.
+"""Numbers for rows, batches and workers: unique in the database, short, roughly in time order.
 
-They are taken in blocks, before they are used, so a transaction whose answer was lost can be done
-again under the same numbers and has its effect once. A block is not used for long: lists that are
-ordered by number then read as ordered by time.
+They are taken in blocks, before they are used. A transaction whose answer was lost can thus be done
+again with the same numbers, and takes effect once. A block is used for a short time only, so that
+lists in the order of numbers are in the order of time, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BLOCKS = 64
 
 
 class Numbers:
-    """Hands out numbers of one database; safe to share between threads."""
+    """Gives out numbers of one database; threads may share it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -28,7 +28,7 @@ class Numbers:
         watch_forks(self)
 
     def after_fork(self) -> None:
-        """Use none of the numbers of the parent."""
+        """Forget the numbers of the parent."""
         self._lock = threading.Lock()
         self._left: list[range] = []
         self._taken_at = 0.0

@@ -1,4 +1,4 @@
-"""The plan that a database has for a query, as text, and whether it sorts all rows for it."""
+"""The plan of a query, as text, and whether it sorts all rows."""
 
 from __future__ import annotations
 

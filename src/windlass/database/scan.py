@@ -1,7 +1,7 @@
-"""Looking for rows that no index has on their own: among the next so many, and no more.
+"""A bounded scan: finding rows that no index has on their own, among a limited number of others.
 
-The rows come in the order of an index, from where the last page ended. A page that has looked at
-enough of them ends early, and says where to go on, so that it costs the same however few match.
+The rows come in the order of an index, from where the last page ended. A page that has scanned
+enough of them ends early and says where to continue, so it costs the same however few match.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, func, select
 
-# Mostly many of them match, and the first few are enough.
+# Mostly many rows match, and the first few are enough.
 FEW = 10
 
-# The next so many rows, in order.
+# A query for the next rows, in order, at most as many as given.
 Rows = Callable[[int], Select[Any]]
 Wanted = Callable[[FromClause], ColumnElement[bool]]
 
 
-class Looked(NamedTuple):
-    """Rows that match, at how many was looked, and the last of those; None if that were all."""
+class Scanned(NamedTuple):
+    """Rows that match, how many were scanned, and the last of those; None if there are no more."""
 
     rows: Sequence[Row[Any]]
     looked_at: int
     last: Row[Any] | None
 
 
-def look(
+def scan(
     connection: Connection,
     rows: Rows,
     keys: Sequence[str],
@@ -36,21 +36,21 @@ def look(
     limit: int,
     most: int,
     ascending: bool = False,
-) -> Looked:
-    """Up to `limit` of the next `most` rows that are wanted; they have the order of `keys`."""
+) -> Scanned:
+    """Up to `limit` wanted rows among the next `most`; they have the order of `keys`."""
     count = min(FEW * limit, most)
     found = _among(connection, rows(count), keys, wanted, limit, ascending)
     if len(found) < limit and count < most:
         count = most
         found = _among(connection, rows(count), keys, wanted, limit, ascending)
     if len(found) == limit:
-        return Looked(found, count, found[-1])
-    window = rows(count).subquery("looked_at")
-    looked_at = connection.scalar(select(func.count()).select_from(window)) or 0
-    if looked_at < count:
-        return Looked(found, looked_at, None)
+        return Scanned(found, count, found[-1])
+    window = rows(count).subquery("scanned")
+    scanned = connection.scalar(select(func.count()).select_from(window)) or 0
+    if scanned < count:
+        return Scanned(found, scanned, None)
     backwards = _ordered(window, keys, not ascending)
-    return Looked(found, looked_at, connection.execute(backwards.limit(1)).one())
+    return Scanned(found, scanned, connection.execute(backwards.limit(1)).one())
 
 
 def _among(
@@ -61,7 +61,7 @@ def _among(
     limit: int,
     ascending: bool,
 ) -> Sequence[Row[Any]]:
-    window = rows.subquery("looked_at")
+    window = rows.subquery("scanned")
     query = _ordered(window, keys, ascending).where(wanted(window)).limit(limit)
     return connection.execute(query).all()
 

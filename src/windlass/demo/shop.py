@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from windlass.app import App
-from windlass.core.run.context import context
+from windlass.context import context
 from windlass.demo import goods, setting
 from windlass.demo.client import Client
 from windlass.errors import AlreadyRunning, Snooze

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.core.shard.fleet import Fleet
@@ -17,13 +16,14 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.declare import Desk, Task, TaskRef
 from windlass.core.task.kind import Options, Registry, make_kind
+from windlass.database.connection import Connection
+from windlass.database.dialect.base import lock_runs
 from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle
 from windlass.external import store
 from windlass.external.declare import External, submit_of
-from windlass.external.engine.submission import Told, outcome_of, submit, write_ends
+from windlass.external.engine.submission import Told, endings_of, outcome_of, submit, write_ends
 from windlass.external.model import MOST_BATCH, ExternalTerms, is_handle
 from windlass.external.store import ExternalRow, Found
-from windlass.flow.store import slot
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result
@@ -153,7 +153,7 @@ class Externals:
             status, run = seen
             # Only an external row: a worker that finishes this row may wait for the flow run.
             is_there = status is Status.EXTERNAL
-            before = slot.lock_runs(connection, [run]) if is_there and run is not None else {}
+            before = lock_runs(connection, [run]) if is_there and run is not None else {}
             row = next(iter(store.lock(connection, [number])), None)
             if row is None or row.status.is_final or row.submission.number != found.number:
                 return False
@@ -181,7 +181,10 @@ class Externals:
         kind, now = self._registry.get(row.task.kind), shard.clock.now()
         outcome = outcome_of(row, told.answer, kind)
         assert outcome is not None
-        write_ends(connection, shard.database, kind, {row: outcome}, before=before, now=now)
+        write_ends(connection, kind, {row: outcome}, now=now)
+        site = shard.site(self._registry)
+        for ending in endings_of(site, {row: outcome}, worker=row.task.worker):
+            ending.write(connection, {row.task.id}, before)
         shard.bell.ring_inside(connection, is_ours=True)
 
 

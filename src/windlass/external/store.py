@@ -6,12 +6,13 @@ until the task is pruned: what is said of them later is known, and changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Update, bindparam, or_, select, text, update
+from sqlalchemy import Connection, Update, bindparam, delete, or_, select, text, update
 
+from windlass.core.face import Copied, Read, Values
 from windlass.core.fetch.store.claim import PICKED
 from windlass.database.dialect.base import Dialect, Executor, Stamp, stamped
 from windlass.database.schema import external, task
@@ -253,12 +254,6 @@ def stop(connection: Connection, ids: Collection[int], *, now: int) -> None:
         )
 
 
-def stop_run(connection: Connection, run: int, *, now: int) -> None:
-    """Have the systems stop the nodes of a run that was cancelled."""
-    nodes = select(task.c.id).where(task.c.flow_id == run, task.c.status == Status.CANCELLED)
-    stop(connection, connection.scalars(nodes).all(), now=now)
-
-
 def has_stops(connection: Connection, kind: str, *, now: int) -> bool:
     """Whether something of a kind is to be stopped now."""
     waiting = external.c.kind == kind, external.c.cancel_at <= now
@@ -370,3 +365,24 @@ def _submission(row: Any) -> Submission:
 
 def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
     return (ids[start : start + 1_000] for start in range(0, len(ids), 1_000))
+
+
+# Moving and deleting
+
+
+def along(read: Read, ids: Sequence[int], new: Mapping[int, int]) -> Iterator[Copied]:
+    """The submissions of tasks that move to another shard, where they have `new` ids."""
+
+    def work(connection: Connection) -> list[Values]:
+        query = select(external).where(external.c.task_id.in_(ids))
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+    rows = read(work)
+    yield Copied(
+        external, [{**row, "task_id": new.get(row["task_id"], row["task_id"])} for row in rows]
+    )
+
+
+def forget(connection: Connection, ids: Collection[int]) -> None:
+    """Delete the submissions of tasks that are deleted."""
+    connection.execute(delete(external).where(external.c.task_id.in_(ids)))

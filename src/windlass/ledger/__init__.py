@@ -1,7 +1,7 @@
-"""The ledger: stock that is deducted and given back, each movement once and for ever.
+"""The ledger: stock that is deducted and given back, each movement exactly once.
 
-Only what was deducted can be given back, in as many parts as one likes, never more than was
-deducted, and every call can be repeated under its id.
+Only what was deducted can be given back, in any number of parts and never more than was deducted.
+Every call can be repeated with its id.
 """
 
 from typing import TYPE_CHECKING

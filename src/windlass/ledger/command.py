@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, is_dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -13,17 +12,20 @@ from windlass.cli.output import (
     complain,
     console,
     done,
-    iso,
     note,
+    plain,
     print_json,
     say,
     table,
     timestamp,
     visible,
 )
-from windlass.ledger import Deduction, DeductionStatus, Entry, Ledger, Stock
+from windlass.ledger.ledger import Ledger
+from windlass.ledger.model.ledger import Deduction, DeductionStatus, Entry, Stock
 from windlass.ledger.operate import Ledgers
 
+# Whether an answer was given before says nothing about the row.
+REPLAYED = ("replayed",)
 COLOURS = {
     DeductionStatus.HELD: "blue",
     DeductionStatus.DEDUCTED: "green",
@@ -53,7 +55,7 @@ def show_stock(
     ledger = _ledger(app, shard)
     found = ledger.stocks(skus or None)
     if as_json:
-        print_json([_plain(row) for row in found])
+        print_json(plain(found))
     elif found:
         _show_stocks(found)
     missing = sorted(set(skus or ()) - {row.sku for row in found})
@@ -76,7 +78,8 @@ def show(
     ledger = _ledger(app, shard)
     found, returns = ledger.deduction(deduction), ledger.returns(deduction)
     if as_json:
-        print_json(_plain(found) | {"returns": [_plain(made) for made in returns]})
+        shown = plain(found, without=REPLAYED)
+        print_json(shown | {"returns": plain(returns, without=REPLAYED)})
         return
     _show_deduction(found)
     if found.lines:
@@ -100,7 +103,7 @@ def entries(
     after: Annotated[
         int, typer.Option("--after", min=0, help="Only those after the entry of this number.")
     ] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 1_000,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 1_000,
     app: AppOption = None,
     shard: ShardOption = None,
     as_json: JsonOption = False,
@@ -110,10 +113,10 @@ def entries(
     more = ledger.entries(sku, after=after, limit=limit + 1)
     found = more[:limit]
     if not found:
-        # Unknown is said so, and not shown as empty.
+        # Raises an error if the SKU is unknown.
         ledger.stock(sku)
     if as_json:
-        print_json([_plain(entry) for entry in found])
+        print_json(plain(found))
     elif found:
         _show_entries(found)
     else:
@@ -130,7 +133,7 @@ def audit(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption 
     """Check that every rule of the ledger holds for every row; nothing is repaired."""
     found = _ledger(app, shard).audit()
     if as_json:
-        print_json({"ok": found.ok, "problems": list(found.problems)})
+        print_json(plain(found))
     elif found.ok:
         done("the books balance")
     for problem in () if as_json else found.problems:
@@ -187,16 +190,3 @@ def _show_deduction(found: Deduction) -> None:
         facts = ", ".join(f"{name} {value}" for name, value in found.refusal.facts.items())
         shown.add_row("refused", visible(f"{found.refusal.error}: {facts}"))
     console.print(shown)
-
-
-def _plain(value: Any) -> Any:
-    """A value with everything in it, for programs."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items() if name != "replayed"}
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, DeductionStatus):
-        return str(value)
-    return iso(value) if hasattr(value, "isoformat") else value

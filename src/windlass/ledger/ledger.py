@@ -1,18 +1,24 @@
-"""The ledger's front door: each call is one request, answered once and for ever."""
+"""The front door of the ledger: each call is one request, and its answer never changes."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, Self, TypeVar
-
-from sqlalchemy import URL, Engine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from windlass.clock import Clock, DatabaseClock
 from windlass.database import migrate
-from windlass.database.connection import has_begun, is_async, join, joined
+from windlass.database.connection import (
+    URL,
+    Engine,
+    Executor,
+    has_begun,
+    is_async,
+    join,
+    joined,
+)
 from windlass.database.database import Database
-from windlass.database.dialect.base import Executor
 from windlass.errors import (
     BadConnection,
     BadDatabase,
@@ -26,11 +32,10 @@ from windlass.errors import (
     UnknownSku,
 )
 from windlass.fork import watch_forks
-from windlass.ledger.engine.batch import Batch
-from windlass.ledger.engine.desk import Desk
+from windlass.ledger.engine.execute import RequestExecutor
+from windlass.ledger.engine.group import GroupCommit
 from windlass.ledger.model.ledger import (
     Adjust,
-    Answer,
     Confirm,
     Confirmation,
     Conflict,
@@ -55,6 +60,7 @@ from windlass.value.audit import Audit, found
 from windlass.value.duration import Duration
 from windlass.value.twin import twin
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGEST = 2**62
@@ -63,13 +69,35 @@ REFUSALS: dict[str, Callable[..., Refused]] = {
 }
 
 
+def _awaited(
+    method: Callable[Concatenate[Ledger, P], T],
+) -> Callable[Concatenate[Ledger, P], Coroutine[Any, Any, T]]:
+    """The `a` twin of a method that reads, in the caller's transaction if there is one."""
+
+    @wraps(method)
+    async def awaited(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        conn: Any = options.get("conn")
+        if conn is None:
+            return await twin(method, self, *args, **options)
+
+        def call(owner: object) -> T:
+            options["conn"] = owner
+            return method(self, *args, **options)
+
+        return await _in_transaction(conn, call)
+
+    awaited.__name__ = f"a{method.__name__}"
+    awaited.__doc__ = f"`{method.__name__}`, awaited."
+    return awaited
+
+
 class Ledger:
     """Stock in one database: deducted, given back, and accounted for.
 
-    Each call that changes something has an id of its caller's. The same id with the same body has
-    its effect once and the same answer for ever, a refusal too; with another body it raises
-    IdConflict. With `conn` a call joins the caller's transaction and becomes true when that
-    commits; without, calls made at the same time travel in one transaction.
+    The caller gives an id to each call that changes something. A call with the same id and the
+    same body takes effect once and always gets the same answer, also if it is refused; with
+    another body it raises IdConflict. With `conn` a call joins the caller's transaction and takes
+    effect when that commits; without, calls made at the same time share one transaction.
     """
 
     def __init__(
@@ -79,8 +107,8 @@ class Ledger:
             raise BadDatabase(f"{database!r} is neither a URL nor a SQLAlchemy Engine")
         self.database = database if isinstance(database, Database) else Database(database)
         self.clock = clock or DatabaseClock(self.database.measure)
-        self._desk = Desk(self.database, self.clock)
-        self._batch = Batch(self._desk.carry_out)
+        self._executor = RequestExecutor(self.database, self.clock)
+        self._group = GroupCommit(self._executor.execute)
         self._preparing = threading.Lock()
         self._is_ready = False
         watch_forks(self)
@@ -88,12 +116,12 @@ class Ledger:
     # Movements
 
     def restock(self, id: str, lines: Lines, *, conn: object = None) -> Receipt:
-        """Goods came in. A SKU that is new is known from then on."""
-        return _as(Receipt, self._ask(Restock.of(id, lines), conn))
+        """Goods came in. A new SKU is known from then on."""
+        return self._ask(Receipt, Restock.of(id, lines), conn)
 
     def adjust(self, id: str, lines: Lines, *, reason: str = "", conn: object = None) -> Receipt:
         """A count found more of a SKU, or less: quantities have a sign. All lines or none."""
-        return _as(Receipt, self._ask(Adjust.of(id, lines, reason), conn))
+        return self._ask(Receipt, Adjust.of(id, lines, reason), conn)
 
     def deduct(
         self, id: str, lines: Lines, *, hold: Duration | None = None, conn: object = None
@@ -102,59 +130,59 @@ class Ledger:
 
         With a `hold` they come back by themselves when it lapses, unless `confirm` comes first.
         """
-        return _as(Deduction, self._ask(Deduct.of(id, lines, hold), conn))
+        return self._ask(Deduction, Deduct.of(id, lines, hold), conn)
 
     def give_back(self, id: str, return_id: str, lines: Lines, *, conn: object = None) -> Return:
         """A part of deduction `id` comes back under an id of its own; all lines or none."""
-        return _as(Return, self._ask(GiveBack.of(id, return_id, lines), conn))
+        return self._ask(Return, GiveBack.of(id, return_id, lines), conn)
 
     def void(self, id: str, *, conn: object = None) -> Return:
-        """Whatever is left of deduction `id` comes back.
+        """All that is left of deduction `id` comes back.
 
-        If there is none yet, it can never come to be: one that arrives later is refused.
+        If it was not made yet, it can never be made: a later `deduct` is refused.
         """
-        return _as(Return, self._ask(Undo.void(id), conn))
+        return self._ask(Return, Undo.void(id), conn)
 
     def confirm(self, id: str, *, conn: object = None) -> Confirmation:
-        """What is held by deduction `id` stays deducted; in time until the hold is given back."""
-        return _as(Confirmation, self._ask(Confirm.of(id), conn))
+        """What deduction `id` holds stays deducted; possible until the hold lapses."""
+        return self._ask(Confirmation, Confirm.of(id), conn)
 
     async def arestock(self, id: str, lines: Lines, *, conn: object = None) -> Receipt:
         """`restock`, awaited."""
-        return _as(Receipt, await self._aask(Restock.of(id, lines), conn))
+        return await self._aask(Receipt, Restock.of(id, lines), conn)
 
     async def aadjust(
         self, id: str, lines: Lines, *, reason: str = "", conn: object = None
     ) -> Receipt:
         """`adjust`, awaited."""
-        return _as(Receipt, await self._aask(Adjust.of(id, lines, reason), conn))
+        return await self._aask(Receipt, Adjust.of(id, lines, reason), conn)
 
     async def adeduct(
         self, id: str, lines: Lines, *, hold: Duration | None = None, conn: object = None
     ) -> Deduction:
         """`deduct`, awaited."""
-        return _as(Deduction, await self._aask(Deduct.of(id, lines, hold), conn))
+        return await self._aask(Deduction, Deduct.of(id, lines, hold), conn)
 
     async def agive_back(
         self, id: str, return_id: str, lines: Lines, *, conn: object = None
     ) -> Return:
         """`give_back`, awaited."""
-        return _as(Return, await self._aask(GiveBack.of(id, return_id, lines), conn))
+        return await self._aask(Return, GiveBack.of(id, return_id, lines), conn)
 
     async def avoid(self, id: str, *, conn: object = None) -> Return:
         """`void`, awaited."""
-        return _as(Return, await self._aask(Undo.void(id), conn))
+        return await self._aask(Return, Undo.void(id), conn)
 
     async def aconfirm(self, id: str, *, conn: object = None) -> Confirmation:
         """`confirm`, awaited."""
-        return _as(Confirmation, await self._aask(Confirm.of(id), conn))
+        return await self._aask(Confirmation, Confirm.of(id), conn)
 
-    # Looking
+    # Queries
 
     def stock(self, sku: str, *, conn: object = None) -> Stock:
         """How much there is of a SKU."""
         asked = check_id(sku, what="sku")
-        row = self._look(lambda of: ledger_view.stock(of, asked), conn)
+        row = self._read(lambda of: ledger_view.stock(of, asked), conn)
         if row is None:
             raise UnknownSku(sku)
         return row
@@ -169,20 +197,20 @@ class Ledger:
     ) -> list[Stock]:
         """How much there is, by SKU: of all, or of those given and known.
 
-        With a `limit`, so many of all that come after the SKU `after`.
+        With a `limit`, at most that many of the SKUs after `after`.
         """
         if skus is None:
             start, most = after and check_id(after, what="after"), _check_limit(limit)
-            return self._look(lambda of: ledger_view.stocks(of, after=start, limit=most), conn)
+            return self._read(lambda of: ledger_view.stocks(of, after=start, limit=most), conn)
         if isinstance(skus, str):
             raise BadInput(f"skus={skus!r} is one sku; give a list of them, or call stock")
         asked, dialect = {check_id(sku, what="sku") for sku in skus}, self.database.dialect
-        return self._look(lambda of: ledger_view.stocks_of(of, dialect, asked), conn)
+        return self._read(lambda of: ledger_view.stocks_of(of, dialect, asked), conn)
 
     def deduction(self, id: str, *, conn: object = None) -> Deduction:
         """A deduction as it is now: its lines, and how much of each has come back."""
         asked, dialect = check_id(id, what="id"), self.database.dialect
-        row = self._look(lambda of: ledger_view.deduction(of, dialect, asked), conn)
+        row = self._read(lambda of: ledger_view.deduction(of, dialect, asked), conn)
         if row is None:
             raise UnknownDeduction(id)
         return row
@@ -190,59 +218,36 @@ class Ledger:
     def returns(self, id: str, *, conn: object = None) -> list[Return]:
         """What was given back of deduction `id`, in order."""
         asked, dialect = check_id(id, what="id"), self.database.dialect
-        return self._look(lambda of: ledger_view.returns(of, dialect, asked), conn)
+        return self._read(lambda of: ledger_view.returns(of, dialect, asked), conn)
 
     def entries(
         self, sku: str, *, after: int = 0, limit: int | None = None, conn: object = None
     ) -> list[Entry]:
         """Every change of a SKU, oldest first; their quantities add up to what is available.
 
-        With a `limit`, so many of those that come after the entry numbered `after`.
+        With a `limit`, at most that many of the entries after number `after`.
         """
         asked, most = check_id(sku, what="sku"), _check_limit(limit)
         start = _check_number(after, what="after")
-        return self._look(lambda of: ledger_view.entries(of, asked, after=start, limit=most), conn)
+        return self._read(lambda of: ledger_view.entries(of, asked, after=start, limit=most), conn)
 
     def audit(self, *, conn: object = None) -> Audit:
         """Whether every rule of the ledger holds for every row at one moment; repairs nothing."""
-        work = ledger_audit.of(self.database.dialect)
+
+        def work(executor: Executor) -> list[str]:
+            return ledger_audit.problems(executor, self.database.dialect)
+
         if conn is not None:
-            return found(self._look(work, conn))
+            return found(self._read(work, conn))
         self.prepare()
         return found(self.database.snapshot(work))
 
-    async def astock(self, sku: str, *, conn: object = None) -> Stock:
-        """`stock`, awaited."""
-        return await _awaited(conn, self.stock, sku)
-
-    async def astocks(
-        self,
-        skus: Iterable[str] | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        conn: object = None,
-    ) -> list[Stock]:
-        """`stocks`, awaited."""
-        return await _awaited(conn, self.stocks, skus, after=after, limit=limit)
-
-    async def adeduction(self, id: str, *, conn: object = None) -> Deduction:
-        """`deduction`, awaited."""
-        return await _awaited(conn, self.deduction, id)
-
-    async def areturns(self, id: str, *, conn: object = None) -> list[Return]:
-        """`returns`, awaited."""
-        return await _awaited(conn, self.returns, id)
-
-    async def aentries(
-        self, sku: str, *, after: int = 0, limit: int | None = None, conn: object = None
-    ) -> list[Entry]:
-        """`entries`, awaited."""
-        return await _awaited(conn, self.entries, sku, after=after, limit=limit)
-
-    async def aaudit(self, *, conn: object = None) -> Audit:
-        """`audit`, awaited."""
-        return await _awaited(conn, self.audit)
+    astock = _awaited(stock)
+    astocks = _awaited(stocks)
+    adeduction = _awaited(deduction)
+    areturns = _awaited(returns)
+    aentries = _awaited(entries)
+    aaudit = _awaited(audit)
 
     # The database
 
@@ -255,11 +260,11 @@ class Ledger:
         return await twin(self.migrate)
 
     def prepare(self) -> None:
-        """Make sure that the tables are there. SQLite gets them on first use."""
+        """Make sure that the tables exist; SQLite creates them on first use."""
         if self._is_ready:
             return
         with self._preparing:
-            if self.database.dialect.is_embedded:
+            if self.database.dialect.migrates_itself:
                 migrate.migrate(self.database)
             else:
                 migrate.check(self.database)
@@ -267,7 +272,7 @@ class Ledger:
 
     def close(self) -> None:
         """Give back all connections. The ledger can be used again."""
-        self._batch.close()
+        self._group.close()
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -277,41 +282,37 @@ class Ledger:
         self.close()
 
     def after_fork(self) -> None:
-        """Somebody else of the parent may have been about to prepare."""
+        """Start with a free lock: a thread of the parent may have held it."""
         self._preparing = threading.Lock()
 
-    def _ask(self, request: Request, conn: object) -> Answer:
+    def _ask(self, answer: type[T], request: Request, conn: object) -> T:
         if conn is None:
             self.prepare()
-            return _answer(self._batch.submit(request))
+            return _answer(answer, self._group.submit(request))
         self._prepare_beside(conn)
         with joined(conn, self.database.engine, self.database.dialect) as executor:
-            return _answer(self._desk.join(executor, request))
+            return _answer(answer, self._executor.join(executor, request))
 
     def _prepare_beside(self, conn: object) -> None:
-        """The same, for a caller whose own transaction may keep SQLite from making the tables."""
+        """Prepare, unless the caller's transaction keeps SQLite from creating the tables."""
         database = self.database
-        if not self._is_ready and database.dialect.is_embedded:
+        if not self._is_ready and database.dialect.migrates_itself:
             executor = join(conn, database.engine, database.dialect)
             if migrate.seen(executor) != migrate.VERSION and has_begun(executor):
                 raise BadConnection(
-                    "the ledger's tables are not there yet, and your transaction keeps them from "
-                    "being made; call ledger.migrate() before you begin it"
+                    "the ledger's tables do not exist yet, and your transaction keeps them from "
+                    "being created; call ledger.migrate() before you begin it"
                 )
         self.prepare()
 
-    async def _aask(self, request: Request, conn: Any) -> Answer:
+    async def _aask(self, answer: type[T], request: Request, conn: Any) -> T:
         if not self._is_ready:
             await twin(self.prepare)
         if conn is None:
-            return _answer(await self._batch.asubmit(request))
-        if not is_async(conn):
-            # A sync connection belongs to the thread that uses it: stay on it.
-            return self._ask(request, conn)
-        answer: Answer = await conn.run_sync(lambda owner: self._ask(request, owner))
-        return answer
+            return _answer(answer, await self._group.asubmit(request))
+        return await _in_transaction(conn, partial(self._ask, answer, request))
 
-    def _look(self, work: Callable[[Executor], T], conn: object) -> T:
+    def _read(self, work: Callable[[Executor], T], conn: object) -> T:
         if conn is None:
             self.prepare()
             return self.database.read(work)
@@ -320,29 +321,23 @@ class Ledger:
             return work(executor)
 
 
-async def _awaited(conn: Any, call: Callable[..., T], *args: object, **options: object) -> T:
-    """A call that looks, awaited; in the caller's transaction if it has one."""
-    if conn is None:
-        return await twin(call, *args, **options)
+async def _in_transaction(conn: Any, call: Callable[[object], T]) -> T:
     if not is_async(conn):
-        return call(*args, **options, conn=conn)
-    answer: T = await conn.run_sync(lambda owner: call(*args, **options, conn=owner))
+        # A sync connection belongs to the thread that uses it: stay on it.
+        return call(conn)
+    answer: T = await conn.run_sync(call)
     return answer
 
 
-def _answer(outcome: Outcome) -> Answer:
+def _answer(kind: type[T], outcome: Outcome) -> T:
     """The answer, or the error that says why there is none."""
     match outcome:
         case Refusal():
             raise REFUSALS[outcome.error](**outcome.facts)
         case Conflict():
             raise IdConflict(outcome.id, outcome.difference)
+    assert isinstance(outcome, kind)
     return outcome
-
-
-def _as(kind: type[T], answer: object) -> T:
-    assert isinstance(answer, kind)
-    return answer
 
 
 def _check_number(given: object, *, what: str, least: int = 0) -> int:

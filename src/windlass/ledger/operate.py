@@ -1,21 +1,39 @@
-"""The ledger as operators see it: which database's, its lists, and its audit.
+"""The ledger as operators see it: its lists and its audit, in the database that they name.
 
-A ledger lives in one database. An app with several databases has a ledger in each, and whoever asks
-says which; unsaid, it is that of the first.
+A ledger lives in one database. An app with several databases has a ledger in each; without a name
+it is that of the first.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
-
-from sqlalchemy import Connection
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from windlass.core.shard.fleet import Fleet
-from windlass.ledger import Audit, Ledger
+from windlass.database.connection import Connection
+from windlass.ledger.ledger import Ledger
+from windlass.ledger.model.listing import LedgerPlace
+from windlass.ledger.store import list as ledger_list
+from windlass.value.audit import Audit
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _listing(
+    query: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[Ledgers, str | None, P], T]:
+    """A method that runs `query` in the database of a shard, once its tables exist."""
+
+    @wraps(query)
+    def read(self: Ledgers, shard: str | None, /, *args: P.args, **options: P.kwargs) -> T:
+        ledger = self.of(shard)
+        ledger.prepare()
+        return ledger.database.read(lambda connection: query(connection, *args, **options))
+
+    return read
 
 
 class Ledgers:
@@ -27,22 +45,25 @@ class Ledgers:
         self._lock = threading.Lock()
         self._auditing = threading.Lock()
 
+    def places(self) -> list[LedgerPlace]:
+        """The databases that have a ledger."""
+        return [LedgerPlace(str(shard.index), shard.name) for shard in self._fleet.shards]
+
     def of(self, shard: str | None = None) -> Ledger:
-        """The ledger in the database that a person means, or in the first."""
+        """The ledger in the database of that number, name or URL, or in the first."""
         place = self._fleet.shards[0] if shard is None else self._fleet.named(shard)
         with self._lock:
             if place.index not in self._made:
                 self._made[place.index] = Ledger(place.database, clock=place.clock)
             return self._made[place.index]
 
-    def look(self, shard: str | None, work: Callable[[Connection], T]) -> T:
-        """What `work` reads in the ledger's database, once its tables are there."""
-        ledger = self.of(shard)
-        ledger.prepare()
-        return ledger.database.read(work)
+    stocks = _listing(ledger_list.stocks)
+    deductions = _listing(ledger_list.deductions)
+    returns = _listing(ledger_list.returns)
+    entries = _listing(ledger_list.entries)
 
     def audit(self, shard: str | None = None) -> Audit | None:
-        """Check every row of a ledger; None if somebody does already: it reads all tables."""
+        """Check every row of a ledger; None if an audit is running: it reads all tables."""
         if not self._auditing.acquire(blocking=False):
             return None
         try:

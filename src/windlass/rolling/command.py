@@ -29,10 +29,10 @@ from windlass.cli.output import (
 )
 from windlass.clock import SECOND
 from windlass.errors import ItemNotFound, NotPossible
-from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Freshness, Item, RollingView
 from windlass.rolling.operate import freshness
 from windlass.rolling.operate.follow import table_of
+from windlass.rolling.operate.handle import Rolling
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
 from windlass.value.status import Status
@@ -240,7 +240,7 @@ def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
         complain(f"kind {name!r} is not rolling; rolling kinds: {_rolling_names(loaded)}")
         raise typer.Exit(1)
     loaded.prepare()
-    return loaded, Rolling(loaded.rolling_kinds, kind)
+    return loaded, Rolling(loaded.rolling_tools, kind)
 
 
 def _rolling_names(loaded: App) -> str:

@@ -16,8 +16,8 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.enqueue import Guard
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.database.dialect.base import NewItem, NewItems
 from windlass.rolling.store import item as store
+from windlass.rolling.store.insert import INSERTERS, NewItem, NewItems
 from windlass.value.bucket import bucket_of
 from windlass.value.task import check_key
 
@@ -93,7 +93,7 @@ class ItemWriter:
         """Add items that are not there yet; how many. `now` makes all of them run at once."""
         added = 0
         # As long as all items are new, it is faster not to check whether they are there.
-        fast = self._database.dialect.copies_items
+        fast = INSERTERS.of(self._database.dialect).copies
         for page in pages(kind.name, codes, size=ADD_AT_ONCE):
             new, fast = self._add_page(kind, page, now=now, fast=fast, guard=guard)
             added += new
@@ -150,7 +150,7 @@ class ItemWriter:
                 if not dialect.is_duplicate(problem):
                     raise
         added = self._database.write(partial(work, fast=False))
-        return added, dialect.copies_items and added == len(codes)
+        return added, INSERTERS.of(dialect).copies and added == len(codes)
 
     def _new(self, kind: Kind, codes: list[str], inside: Connection | None) -> NewItems:
         numbers = self._numbers.take(len(codes), inside=inside)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from windlass.clock import SECOND
 from windlass.errors import Unknown
-from windlass.rolling.declare import Rolling
 from windlass.rolling.model import Item, RollingDetail, RollingView
 from windlass.rolling.operate.freshness import view, views
+from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.histogram import histogram
 from windlass.rolling.operate.item import items as page_of
 from windlass.value.listing import Listing
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, RequestBody, Code, ActionResult, answer
+from windlass.web.view import STORABLE, ActionResult, Code, RequestBody, answer
 
 router = APIRouter(tags=["rolling"])
 
@@ -94,11 +94,11 @@ def item(
 @router.post("/rolling/{kind}/visit", responses=problems(404, 409), response_model=ItemAnswer)
 def visit(kind: KindName, body: VisitBody, console: ReadyConsole, log: RequestLog) -> Item:
     """Visit one item now and wait for it; 409 if it takes longer than `timeout`."""
-    declared = console.app.registry.rolling(kind)
-    fresh = None if body.fresh is None else int(body.fresh * SECOND)
-    timeout = max(1, int(body.timeout * SECOND))
+    handle = _handle(console, kind)
+    fresh = None if body.fresh is None else timedelta(seconds=body.fresh)
+    timeout = max(timedelta(seconds=body.timeout), timedelta.resolution)
     with log.record(Action.ROLLING_VISIT, kind, code=body.code) as entry:
-        found = console.app.rolling_kinds.visit(declared, body.code, fresh=fresh, timeout=timeout)
+        found = handle.visit(body.code, fresh=fresh, timeout=timeout)
         entry.says(f"{body.code} was visited: {found.status}")
     return found
 
@@ -124,4 +124,4 @@ def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) 
 
 
 def _handle(console: Console, kind: str) -> Rolling[..., object]:
-    return Rolling(console.app.rolling_kinds, console.app.registry.rolling(kind))
+    return Rolling(console.app.rolling_tools, console.app.registry.rolling(kind))

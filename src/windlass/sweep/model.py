@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from statistics import median_low
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, Self, TypeGuard
 
 from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadDeclaration, BadInput
@@ -173,21 +173,9 @@ class RangeView:
         return min(99.9, 100 * (self.done + self.failed) / max(1, self.rows_estimate))
 
 
-class Round(NamedTuple):
-    """A round that ended, or the one that runs. Times are microseconds."""
-
-    round: int
-    started_at: int
-    ended_at: int | None
-    done: int
-    failed: int
-    repeated: int
-    ranges: int
-
-
 @dataclass(frozen=True)
 class RoundView:
-    """A round as people see it."""
+    """A round that ended."""
 
     round: int
     started_at: datetime
@@ -198,6 +186,20 @@ class RoundView:
     repeated: int
     ranges: int
     rate: float
+
+    @classmethod
+    def of(cls, *, started_at: int, ended_at: int, done: int, failed: int, **others: int) -> Self:
+        """The round with these values, as the columns of its row name them."""
+        took = ended_at - started_at
+        return cls(
+            started_at=to_datetime(started_at),
+            ended_at=to_datetime(ended_at),
+            duration=timedelta(microseconds=took),
+            done=done,
+            failed=failed,
+            rate=(done + failed) * SECOND / max(1, took),
+            **others,
+        )
 
 
 @dataclass(frozen=True)
@@ -486,22 +488,6 @@ def range_view(each: Range, now: int, straggling: set[int]) -> RangeView:
         owner=each.worker if each.status is Status.RUNNING and each.batch is not None else None,
         heartbeat_at=None if each.saved_at is None else to_datetime(each.saved_at),
         is_straggler=each.id in straggling,
-    )
-
-
-def round_view(each: Round, now: int) -> RoundView:
-    """A round for people."""
-    took = (each.ended_at or now) - each.started_at
-    return RoundView(
-        round=each.round,
-        started_at=to_datetime(each.started_at),
-        ended_at=None if each.ended_at is None else to_datetime(each.ended_at),
-        duration=timedelta(microseconds=took),
-        done=each.done,
-        failed=each.failed,
-        repeated=each.repeated,
-        ranges=each.ranges,
-        rate=(each.done + each.failed) * SECOND / max(1, took),
     )
 
 

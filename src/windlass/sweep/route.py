@@ -12,7 +12,7 @@ from windlass.value.audit import Audit
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
-from windlass.web.view import RequestBody, ActionResult, answer
+from windlass.web.view import ActionResult, RequestBody, answer
 
 router = APIRouter(tags=["sweeps"])
 

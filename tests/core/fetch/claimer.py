@@ -5,7 +5,7 @@ from multiprocessing.synchronize import Barrier
 
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
-from windlass.core.fetch.store import claim
+from windlass.core.fetch.rows import Rows
 
 
 def make_app(url: str) -> App:
@@ -23,7 +23,7 @@ def claim_all(url: str, start: Barrier) -> list[tuple[int, int, int]]:
     hand = Hand(app)
     taken: list[tuple[int, int, int]] = []
     start.wait(30)
-    while lanes := claim.lanes(app.database, ["prey"]):
+    while lanes := Rows(app.database).lanes(["prey"]):
         for lane in lanes:
             limit = random.randint(1, 20)
             rows = hand.claim_lane(lane, limit)

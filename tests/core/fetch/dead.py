@@ -1,8 +1,10 @@
 """Workers that die, made by hand: they join, claim, and are never heard of again."""
 
 from windlass import App
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim
+from windlass.core.fetch.rows import Rows
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker
 from windlass.database.dialect.base import Most, Stamp
 from windlass.database.number import Numbers
@@ -37,16 +39,16 @@ class Doomed:
     def take(self, limit: int = 1) -> list[Claimed]:
         """Claim up to `limit` due rows of each lane."""
         now = self.app.clock.now()
-        for lane in claim.lanes(self.app.database, self.app.registry.kinds):
+        for lane in Rows(self.app.database).lanes(self.app.registry.kinds):
             stamp = Stamp(self.numbers.take()[0], self.number, now, now + LEASE)
-            self.held += claim.claim(self.app.database, lane, stamp, Most(limit, stamp.now))
+            self.held += Rows(self.app.database).claim(lane, stamp, Most(limit, stamp.now))
         return self.held
 
     def die(self) -> int | None:
         """Be marked dead, as another worker would after a while; how many rows fell."""
         self.app.clock.advance(2 * SECOND)
-        return worker.mark_dead(
-            self.app.database, number=self.number, now=self.app.clock.now(), why="test"
+        return leave.mark_dead(
+            self.app.database, FACES, number=self.number, now=self.app.clock.now(), why="test"
         )
 
 

@@ -6,11 +6,14 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from windlass import App
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim
-from windlass.core.fetch.store.claim import Rescued
-from windlass.core.finish.store import finish
-from windlass.core.finish.store.finish import Batch
+from windlass.core.face import Ended, Site
+from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.triage import Rescued, Triage
+from windlass.core.finish.group import write_group, write_inside
+from windlass.core.finish.store.finish import Group
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker
 from windlass.core.task.store.task import get
 from windlass.database.dialect.base import Count, Lane, Most, Stamp
@@ -47,58 +50,71 @@ class Hand:
             )
         )
 
+    @property
+    def site(self) -> Site:
+        """Where it writes."""
+        shards = self.app.fleet.shards
+        shard = next(each for each in shards if each.database is self.database)
+        return shard.site(self.app.registry)
+
     def stamp(self) -> Stamp:
         now = self.app.clock.now()
         return Stamp(self.numbers.take()[0], self.id, now, now + LEASE)
 
     def claim(self, limit: int = 1) -> list[Claimed]:
         """Claim up to `limit` due rows of each lane."""
-        lanes = claim.lanes(self.database, self.app.registry.kinds)
+        lanes = Rows(self.database).lanes(self.app.registry.kinds)
         return [taken for lane in lanes for taken in self.claim_lane(lane, limit)]
 
     def claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
         stamp = self.stamp()
-        return claim.claim(self.database, lane, stamp, Most(limit, stamp.now))
+        return Rows(self.database).claim(lane, stamp, Most(limit, stamp.now))
 
     def rescue(self, *, alone: bool = False, limit: int = 100) -> Rescued:
         """Take over up to `limit` rows that fell."""
         max_lost = {name: kind.max_lost for name, kind in self.app.registry.kinds.items()}
-        return claim.rescue(
-            self.database,
-            max_lost,
-            self.stamp(),
-            limit=limit,
-            alone=alone,
-            fail_as_poison=lambda tasks, _connection: self.batch(tasks, Failed("poison", "poison")),
+
+        def fail_as_poison(connection: Connection, tasks: list[Claimed]) -> None:
+            outcome = Failed("poison", "poison")
+            endings = self.endings(tasks, outcome)
+            write_inside(connection, self.site, self.group(tasks, outcome), endings)
+
+        return Rows(self.database).rescue(
+            self.stamp(), Triage(max_lost, alone), limit=limit, fail_as_poison=fail_as_poison
         )
 
-    def batch(self, tasks: Iterable[Claimed], outcome: Outcome) -> Batch:
+    def group(self, tasks: Iterable[Claimed], outcome: Outcome) -> Group:
         """What finishing `tasks` would write."""
-        batch = Batch(worker=self.id)
+        group = Group(worker=self.id)
         now = self.app.clock.now()
         for taken in tasks:
             terms = self.app.registry.get(taken.kind).terms
             change = settle(taken, outcome, terms, now=now, turns=False)
             if change is None:
-                batch.removals[taken.id] = taken.batch
+                group.removals[taken.id] = taken.batch
             else:
-                batch.changes.append(change)
-        return batch
+                group.changes.append(change)
+        return group
+
+    def endings(self, tasks: Iterable[Claimed], outcome: Outcome) -> list[Any]:
+        """What faces would write with it."""
+        ended = [Ended(taken, outcome) for taken in tasks if taken.flow_id is not None]
+        return FACES.endings(self.site, ended, worker=self.id)
 
     def write(
-        self, batch: Batch, *, on_accepted: Callable[[Connection], None] | None = None
+        self, group: Group, *, on_accepted: Callable[[Connection], None] | None = None
     ) -> set[int] | None:
-        """Finish what is in `batch`, counting what was accepted."""
+        """Finish what is in `group`, counting what was accepted."""
 
-        def note(connection: Connection, accepted: set[int]) -> None:
+        def count(connection: Connection, accepted: set[int]) -> None:
             if accepted:
                 count = Count(0, "any", self.id, done=len(accepted))
                 self.database.dialect.count(connection, [count])
 
-        return finish.finish(self.database, batch, note, on_accepted=on_accepted)
+        return write_group(self.site, group, [], beside=count, on_accepted=on_accepted, tries=1)
 
     def finish(self, tasks: Iterable[Claimed], outcome: Outcome | None = None) -> set[int] | None:
-        return self.write(self.batch(tasks, outcome or Succeeded()))
+        return self.write(self.group(tasks, outcome or Succeeded()))
 
     def renew(self) -> bool:
         until = self.app.clock.now() + DEAD_AFTER
@@ -108,19 +124,19 @@ class Hand:
 
     def leave(self) -> int | None:
         now = self.app.clock.now()
-        return worker.leave(self.database, number=self.id, now=now, why="left")
+        return leave.leave(self.database, FACES, number=self.id, now=now, why="left", due={})
 
     def be_marked_dead(self) -> int | None:
         """What another worker does that looks for silent ones."""
         now = self.app.clock.now()
-        return worker.mark_dead(self.database, number=self.id, now=now, why="silent")
+        return leave.mark_dead(self.database, FACES, number=self.id, now=now, why="silent")
 
     def die(self) -> int:
         """Be silent for long enough, and be marked dead; how many rows fell."""
         self.app.clock.advance(DEAD_AFTER + SECOND)
-        fallen = self.be_marked_dead()
-        assert fallen is not None
-        return fallen
+        abandoned = self.be_marked_dead()
+        assert abandoned is not None
+        return abandoned
 
 
 def snapshot(app: App) -> dict[int, tuple[Any, ...]]:

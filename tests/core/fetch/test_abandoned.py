@@ -34,7 +34,7 @@ def test_a_worker_takes_over_what_can_begin_here_and_leaves_the_rest_to_others(a
     assert len(second.start_all()) == 10
 
 
-def test_what_fell_is_taken_over_while_others_keep_a_worker_busy(app):
+def test_abandoned_rows_are_rescued_while_others_keep_a_worker_busy(app):
     @app.task
     async def fell() -> None: ...
 
@@ -68,12 +68,12 @@ def test_of_a_kind_with_few_lives_nothing_is_claimed_that_cannot_begin(app, max_
     frail.enqueue_many([{}] * 50)
     owner = Mate(app)
     settle(owner)
-    heir = Mate(app, concurrency=4)
-    die(owner, heir)
-    settle(heir)
+    successor = Mate(app, concurrency=4)
+    die(owner, successor)
+    settle(successor)
     # So fast that it would take many more than it can run.
-    heir.in_flight.loads["frail"].per_second = 10_000
+    successor.in_flight.loads["frail"].per_second = 10_000
 
-    heir.fetcher()
+    successor.fetcher()
 
-    assert len(taken_by(app, heir)) == len(heir.start_all()) == 4
+    assert len(taken_by(app, successor)) == len(successor.start_all()) == 4

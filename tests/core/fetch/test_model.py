@@ -19,7 +19,8 @@ from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of
 from tests.fixture.machine import campaign, walk
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.store import claim as claim_store
+from windlass.core.fetch.rows import Rows
+from windlass.core.ring.store import held
 from windlass.core.task.store import task as task_store
 from windlass.database.dialect.base import Most
 from windlass.database.schema import bucket as bucket_table
@@ -179,7 +180,7 @@ class Store(RuleBasedStateMachine):
         self._claim(pick_from(self.workers, pick), limit, hears=hears)
 
     def _claim(self, worker: Worker, limit: int, *, hears: bool) -> None:
-        lanes = claim_store.lanes(self.app.database, self.app.registry.kinds)
+        lanes = Rows(self.app.database).lanes(self.app.registry.kinds)
         assert {lane[:2] for lane in lanes} == {
             (row.kind, row.priority) for row in self._in(Status.WAITING)
         }
@@ -190,7 +191,7 @@ class Store(RuleBasedStateMachine):
                 for row in self._in(Status.WAITING)
                 if (row.kind, row.priority) == lane[:2] and row.due_at <= stamp.now
             )
-            taken = claim_store.claim(self.app.database, lane, stamp, Most(limit, stamp.now))
+            taken = Rows(self.app.database).claim(lane, stamp, Most(limit, stamp.now))
             expected = [] if worker.is_left else due[:limit]
             assert [row.due_at for row in taken] == expected
             for got in taken:
@@ -217,7 +218,7 @@ class Store(RuleBasedStateMachine):
         tasks = list(worker.known.values())
         if one:
             tasks = [pick_from(tasks, pick)]
-        batch = worker.hand.batch(tasks, outcome)
+        batch = worker.hand.group(tasks, outcome)
         ours = {got.id for got in tasks if self._is_held(got)}
 
         accepted = worker.hand.write(batch)
@@ -239,7 +240,7 @@ class Store(RuleBasedStateMachine):
             former = again or former
             worker, got = pick_from(former, pick)
             refused = None if worker.is_left else set()
-            assert worker.hand.write(worker.hand.batch([got], outcome)) == refused
+            assert worker.hand.write(worker.hand.group([got], outcome)) == refused
 
     @precondition(lambda self: self.workers)
     @rule(pick=PICKS, forgets=st.booleans())
@@ -254,7 +255,7 @@ class Store(RuleBasedStateMachine):
         worker.lease_until = self._lease_of(worker.hand)
         now = self.clock.now()
         handed_back = self.app.database.write(
-            lambda connection: claim_store.hand_back(
+            lambda connection: held.hand_back(
                 connection, worker=worker.hand.id, now=now, unless=worker.known.__contains__
             )
         )
@@ -272,11 +273,11 @@ class Store(RuleBasedStateMachine):
 
     def _mark_dead(self, worker: Worker) -> None:
         held = self._held_by(worker)
-        fallen = worker.hand.be_marked_dead()
+        abandoned = worker.hand.be_marked_dead()
         if worker.is_left or worker.lease_until >= self.clock.now() - 1:
-            assert fallen is None
+            assert abandoned is None
             return
-        assert fallen == len(held)
+        assert abandoned == len(held)
         worker.is_left = True
         for row in held:
             self.rows[row.id] = replace(row, due_at=self._column(row.id, "due_at"), batch=None)
@@ -300,7 +301,7 @@ class Store(RuleBasedStateMachine):
 
     def _rescue(self, worker: Worker, *, alone: bool) -> None:
         left = {one.hand.id for one in self.workers if one.is_left} | self.forgotten
-        fallen = [
+        abandoned = [
             row
             for row in self._in(Status.RUNNING)
             if row.worker in left and row.due_at <= self.clock.now()
@@ -313,9 +314,9 @@ class Store(RuleBasedStateMachine):
             return
         again = {got.id for got in rescued.again}
         poison = {got.id for got in rescued.poison}
-        doomed = {row.id for row in fallen if row.lost_in_a_row + 1 >= row.max_lost}
-        free = {row.id for row in fallen if row.lost_in_a_row + 1 < max(1, row.max_lost - 1)}
-        last_life = {row.id for row in fallen} - doomed - free
+        doomed = {row.id for row in abandoned if row.lost_in_a_row + 1 >= row.max_lost}
+        free = {row.id for row in abandoned if row.lost_in_a_row + 1 < max(1, row.max_lost - 1)}
+        last_life = {row.id for row in abandoned} - doomed - free
         assert poison <= doomed
         assert again <= free | last_life
         if again & last_life:
@@ -383,7 +384,7 @@ class Store(RuleBasedStateMachine):
         pruned = self.app.database.write(
             lambda connection: task_store.prune(connection, now=now, limit=100)
         )
-        assert pruned == len(over)
+        assert set(pruned) == over
         for number in over:
             self._remove(number)
 

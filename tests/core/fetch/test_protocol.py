@@ -9,8 +9,10 @@ from sqlalchemy import Connection, select
 
 from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of, row_of, snapshot
 from windlass import Status
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim as claim_store
+from windlass.core.fetch.rows import Rows
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker as worker_store
 from windlass.core.task.store import task as task_store
 from windlass.database.schema import stat
@@ -81,34 +83,34 @@ def test_a_worker_is_marked_dead_once(app, kind):
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
 def test_an_outcome_of_a_worker_that_was_marked_left_changes_nothing(app, kind, outcome):
     kind.enqueue()
-    zombie, heir = Hand(app), Hand(app)
+    zombie, successor = Hand(app), Hand(app)
     tasks = zombie.claim()
     zombie.die()
-    fallen = snapshot(app)
+    abandoned = snapshot(app)
 
     assert zombie.finish(tasks, outcome) is None
-    assert snapshot(app) == fallen
-    (inherited,) = heir.rescue().again
+    assert snapshot(app) == abandoned
+    (inherited,) = successor.rescue().again
     running = snapshot(app)
     assert zombie.finish(tasks, outcome) is None
     assert snapshot(app) == running
-    assert heir.finish([inherited]) == {inherited.id}
+    assert successor.finish([inherited]) == {inherited.id}
     ended = snapshot(app)
     assert zombie.finish(tasks, outcome) is None
     assert snapshot(app) == ended
 
 
-def test_what_was_taken_in_a_former_life_cannot_be_finished_in_the_next(app, kind):
+def test_what_was_taken_under_a_former_id_cannot_be_finished_under_the_next(app, kind):
     kind.enqueue()
     former = Hand(app)
     tasks = former.claim()
     former.die()
     reborn = Hand(app)
-    fallen = snapshot(app)
+    abandoned = snapshot(app)
 
-    # Even a mistaken id does not help: the funeral took the batch away.
+    # Even a mistaken id does not help: marking it dead took the batch away.
     assert reborn.finish(tasks) == set()
-    assert snapshot(app) == fallen
+    assert snapshot(app) == abandoned
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
@@ -118,7 +120,7 @@ def test_repeating_a_finish_whose_answer_was_lost_changes_nothing(
 ):
     (kind if kept else fleeting).enqueue()
     worker = Hand(app)
-    batch = worker.batch(worker.claim(), outcome)
+    batch = worker.group(worker.claim(), outcome)
     accepted = worker.write(batch)
     after = snapshot(app)
 
@@ -131,7 +133,7 @@ def test_repeating_a_finish_whose_answer_was_lost_changes_nothing(
 def test_repeating_a_finish_after_the_row_was_claimed_again_changes_nothing(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
-    batch = worker.batch(worker.claim(), Retried(SECOND, "again", "trace"))
+    batch = worker.group(worker.claim(), Retried(SECOND, "again", "trace"))
     worker.write(batch)
     clock.advance(2 * SECOND)
     (again,) = worker.claim()
@@ -218,7 +220,7 @@ def test_a_zombie_renews_claims_and_rescues_nothing(app, kind, clock):
     assert lease_of(app, zombie) == lease
 
 
-def test_a_worker_that_learns_of_its_funeral_joins_under_another_id(app, kind, clock):
+def test_a_worker_that_learns_that_it_was_marked_dead_joins_under_another_id(app, kind, clock):
     kind.enqueue()
     worker = app.worker()
     worker.heartbeat.join_ring()
@@ -227,7 +229,7 @@ def test_a_worker_that_learns_of_its_funeral_joins_under_another_id(app, kind, c
     run = worker.in_flight.advance(None, None, is_async=True)
     clock.advance(DEAD_AFTER + SECOND)
     now = clock.now()
-    assert worker_store.mark_dead(app.database, number=former, now=now, why="silent") == 0
+    assert leave.mark_dead(app.database, FACES, number=former, now=now, why="silent") == 0
 
     worker.heartbeat.tick()
 
@@ -281,10 +283,10 @@ def test_a_later_claim_always_has_the_larger_fence(app, kind, clock):
         (taken,) = leaver.claim()
         fences.append(taken.started_at)
         leaver.leave()
-    victim, heir = Hand(app), Hand(app)
+    victim, successor = Hand(app), Hand(app)
     fences += [taken.started_at for taken in victim.claim()]
     victim.die()
-    fences += [taken.started_at for taken in heir.rescue().again]
+    fences += [taken.started_at for taken in successor.rescue().again]
 
     assert len(fences) == 5
     assert fences == sorted(set(fences))
@@ -351,14 +353,14 @@ def test_a_row_with_one_life_left_is_taken_by_itself(app, kind):
     assert len(by_itself.again) == 1
 
 
-def test_a_funeral_waits_for_a_finish_under_way_and_finds_it_done(app, kind, clock):
+def test_marking_a_worker_dead_waits_for_its_finish_and_finds_it_done(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
     tasks = worker.claim()
     clock.advance(DEAD_AFTER + SECOND)
 
     with Pause() as pause:
-        finishing = Call(worker.write, worker.batch(tasks, Succeeded()), on_accepted=pause)
+        finishing = Call(worker.write, worker.group(tasks, Succeeded()), on_accepted=pause)
         pause.wait_until_reached()
         marking = Call(worker.be_marked_dead)
         assert marking.is_blocked()
@@ -368,19 +370,19 @@ def test_a_funeral_waits_for_a_finish_under_way_and_finds_it_done(app, kind, clo
     assert row_of(app, tasks[0].id).status is Status.SUCCEEDED
 
 
-def test_a_finish_waits_for_a_funeral_under_way_and_is_refused(app, kind, clock):
+def test_a_finish_waits_while_its_worker_is_marked_dead_and_is_refused(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
     tasks = worker.claim()
 
     with Pause() as pause:
 
-        def funeral(connection: Connection) -> None:
+        def mark_dead(connection: Connection) -> None:
             assert app.database.dialect.lock_worker(connection, worker.id)
             worker_store._leave(connection, worker.id, now=clock.now(), why="silent")
             pause(connection)
 
-        marking = Call(app.database.write, funeral)
+        marking = Call(app.database.write, mark_dead)
         pause.wait_until_reached()
         finishing = Call(worker.finish, tasks)
         assert finishing.is_blocked()
@@ -390,18 +392,18 @@ def test_a_finish_waits_for_a_funeral_under_way_and_is_refused(app, kind, clock)
     assert row_of(app, tasks[0].id).status is Status.RUNNING
 
 
-def test_a_claim_waits_for_a_funeral_under_way_and_takes_nothing(app, kind, clock):
+def test_a_claim_waits_while_its_worker_is_marked_dead_and_takes_nothing(app, kind, clock):
     kind.enqueue()
     worker = Hand(app)
 
     with Pause() as pause:
 
-        def funeral(connection: Connection) -> None:
+        def mark_dead(connection: Connection) -> None:
             assert app.database.dialect.lock_worker(connection, worker.id)
             worker_store._leave(connection, worker.id, now=clock.now(), why="silent")
             pause(connection)
 
-        marking = Call(app.database.write, funeral)
+        marking = Call(app.database.write, mark_dead)
         pause.wait_until_reached()
         claiming = Call(worker.claim)
         assert claiming.is_blocked()
@@ -416,7 +418,7 @@ def test_a_cancel_waits_for_a_finish_under_way_and_comes_too_late(app, kind):
     (taken,) = worker.claim()
 
     with Pause() as pause:
-        finishing = Call(worker.write, worker.batch([taken], Succeeded()), on_accepted=pause)
+        finishing = Call(worker.write, worker.group([taken], Succeeded()), on_accepted=pause)
         pause.wait_until_reached()
         cancelling = Call(app.cancel, taken.id)
         assert cancelling.is_blocked()
@@ -459,7 +461,7 @@ def take_as(app, number: int) -> list[Any]:
     hand.id = number
     taken = hand.claim(10)
     assert taken
-    assert claim_store.lanes(app.database, app.registry.kinds) == []
+    assert Rows(app.database).lanes(app.registry.kinds) == []
     return taken
 
 

@@ -5,10 +5,13 @@ import pytest
 from tests.core.fetch.dead import Doomed, lose
 from tests.table import count, failures, task, tasks, workers
 from windlass import Snooze, Status, TaskFailed, context
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.finish.store import finish
-from windlass.core.finish.store.finish import Batch
-from windlass.core.ring.store import worker
+from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.triage import Triage
+from windlass.core.finish.group import write_group
+from windlass.core.finish.store.finish import Group
+from windlass.core.ring import leave
 from windlass.database.schema import alert, stat
 from windlass.operate.task import operate
 from windlass.value.outcome import Change
@@ -92,7 +95,7 @@ def test_only_workers_that_died_in_a_row_make_poison(app, clock):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.WAITING, 6, 3)
 
     lose(app)
-    fallen_again(app, ref)
+    abandoned_again(app, ref)
     app.drain()
 
     assert attempts == [2, 4, 6]
@@ -119,7 +122,7 @@ def test_a_task_that_runs_again_by_hand_begins_with_all_its_lives(app, clock):
 def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     ref = work.enqueue(7)
     lose(app)
-    fallen_again(app, ref)
+    abandoned_again(app, ref)
 
     app.drain()
 
@@ -128,17 +131,23 @@ def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
     assert (row["status"], row["attempt"], row["lost"]) == (Status.SUCCEEDED, 3, 2)
 
 
-def fallen_again(app, ref):
-    """Lose the fallen row of `ref` a second time: a worker takes it over and dies too."""
-    from windlass.core.fetch.store import claim
+def write(app, group):
+    """Finish what is in `group`."""
+    site = app.fleet.single.site(app.registry)
+    return write_group(site, group, [], beside=lambda _connection, _accepted: None, tries=1)
+
+
+def abandoned_again(app, ref):
+    """Lose the abandoned row of `ref` a second time: a worker takes it over and dies too."""
     from windlass.database.dialect.base import Stamp
 
     second = Doomed(app)
     now = app.clock.now()
     stamp = Stamp(second.numbers.take()[0], second.number, now, now + 30 * SECOND)
     max_lost = {name: kind.max_lost for name, kind in app.registry.kinds.items()}
-    bury = app.worker().finish.fail_as_poison
-    taken = claim.rescue(app.database, max_lost, stamp, limit=10, alone=True, fail_as_poison=bury)
+    fail = app.worker().finish.fail_as_poison
+    triage = Triage(max_lost, alone=True)
+    taken = Rows(app.database).rescue(stamp, triage, limit=10, fail_as_poison=fail)
     assert [held.id for held in taken.again] == [ref.id]
     assert second.die() == 1
 
@@ -222,16 +231,8 @@ def test_a_dead_worker_changes_nothing_any_more(app, work, seen):
         remark=None,
     )
 
-    written = finish.finish(
-        app.database,
-        Batch(worker=doomed.number, changes=[done]),
-        lambda _connection, _accepted: None,
-    )
-    removed = finish.finish(
-        app.database,
-        Batch(worker=doomed.number, removals={held.id: held.batch}),
-        lambda _connection, _accepted: None,
-    )
+    written = write(app, Group(worker=doomed.number, changes=[done]))
+    removed = write(app, Group(worker=doomed.number, removals={held.id: held.batch}))
 
     assert (written, removed) == (None, None)
     assert tasks(app) == before
@@ -247,11 +248,7 @@ def test_a_stale_batch_changes_nothing_though_its_worker_lives(app, work):
     ref.cancel("changed my mind")
     before = tasks(app)
 
-    accepted = finish.finish(
-        app.database,
-        Batch(worker=living.number, removals={held.id: held.batch}),
-        lambda _connection, _accepted: None,
-    )
+    accepted = write(app, Group(worker=living.number, removals={held.id: held.batch}))
 
     assert accepted == set()
     assert tasks(app) == before
@@ -262,13 +259,15 @@ def test_a_worker_with_a_valid_lease_cannot_be_marked_dead(app, work):
     living = Doomed(app)
     living.take()
 
-    fallen = worker.mark_dead(app.database, number=living.number, now=app.clock.now(), why="no")
+    abandoned = leave.mark_dead(
+        app.database, FACES, number=living.number, now=app.clock.now(), why="no"
+    )
 
-    assert fallen is None
+    assert abandoned is None
     assert workers(app, id=living.number)[0]["left_at"] is None
 
 
-def test_only_the_dead_workers_rows_fall(app, work):
+def test_only_the_rows_of_the_dead_worker_are_abandoned(app, work):
     work.enqueue_many([{"number": number} for number in range(10)])
     living, doomed = Doomed(app), Doomed(app)
     living.take(limit=4)
@@ -276,8 +275,8 @@ def test_only_the_dead_workers_rows_fall(app, work):
 
     assert doomed.die() == 3
 
-    fallen = [row["id"] for row in tasks(app, status=1) if row["batch"] is None]
-    assert fallen == [held.id for held in doomed.held]
+    abandoned = [row["id"] for row in tasks(app, status=1) if row["batch"] is None]
+    assert abandoned == [held.id for held in doomed.held]
 
 
 def test_a_worker_that_leaves_hands_back_its_rows_without_counting(app, work, seen):
@@ -285,8 +284,8 @@ def test_a_worker_that_leaves_hands_back_its_rows_without_counting(app, work, se
     leaving = Doomed(app)
     leaving.take()
 
-    handed_back = worker.leave(
-        app.database, number=leaving.number, now=app.clock.now(), why="stopped"
+    handed_back = leave.leave(
+        app.database, FACES, number=leaving.number, now=app.clock.now(), why="stopped", due={}
     )
 
     assert handed_back == 1
@@ -303,7 +302,10 @@ def test_leaving_or_dying_twice_happens_once(app, work):
     gone.die()
 
     assert gone.die() is None
-    assert worker.leave(app.database, number=gone.number, now=app.clock.now(), why="x") is None
+    assert (
+        leave.leave(app.database, FACES, number=gone.number, now=app.clock.now(), why="x", due={})
+        is None
+    )
     (row,) = workers(app)
     assert row["left_why"] == "test"
 

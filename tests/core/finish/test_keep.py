@@ -4,6 +4,7 @@ import pytest
 
 from tests.table import count, task, tasks
 from windlass import Cancel, Status, TaskNotFound
+from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.maintenance import Maintenance
 from windlass.core.task.store import task as store
@@ -13,7 +14,7 @@ DAY = 24 * HOUR
 
 
 def prune(app):
-    Maintenance(app.database, app.clock).tick()
+    Maintenance(app.database, app.clock, FACES).tick()
 
 
 def kept_for(app, ref):
@@ -120,7 +121,7 @@ def test_pruning_goes_in_batches_and_frees_the_keys(app, clock):
     now = clock.now()
 
     pruned = [
-        app.database.write(lambda connection: store.prune(connection, now=now, limit=10))
+        len(app.database.write(lambda connection: store.prune(connection, now=now, limit=10)))
         for _ in range(4)
     ]
 

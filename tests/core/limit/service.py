@@ -8,7 +8,7 @@ from windlass import App, Status, Task
 from windlass.core.run.ready import Run
 from windlass.value.breaker import State
 from windlass.value.outcome import Outcome
-from windlass.worker import Worker
+from windlass.worker.worker import Worker
 
 
 class Service:

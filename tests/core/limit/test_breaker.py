@@ -55,7 +55,7 @@ def other(app):
 # Opening
 
 
-def test_it_opens_after_so_many_errors_in_a_row_and_not_before(app, work):
+def test_it_opens_after_that_many_errors_in_a_row_and_not_before(app, work):
     fail(app, work, 2)
     assert state(app) is State.CLOSED
 
@@ -118,7 +118,7 @@ def test_a_retry_that_the_handler_asks_for_counts(app):
 
 
 @pytest.mark.parametrize("signal", [Snooze("1h"), Cancel("no need")], ids=["snooze", "cancel"])
-def test_what_is_no_error_does_not_open_it(app, signal):
+def test_what_is_not_an_error_does_not_open_it(app, signal):
     @app.task(breaker="3 in a row, 1m")
     def work() -> None:
         raise signal

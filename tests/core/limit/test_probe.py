@@ -16,8 +16,9 @@ from tests.core.limit.service import (
 from tests.core.run.working import listening, sql, switch_of, working
 from tests.wait import eventually
 from windlass import Snooze, Status
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring.store import worker as worker_store
+from windlass.core.ring import leave
 from windlass.value.breaker import State
 from windlass.value.outcome import Failed, Succeeded
 
@@ -61,13 +62,13 @@ def join(app, first):
     return second
 
 
-def bury(app, worker):
+def mark_dead(app, worker):
     """What others do who saw no sign of life of `worker`."""
     app.clock.forward("10s")
-    fallen = worker_store.mark_dead(
-        app.database, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
+    abandoned = leave.mark_dead(
+        app.database, FACES, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
     )
-    assert fallen is not None
+    assert abandoned is not None
 
 
 def test_after_the_pause_exactly_one_task_tries_again(app, work, service, clock):
@@ -306,17 +307,17 @@ def test_when_the_prober_dies_another_worker_probes_later(app, clock):
     prober = open_by_hand(app, clock)
     prober.fetcher.tick()
     assert switch_of(app, "step")["probe_worker"] == prober.heartbeat.id
-    bury(app, prober)
+    mark_dead(app, prober)
 
-    heir = begin(app)
-    heir.fetcher.tick()
-    assert heir.in_flight.start_next(is_async=True) is None
+    successor = begin(app)
+    successor.fetcher.tick()
+    assert successor.in_flight.start_next(is_async=True) is None
 
     clock.forward("1m")
-    heir.fetcher.tick()
-    assert switch_of(app, "step")["probe_worker"] == heir.heartbeat.id
-    end_next(heir, Succeeded())
-    heir.finish.flush()
+    successor.fetcher.tick()
+    assert switch_of(app, "step")["probe_worker"] == successor.heartbeat.id
+    end_next(successor, Succeeded())
+    successor.finish.flush()
     assert state(app, "step") is State.CLOSED
 
 
@@ -364,10 +365,10 @@ def test_a_late_failure_of_a_probe_that_was_taken_over_changes_nothing(app, cloc
     slow.fetcher.tick()
     run = slow.in_flight.start_next(is_async=True)
     clock.forward("1m")
-    heir = join(app, slow)
-    heir.fetcher.tick()
+    successor = join(app, slow)
+    successor.fetcher.tick()
     before = switch_of(app, "step")
-    assert before["probe_worker"] == heir.heartbeat.id
+    assert before["probe_worker"] == successor.heartbeat.id
 
     slow.in_flight.end(run, Failed("no", "no"))
     slow.finish.flush()

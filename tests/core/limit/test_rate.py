@@ -201,7 +201,7 @@ def test_a_very_slow_rate_is_over_at_once_when_a_faster_one_is_set(app, starts):
     check_never_above(starts.moments, 50)
 
 
-def test_a_rate_is_no_credit_for_a_pause(sqlite_app, starts):
+def test_a_rate_gives_no_credit_for_a_pause(sqlite_app, starts):
     app = sqlite_app
     paced = declare(app, starts, rate="10/s")
     with working(app):

@@ -13,7 +13,7 @@ from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, Status
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim
+from windlass.core.fetch.rows import Rows
 from windlass.database.dialect.base import Most, Stamp
 from windlass.value.outcome import Succeeded
 
@@ -214,11 +214,11 @@ def claim_all(app, worker):
     """All that is due, by written claims of a worker that is moved by hand."""
     now = app.clock.now()
     taken = []
-    for lane in claim.lanes(app.database, app.registry.kinds):
+    for lane in Rows(app.database).lanes(app.registry.kinds):
         stamp = Stamp(
             app.fleet.shards[0].numbers.take()[0], worker.heartbeat.id, now, now + 60 * SECOND
         )
-        taken += claim.claim(app.database, lane, stamp, Most(100, now))
+        taken += Rows(app.database).claim(lane, stamp, Most(100, now))
     return taken
 
 

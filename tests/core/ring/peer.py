@@ -3,14 +3,15 @@
 from typing import Any
 
 from windlass import App
+from windlass.app import FACES
 from windlass.clock import SECOND, ManualClock
+from windlass.core.fetch.one import Only
+from windlass.core.ring import leave
 from windlass.core.ring.mark import LONG_SECONDS, Mark
 from windlass.core.ring.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
-from windlass.core.ring.store import worker as worker_store
 from windlass.core.run.ready import Run, State
 from windlass.database.number import Numbers
 from windlass.value.outcome import Outcome, Succeeded
-from windlass.worker import Only
 
 DEAD_AFTER = 5 * SECOND
 LEASE = 30 * SECOND
@@ -120,7 +121,7 @@ class Mate:
 
     def be_marked_dead(self) -> int | None:
         now = self.clock.now()
-        return worker_store.mark_dead(self.app.database, number=self.id, now=now, why="silent")
+        return leave.mark_dead(self.app.database, FACES, number=self.id, now=now, why="silent")
 
 
 def settle(*mates: Mate) -> None:

@@ -68,18 +68,18 @@ def test_rows_that_commit_behind_the_cursor_are_read(app, clock, one_clock):
 
 def test_rows_that_commit_after_the_funeral_of_their_owner_are_claimed(app, clock, one_clock):
     step = declare(app)
-    dead, heir = Mate(app), Mate(app)
-    settle(dead, heir)
+    dead, successor = Mate(app), Mate(app)
+    settle(dead, successor)
     with open_transaction(app, step) as late:
-        die(dead, heir)
-        settle(heir)
-        heir.take()
+        die(dead, successor)
+        settle(successor)
+        successor.take()
 
     taken = {}
     for _ in range(8):
-        taken |= {run.task.id: run.task for run in heir.take()}
+        taken |= {run.task.id: run.task for run in successor.take()}
         pass_by(clock, 0.3)
-        heir.beat()
+        successor.beat()
 
     assert set(late) <= taken.keys()
     # They were due before it died, and nobody knows that it has not seen them.

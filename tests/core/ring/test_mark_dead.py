@@ -1,4 +1,4 @@
-"""The funeral of a worker that stopped in the middle of something, on servers.
+"""A worker that stopped in the middle of something is marked dead, on servers.
 
 SQLite is left out: there one that writes keeps out everybody, and nobody can help that.
 """
@@ -13,8 +13,9 @@ from tests.core.ring.peer import Mate
 from tests.fixture.database import pool_of
 from tests.wait import eventually
 from windlass import App
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring.store import worker as store
+from windlass.core.ring import leave
 from windlass.database.schema import offer, worker
 
 
@@ -72,26 +73,26 @@ class Stopped:
             del problem
 
 
-def check_buried_soon(app: App, number: int) -> None:
+def check_marked_dead_soon(app: App, number: int) -> None:
     began = time.monotonic()
-    eventually(lambda: bury(app, number) is not None, what="a funeral")
+    eventually(lambda: mark_dead(app, number) is not None, what="a worker that is marked dead")
     assert time.monotonic() - began < 10.0
 
 
-def bury(app: App, number: int) -> int | None:
+def mark_dead(app: App, number: int) -> int | None:
     late = app.clock.now() + 60 * SECOND
-    return store.mark_dead(app.database, number=number, now=late, why="silent")
+    return leave.mark_dead(app.database, FACES, number=number, now=late, why="silent")
 
 
 @pytest.mark.parametrize("after", ["update windlass_worker", "from windlass_worker"])
-def test_a_worker_that_stops_anywhere_in_its_beat_can_be_buried_soon(app, other, after):
+def test_a_worker_that_stops_anywhere_in_its_beat_can_be_marked_dead_soon(app, other, after):
     mate = Mate(app)
 
     with Stopped(app, mate.beat, after=after):
-        check_buried_soon(other, mate.id)
+        check_marked_dead_soon(other, mate.id)
 
 
-def test_a_worker_that_stops_while_it_writes_many_rows_can_be_buried_soon(app, other):
+def test_a_worker_that_stops_while_it_writes_many_rows_can_be_marked_dead_soon(app, other):
     mate = Mate(app)
     rows = [{"task_id": number, "kind": "step", "due_at": number} for number in range(3)]
 
@@ -100,10 +101,10 @@ def test_a_worker_that_stops_while_it_writes_many_rows_can_be_buried_soon(app, o
         connection.execute(insert(offer), rows)
 
     with Stopped(app, lambda: app.database.write(work), after="insert into windlass_offer"):
-        check_buried_soon(other, mate.id)
+        check_marked_dead_soon(other, mate.id)
 
 
-def test_a_funeral_that_would_have_to_wait_for_long_is_put_off(app, other):
+def test_marking_a_worker_dead_is_put_off_if_it_would_wait_for_long(app, other):
     mate = Mate(app)
     row = update(worker).where(worker.c.id == mate.id).values(idle=1)
 
@@ -113,7 +114,7 @@ def test_a_funeral_that_would_have_to_wait_for_long_is_put_off(app, other):
     with Stopped(other, hold, after="update windlass_worker"):
         began = time.monotonic()
         # Whoever waited would give no sign of life meanwhile, and soon be taken for dead itself.
-        assert bury(app, mate.id) is None
+        assert mark_dead(app, mate.id) is None
         assert time.monotonic() - began < 4.0
 
-    assert bury(app, mate.id) == 0
+    assert mark_dead(app, mate.id) == 0

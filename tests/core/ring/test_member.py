@@ -89,7 +89,7 @@ def test_every_ring_has_a_folder_of_its_own():
     assert Seat("shop", 7).key == "/windlass/shop/7"
 
 
-def test_what_is_no_id_is_left_alone():
+def test_what_is_not_an_id_is_left_alone():
     assert workers_in(["/windlass/a/7", "8", "note", "", "-1", "7x", "/windlass/a/"]) == {7, 8}
 
 

@@ -7,12 +7,12 @@ from tests.core.ring.peer import Mate, die, settle
 from tests.table import task, tasks
 from windlass import App, Status
 from windlass.clock import to_datetime
+from windlass.core.fetch.one import Only
 from windlass.core.run.ready import Run
 from windlass.core.task.store import task as task_store
 from windlass.database import schema
 from windlass.rolling.operate.visit import ItemVisit
 from windlass.value.outcome import Retried, Snoozed, Succeeded
-from windlass.worker import Only
 
 pytestmark = pytest.mark.usefixtures("one_clock")
 

@@ -9,6 +9,7 @@ from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
 from windlass.core.fetch.owner import HELP_AGAIN_AFTER
+from windlass.core.fetch.rows import Rows
 from windlass.core.fetch.store import offer
 from windlass.core.ring.store import worker
 from windlass.database import schema
@@ -153,7 +154,7 @@ def test_no_more_is_offered_than_others_have_time_for(app, step, clock):
     assert 0 < len(tasks(app, batch=0)) <= 50
 
 
-def test_an_entry_that_somebody_is_about_to_delete_is_no_offer(app, step, clock):
+def test_an_entry_that_somebody_is_about_to_delete_is_not_an_offer(app, step, clock):
     if app.database.dialect.is_embedded:
         pytest.skip("SQLite lets nobody in while somebody writes")
     owner = Mate(app)
@@ -163,12 +164,12 @@ def test_an_entry_that_somebody_is_about_to_delete_is_no_offer(app, step, clock)
     stale = {"task_id": ref.id, "kind": kind, "due_at": due_at}
     app.database.write(lambda connection: connection.execute(insert(schema.offer), [stale]))
     most = Most(10, clock.now(), range(3), range(256))
-    lane, make = Lane(kind, 0, due_at), offer.make
+    lane, make = Lane(kind, 0, due_at), Rows(app.database).offer
     with ThreadPoolExecutor() as threads:
         with app.database.engine.connect() as helper, helper.begin():
             entry = select(schema.offer.c.task_id).with_for_update()
             assert helper.execute(entry).scalar_one() == ref.id
-            offering = threads.submit(make, app.database, owner.id, lane, most, unless=())
+            offering = threads.submit(make, owner.id, lane, most, unless=())
             assert wait([offering], timeout=0.3).done == set()
             app.database.dialect.remove_offers(helper, [ref.id])
         made = offering.result(20)
@@ -248,7 +249,7 @@ def test_rows_of_a_stranger_wait_for_a_worker_that_serves_them(app, step, rare, 
     assert ref.status() is Status.SUCCEEDED
 
 
-def test_what_its_owner_serves_is_no_strangers(app, step, rare, clock):
+def test_what_its_owner_serves_is_not_for_strangers(app, step, rare, clock):
     """One joins who does not serve the kind: what the owner reads stays the owner's."""
     owner, other = Mate(app), Mate(app)
     settle(owner, other)

@@ -12,8 +12,11 @@ from tests.core.ring.peer import LEASE, Mate, die, pass_by, settle
 from tests.table import task, workers
 from tests.wait import eventually
 from windlass import Status
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim, offer
+from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.triage import Triage
+from windlass.core.ring import leave
 from windlass.core.ring.store import worker as worker_store
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most, Stamp
@@ -67,8 +70,8 @@ def test_an_outcome_counts_only_for_the_life_that_it_belongs_to(app, step, owner
     (run,) = owner.take()
     owner.end(run)
     former = owner.id
-    heir = Mate(app)
-    die(owner, heir)
+    successor = Mate(app)
+    die(owner, successor)
     owner.beat()
     assert owner.id != former
 
@@ -79,7 +82,7 @@ def test_an_outcome_counts_only_for_the_life_that_it_belongs_to(app, step, owner
     assert ref.status() is Status.WAITING
 
 
-def test_what_ended_in_a_former_life_is_refused_and_its_second_run_stays_known(
+def test_what_ended_under_a_former_id_is_refused_and_its_second_run_stays_known(
     app, step, owner, clock
 ):
     """The worker comes back, and takes the very row over whose outcome it still has to write."""
@@ -123,7 +126,7 @@ def test_who_owned_a_bucket_a_moment_ago_does_not_make_its_rows_anybodys(app, st
 
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
     owners = [stranger.id]
-    claimed = claim.claim_foreign(app.database, lane, stamp(app, helper), most, owners=owners)
+    claimed = Rows(app.database).claim_foreign(lane, stamp(app, helper), most, owners=owners)
 
     assert claimed == []
     assert all(owner.finish(run) for run in taken)
@@ -137,7 +140,7 @@ def test_a_row_that_was_moved_while_it_runs_is_not_a_helpers(app, step, owner):
     helper.fetcher()
 
     assert helper.start_all() == []
-    assert offer.claim(app.database, "step", stamp(app, helper), limit=10) == []
+    assert Rows(app.database).claim_offered("step", stamp(app, helper), limit=10) == []
     assert not owner.finish(run)
     assert ref.status() is Status.WAITING
 
@@ -145,10 +148,10 @@ def test_a_row_that_was_moved_while_it_runs_is_not_a_helpers(app, step, owner):
 def test_an_owner_reads_nothing_that_is_offered_or_about_to_be_claimed(app, step, owner):
     step.enqueue()
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    assert len(claim.read(app.database, lane, stamp(app, owner), most)) == 1
+    assert len(Rows(app.database).read(lane, stamp(app, owner), most)) == 1
     make_offers(app, owner)
     asked = stamp(app, owner)
-    assert claim.read(app.database, lane, asked, most) == []
+    assert Rows(app.database).read(lane, asked, most) == []
 
     query = select(schema.task.c.id).with_for_update()
     with app.database.engine.connect() as connection:
@@ -157,27 +160,27 @@ def test_an_owner_reads_nothing_that_is_offered_or_about_to_be_claimed(app, step
             # A helper has found the row, and has not committed its claim yet.
             ids = list(writing.scalars(query))
             app.database.dialect.stamp(writing, ids, asked)
-            assert claim.read(app.database, lane, asked, most) == []
-    assert claim.read(app.database, lane, asked, most) == []
+            assert Rows(app.database).read(lane, asked, most) == []
+    assert Rows(app.database).read(lane, asked, most) == []
 
 
 def test_rows_are_claimed_after_an_unclean_death_and_read_after_a_clean_exit(app, step, owner):
     step.enqueue()
     owner.take()
-    heir = Mate(app)
-    die(owner, heir)
-    settle(heir)
-    (claimed,) = heir.take()
-    assert heir.finish(claimed)
+    successor = Mate(app)
+    die(owner, successor)
+    settle(successor)
+    (claimed,) = successor.take()
+    assert successor.finish(claimed)
     fresh = step.enqueue()
-    (read,) = heir.take()
+    (read,) = successor.take()
 
     assert not claimed.task.is_read
     assert read.task.is_read
     assert read.task.id == fresh.id
-    heir.finish(read)
+    successor.finish(read)
     last = step.enqueue()
-    heir.leave()
+    successor.leave()
     successor = Mate(app)
     settle(successor)
     (run,) = successor.take()
@@ -211,7 +214,7 @@ def test_what_kills_its_workers_is_poison_in_the_end_and_the_innocent_get_done(a
 def test_a_claim_whose_answer_was_lost_is_handed_back_and_run(app, step, owner, clock):
     ref = step.enqueue()
     lane, most = Lane("step", 0, 0), Most(100, clock.now())
-    assert claim.claim(app.database, lane, stamp(app, owner), most)
+    assert Rows(app.database).claim(lane, stamp(app, owner), most)
     assert owner.take() == []
 
     for _ in range(LEASE // SECOND + 12):
@@ -227,11 +230,11 @@ def test_a_zombie_changes_nothing(app, step, owner, clock):
     step.enqueue_many([{}] * 4)
     runs = owner.take()
     owner.in_flight.end(runs[0], Succeeded())
-    heir = Mate(app)
+    successor = Mate(app)
     zombie = owner.id
     # Its heart would find out; everything else acts before that.
-    die(owner, heir)
-    settle(heir)
+    die(owner, successor)
+    settle(successor)
     step.enqueue_many([{}] * 4)
     before, then = snapshot(app), workers(app, id=zombie)
 
@@ -241,23 +244,21 @@ def test_a_zombie_changes_nothing(app, step, owner, clock):
     owner.worker.fetcher._claims.tend()
     owner.fetcher()
     owner.start_all()
-    now, bury = clock.now(), heir.worker.finish.fail_as_poison
-    fallen = claim.rescue(
-        app.database,
-        {"step": 3},
+    now, fail = clock.now(), successor.worker.finish.fail_as_poison
+    abandoned = Rows(app.database).rescue(
         stamp(app, owner, zombie),
+        Triage({"step": 3}, alone=True),
         limit=10,
-        alone=True,
-        fail_as_poison=bury,
+        fail_as_poison=fail,
     )
-    assert worker_store.leave(app.database, number=zombie, now=now, why="late") is None
+    assert leave.leave(app.database, FACES, number=zombie, now=now, why="late", due={}) is None
 
-    assert (fallen.again, fallen.poison, fallen.put_back) == ([], [], [])
+    assert (abandoned.again, abandoned.poison, abandoned.put_back) == ([], [], [])
     assert snapshot(app) == before
     assert workers(app, id=zombie) == then
 
 
-def test_a_worker_that_stands_still_inside_a_transaction_is_buried_all_the_same(
+def test_a_worker_that_stands_still_inside_a_transaction_is_marked_dead_all_the_same(
     app, step, owner, clock
 ):
     dialect = app.database.dialect
@@ -269,7 +270,7 @@ def test_a_worker_that_stands_still_inside_a_transaction_is_buried_all_the_same(
         assert dialect.alive(connection, owner.id)
         pass_by(clock, 10)
         # Those who care for the dead do not wait for long, but come again with each beat.
-        eventually(lambda: owner.be_marked_dead() == 0, 20.0, what="its funeral")
+        eventually(lambda: owner.be_marked_dead() == 0, 20.0, what="the mark that it is dead")
         with pytest.raises(DBAPIError) as caught:
             connection.execute(select(schema.task.c.id))
         connection.invalidate()
@@ -278,30 +279,32 @@ def test_a_worker_that_stands_still_inside_a_transaction_is_buried_all_the_same(
     assert workers(app, id=owner.id)[0]["left_at"] is not None
 
 
-def test_a_zombie_offers_nothing_that_its_heir_runs(app, step, clock):
-    """Zombie, heir, helper: what random walks seldom find, as the zombie must live for long."""
-    zombie, heir = Mate(app), Mate(app)
-    settle(zombie, heir)
+def test_a_zombie_offers_nothing_that_its_successor_runs(app, step, clock):
+    """Zombie, successor, helper: random walks seldom find it, as the zombie must live long."""
+    zombie, successor = Mate(app), Mate(app)
+    settle(zombie, successor)
     share, number = zombie.ring.share, zombie.id
-    die(zombie, heir)
-    settle(heir)
+    die(zombie, successor)
+    settle(successor)
     step.enqueue_many([{}] * 60)
-    theirs = [run for run in heir.take() if any(run.task.bucket in part for part in share.runs)]
+    theirs = [
+        run for run in successor.take() if any(run.task.bucket in part for part in share.runs)
+    ]
     helper = Mate(app)
     assert theirs
     assert {run.task.is_read for run in theirs} == {True}
 
     lane = Lane("step", 0, 0)
     made = [
-        offer.make(app.database, number, lane, Most(100, clock.now(), buckets=part), unless=())
+        Rows(app.database).offer(number, lane, Most(100, clock.now(), buckets=part), unless=())
         for part in share.runs
     ]
     zombie.offer()
 
     assert [each.offered for each in made] == [[] for _ in share.runs]
-    assert offer.claim(app.database, "step", stamp(app, helper), limit=100) == []
-    assert {run.task.id for run in helper.take()} & set(heir.running) == set()
-    assert all(heir.finish(run) for run in theirs)
+    assert Rows(app.database).claim_offered("step", stamp(app, helper), limit=100) == []
+    assert {run.task.id for run in helper.take()} & set(successor.running) == set()
+    assert all(successor.finish(run) for run in theirs)
 
 
 def offered_to_helper(app, owner: Mate) -> Mate:
@@ -312,7 +315,7 @@ def offered_to_helper(app, owner: Mate) -> Mate:
 
 def make_offers(app, owner: Mate) -> None:
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    offer.make(app.database, owner.id, lane, most, unless=owner.in_flight.held)
+    Rows(app.database).offer(owner.id, lane, most, unless=owner.in_flight.held)
 
 
 def renew(mate: Mate) -> None:

@@ -7,10 +7,9 @@ from tests.core.fetch.manual_worker import snapshot
 from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks, workers
 from windlass import Status
-from windlass.core.fetch import owner as owners_read
-from windlass.core.fetch.store import claim, offer
+from windlass.core.fetch.rows import Rows
 from windlass.core.ring.ring import GIVE_UP_AFTER
-from windlass.core.ring.store import bucket
+from windlass.core.ring.store import bucket, held
 from windlass.core.run.ready import Run
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most
@@ -169,7 +168,7 @@ def test_the_dead_lose_their_buckets_and_their_heirs_are_told_in_one_transaction
 
     before = snapshot(app)
     with monkeypatch.context() as patch:
-        patch.setattr(claim, "claimed_by", broken)
+        patch.setattr(held, "claimed_by", broken)
         with pytest.raises(RuntimeError):
             dead.be_marked_dead()
     assert set(owners(app).values()) == {dead.id}
@@ -223,9 +222,9 @@ def test_a_clean_exit_hands_back_claims_uncounted_and_frees_its_buckets_at_once(
         raise RuntimeError("in the middle")
 
     with monkeypatch.context() as patch:
-        patch.setattr(claim, "hand_back", broken)
+        patch.setattr(held, "hand_back", broken)
         with pytest.raises(RuntimeError):
-            leaver.heartbeat._go("broken")
+            leaver.heartbeat._leave("broken")
     assert set(owners(app).values()) == {leaver.id}
 
     leaver.leave()
@@ -264,7 +263,7 @@ def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_li
     settle(zombie, heir)
     for kind in (step, second):
         kind.enqueue_many([{}] * 20)
-    read = owners_read.store.read
+    read = Rows.read
     stops = iter([True])
 
     def stopped(*asked):
@@ -279,7 +278,7 @@ def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_li
             zombie.beat()
         return rows
 
-    monkeypatch.setattr(owners_read.store, "read", stopped)
+    monkeypatch.setattr(Rows, "read", stopped)
     zombie.fetcher()
     zombie.start_all()
 
@@ -291,11 +290,11 @@ def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_l
     app, step, monkeypatch
 ):
     zombie, heir = Mate(app), Mate(app)
-    write = app.database.write
+    write = app.database.write_as
     stops = iter([True])
 
-    def slow(work, **options):
-        answer = write(work, **options)
+    def slow(worker, work, **options):
+        answer = write(worker, work, **options)
         if "_take" in work.__qualname__ and next(stops, False):
             # It has acquired its buckets, and the answer takes longer than its life.
             die(zombie, heir)
@@ -303,7 +302,7 @@ def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_l
             zombie.beat()
         return answer
 
-    monkeypatch.setattr(app.database, "write", slow)
+    monkeypatch.setattr(app.database, "write_as", slow)
     zombie.worker.fetcher._claims.tend()
 
     assert next(stops, None) is None
@@ -325,7 +324,7 @@ def one_that_gives_up(app, step) -> tuple[Mate, Mate, list[Run]]:
 def claim_foreign_rows(app, owner: Mate, other: Mate) -> list[Run]:
     """Let another worker claim what the owner offers."""
     most = Most(100, app.clock.now())
-    offer.make(app.database, owner.id, Lane("step", 0, 0), most, unless=())
+    Rows(app.database).offer(owner.id, Lane("step", 0, 0), most, unless=())
     return other.take()
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from tests.table import count, failures, task, tasks, workers
 from tests.wait import eventually
 from windlass import App, Retry, Status, WindlassError, context
+from windlass.core.fetch.fetcher import LONGEST_PAUSE
 
 
 def test_drain_never_waits_for_what_is_due_later(app):
@@ -259,7 +260,7 @@ async def test_a_stopping_worker_lets_what_runs_finish_within_its_grace(app):
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(started.wait(), 20)
     worker.stop()
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(worker.fetcher.join, 10)
     assert not running.done()
     release.set()
     await running
@@ -314,7 +315,8 @@ async def test_an_idle_worker_hears_an_enqueue_of_its_own_process_at_once(app):
 
     worker = app.worker()
     running = asyncio.create_task(worker.run())
-    await asyncio.sleep(1.5)
+    # Idle for long, it looks once a second by itself.
+    await asyncio.to_thread(eventually, lambda: worker.fetcher._pause == LONGEST_PAUSE)
     began = time.monotonic()
     await work.aenqueue()
     await asyncio.wait_for(done.wait(), 10)

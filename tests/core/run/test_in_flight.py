@@ -111,7 +111,7 @@ def test_the_limit_of_the_worker_counts_sync_and_async_together():
 def test_sync_and_async_runs_are_on_shelves_of_their_own():
     hold = hold_of(kind("a"), kind("b", is_async=True))
     fed = []
-    hold.on_queued = fed.append
+    hold._on_queued = fed.append
 
     hold.add([claimed(1), claimed(2, "b")])
 
@@ -231,7 +231,7 @@ def test_a_row_is_known_from_its_claim_until_it_is_written_down():
     assert not hold.knows(2)
 
 
-def test_the_hold_is_empty_only_when_all_is_written_down():
+def test_nothing_is_in_flight_only_when_all_is_written():
     hold = hold_of(kind("a"))
     seen = [hold.is_empty]
     hold.add([claimed(1)])
@@ -283,7 +283,7 @@ def test_the_worker_wants_as_many_of_a_kind_as_can_start_soon():
     assert after.kinds == {"b": 7}
 
 
-def test_rows_of_a_life_that_is_over_are_not_queued():
+def test_rows_of_a_former_id_are_not_queued():
     hold = hold_of(kind("a"))
     hold.owner = claimed(1).worker + 1
 
@@ -344,7 +344,7 @@ class Keeper:
 
 def items(hold, count, keeper, *, worker=1):
     task = msgspec.structs.replace(claimed(7), worker=worker)
-    return [ItemRun(task, hold.loads["a"], keeper, [(n, n)]) for n in range(count)]
+    return [ItemRun(task, hold.loads["a"], [(n, n)], keeper=keeper) for n in range(count)]
 
 
 def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():

@@ -55,12 +55,12 @@ def test_an_async_handler_that_will_not_be_stopped_has_failed_all_the_same(app):
 
 
 def test_a_sync_handler_that_outlives_its_time_is_recorded_and_fenced_off(app, release):
-    ended = threading.Event()
+    threads = []
 
     @app.task(timeout="50ms")
     def stuck() -> str:
+        threads.append(threading.current_thread())
         release.wait(30)
-        ended.set()
         return "late"
 
     ref = stuck.enqueue()
@@ -68,8 +68,8 @@ def test_a_sync_handler_that_outlives_its_time_is_recorded_and_fenced_off(app, r
     assert ref.status() is Status.FAILED
 
     release.set()
-    ended.wait(10)
-    time.sleep(0.05)
+    threads[0].join(10)
+    assert not threads[0].is_alive()
 
     row = task(app, ref)
     assert (row["status"], row["result"]) == (Status.FAILED, None)

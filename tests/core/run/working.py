@@ -12,7 +12,7 @@ from tests.wait import eventually
 from windlass import App, telemetry
 from windlass.database.schema import switch
 from windlass.telemetry import Event
-from windlass.worker import Worker
+from windlass.worker.worker import Worker
 
 
 @contextmanager

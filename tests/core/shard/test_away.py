@@ -114,7 +114,7 @@ def test_shards_that_come_together_for_the_first_time_must_all_be_there(app, rel
         app.prepare()
 
 
-def test_reads_gather_what_there_is_and_say_what_is_missing(app, relay):
+def test_reads_answer_what_there_is_and_say_what_is_missing(app, relay):
     mail, (_stays, goes) = declare_mail(app), app.fleet.shards
 
     @app.rolling(every="1d")

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from tests.core.fetch.manual_worker import Hand
 from tests.core.shard.fleet import declare_mail, key_for, rows, rows_of
 from tests.wait import eventually
-from windlass.core.fetch.store import offer
+from windlass.core.fetch.rows import Rows
 from windlass.core.ring.store import bucket
 from windlass.core.shard import move as moving
 from windlass.database import schema
@@ -95,10 +95,10 @@ def test_an_offered_row_is_moved_only_with_its_offer(sharded):
     ]
     hand = hand_in(sharded, shard)
     now = sharded.clock.now()
-    offer.make(shard.database, hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
+    Rows(shard.database).offer(hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
     operate.drain(sharded.fleet, "1")
 
-    (claimed,) = offer.claim(shard.database, "mail", hand.stamp(), limit=1)
+    (claimed,) = Rows(shard.database).claim_offered("mail", hand.stamp(), limit=1)
     left_alone = move(sharded, shard)
     taken = move(sharded, shard, due=True)
 
@@ -115,7 +115,7 @@ def test_an_offer_that_its_worker_left_behind_is_moved(sharded):
     ref = mail.using(key=key_for(sharded, shard, "mail")).enqueue("due")
     hand = hand_in(sharded, shard)
     now = sharded.clock.now()
-    offer.make(shard.database, hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
+    Rows(shard.database).offer(hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
     hand.leave()
     operate.drain(sharded.fleet, "1")
 

@@ -222,7 +222,7 @@ async def test_an_async_connection_needs_the_async_twin(app, note, database_url)
     engine = async_engine(database_url)
 
     async with engine.connect() as conn:
-        with pytest.raises(BadConnection, match="a-twin"):
+        with pytest.raises(BadConnection, match="await the call whose name begins with a"):
             note.using(conn=conn).enqueue("x")
     await engine.dispose()
 
@@ -230,7 +230,7 @@ async def test_an_async_connection_needs_the_async_twin(app, note, database_url)
 
 
 @pytest.mark.parametrize("conn", ["sqlite:///shop.db", object(), 7])
-def test_what_is_no_connection_is_refused(app, note, conn):
+def test_what_is_not_a_connection_is_refused(app, note, conn):
     with pytest.raises(BadConnection, match="is not a connection; give a SQLAlchemy Connection"):
         note.using(conn=conn).enqueue("x")
 
@@ -251,14 +251,14 @@ def test_a_connection_to_a_database_without_our_tables_is_refused(
     assert count(app) == 0
 
 
-def test_an_engine_is_no_connection(app, note, engine):
+def test_an_engine_is_not_a_connection(app, note, engine):
     with pytest.raises(BadConnection, match="is not a connection"):
         note.using(conn=engine).enqueue("x")
 
     assert count(app) == 0
 
 
-def test_a_cursor_is_no_connection(app, note, database_url):
+def test_a_cursor_is_not_a_connection(app, note, database_url):
     with closing(raw_connection(database_url)) as raw, pytest.raises(BadConnection):
         note.using(conn=raw.cursor()).enqueue("x")
 

@@ -39,7 +39,7 @@ def test_a_worker_that_hears_nothing_stops_what_it_runs_and_comes_back(server_cr
 def test_the_work_of_a_worker_that_is_cut_off_is_taken_over(server_crew, relay, how):
     crew = server_crew
     cut_off = crew.start("--concurrency", "20", url=relay.url(crew.url))
-    heir = crew.start("--concurrency", "20")
+    successor = crew.start("--concurrency", "20")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.05}] * 800))
     crew.wait_busy()
 
@@ -50,7 +50,7 @@ def test_the_work_of_a_worker_that_is_cut_off_is_taken_over(server_crew, relay, 
 
     assert crew.rows(ids) == inherited
     check_accounts(crew, ids)
-    assert heir.events("worker.lost") == []
+    assert successor.events("worker.lost") == []
     begun = crew.effects.count("begin")
     # A run that ends with its worker before it is written down is not counted.
     assert {number for number, row in inherited.items() if begun[number] > row.attempt + 1} == set()

@@ -40,7 +40,7 @@ def test_a_killed_server_that_comes_back_costs_no_task_and_no_worker(
 @pytest.mark.slow
 def test_a_worker_that_dies_during_an_outage_is_still_found_dead(server_site, server_crew):
     crew = server_crew
-    victim, heir = crew.start_many(2, "--concurrency", "10")
+    victim, successor = crew.start_many(2, "--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 1.0}] * 20))
     eventually(lambda: len(crew.effects.count("begin")) == 20)
 
@@ -51,7 +51,7 @@ def test_a_worker_that_dies_during_an_outage_is_still_found_dead(server_site, se
 
     check_accounts(crew, ids)
     assert {row.lost for row in rows.values()} <= {0, 1}
-    assert [event["worker"] for event in heir.events("worker.marked_dead")] == victim.workers
+    assert [event["worker"] for event in successor.events("worker.marked_dead")] == victim.workers
 
 
 def test_what_was_acknowledged_exists_exactly_once_after_restarts(server_site, server_crew):

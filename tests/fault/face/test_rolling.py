@@ -30,11 +30,12 @@ def postgresql_crew(site_of, tmp_path):
 def test_a_killed_worker_loses_no_item_and_the_living_visit_none_twice_at_once(crew):
     slow = [f"slow-{number}" for number in range(SLOW_ITEMS)]
     codes = slow + [f"code-{number}" for number in range(ITEMS - SLOW_ITEMS)]
-    victim, heir = crew.start_many(2, "--concurrency", "10")
+    victim, successor = crew.start_many(2, "--concurrency", "10")
     crew.stock.add(codes)
     eventually(
         lambda: (
-            {note.pid for note in crew.visits.all() if note.code in slow} >= {victim.pid, heir.pid}
+            {note.pid for note in crew.visits.all() if note.code in slow}
+            >= {victim.pid, successor.pid}
         ),
         20.0,
         what="two workers in the middle of a visit",
@@ -50,7 +51,7 @@ def test_a_killed_worker_loses_no_item_and_the_living_visit_none_twice_at_once(c
     assert crew.visits.overlapped(killed=[victim.pid]) == []
     assert crew.stock.freshness().total == ITEMS
     assert {row.attempt for row in crew.rows().values()} == {0}
-    assert len(heir.events("worker.marked_dead")) == 1
+    assert len(successor.events("worker.marked_dead")) == 1
 
     before = crew.visits.count("end")
     assert crew.stock.add(codes, now=True) == 0
@@ -89,7 +90,7 @@ def check_removal_and_kill(crew):
     crew.stock.add(["slow-gone", "slow-stays"])
     eventually(lambda: crew.visits.count("begin").total() == 2)
     crew.wait_written_down(2)
-    heir = crew.start("--concurrency", "5")
+    successor = crew.start("--concurrency", "5")
 
     crew.stock.remove(["slow-gone"])
     victim.kill()
@@ -99,7 +100,7 @@ def check_removal_and_kill(crew):
 
     assert crew.visits.count("begin")["slow-gone"] == 1
     assert len(crew.rows()) == crew.stock.freshness().total == 1
-    assert heir.terminate() == 0
+    assert successor.terminate() == 0
     assert crew.stock.item("slow-stays").status is Status.SUCCEEDED
 
 

@@ -34,12 +34,12 @@ def busy(walkers, process):
 
 def test_the_ranges_of_a_killed_worker_go_on_from_their_breakpoints(walkers_of):
     walkers = walkers_of(last=6_000, seconds=0.004, ranges=12)
-    victim, heir = walkers.start_many(2)
+    victim, successor = walkers.start_many(2)
     eventually(busy(walkers, victim), 15.0, what="a worker that is busy")
 
     victim.kill()
     in_flight = walkers.in_flight(victim.pid)
-    eventually(lambda: heir.events("range.rescued"), 15.0, what="a take-over")
+    eventually(lambda: successor.events("range.rescued"), 15.0, what="a take-over")
     walkers.wait_over(60.0)
 
     counted = walkers.check()
@@ -48,12 +48,12 @@ def test_the_ranges_of_a_killed_worker_go_on_from_their_breakpoints(walkers_of):
     (round_,) = walkers.offer.rounds()
     assert (round_.done, round_.repeated) == (6_000, walkers.offer.progress().repeated)
     assert round_.repeated <= in_flight
-    assert heir.terminate() == 0
+    assert successor.terminate() == 0
 
 
 def test_a_stopped_owner_is_replaced_and_its_late_saves_change_nothing(walkers_of):
     walkers = walkers_of(last=6_000, seconds=0.004, ranges=6)
-    victim, heir = walkers.start_many(2)
+    victim, successor = walkers.start_many(2)
     eventually(busy(walkers, victim), 15.0, what="a worker that is busy")
 
     victim.pause()
@@ -65,7 +65,7 @@ def test_a_stopped_owner_is_replaced_and_its_late_saves_change_nothing(walkers_o
 
     assert walkers.offer.ranges() == before
     walkers.check()
-    assert heir.events("range.rescued")
+    assert successor.events("range.rescued")
 
 
 @pytest.mark.slow
@@ -90,7 +90,8 @@ def test_splits_and_theft_handle_every_key_exactly_once(walkers_of):
     for number in (10, 4, 25, 40, 8):
         walkers.offer.split(number)
         assert walkers.offer.audit().ok
-        time.sleep(0.1)
+        before = len(walkers.done())
+        eventually(lambda before=before: len(walkers.done()) > before + 50, 20.0)
     walkers.wait_over(60.0)
 
     assert Counter(walkers.check().values()) == {1: 6_000}

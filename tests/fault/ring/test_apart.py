@@ -120,10 +120,12 @@ def check_taken_over(
     assert len(cut_off.events("worker.lost")) == 1
     assert "Traceback" not in cut_off.log
     first_life = cut_off.workers[0]
-    dead = [event["worker"] for heir in others for event in heir.events("worker.marked_dead")]
+    dead = [
+        event["worker"] for successor in others for event in successor.events("worker.marked_dead")
+    ]
     assert dead == [first_life]
     assert crew.left()[first_life] == "it missed its heartbeat"
-    assert not [heir for heir in others if heir.events("worker.lost")]
+    assert not [successor for successor in others if successor.events("worker.lost")]
     runs: dict[int, list[int]] = {}
     for effect in crew.effects.all():
         if effect.what == "begin":

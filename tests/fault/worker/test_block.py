@@ -8,7 +8,7 @@ from windlass.value.status import Status
 
 
 @pytest.mark.mostly("sqlite")
-def test_a_sync_handler_that_blocks_for_ever_times_out_and_its_thread_is_given_up(crew):
+def test_a_sync_handler_that_blocks_forever_times_out_and_its_thread_is_given_up(crew):
     worker = crew.start("--concurrency", "2")
     stuck = ids_of(crew.jobs.stuck.enqueue_many([{}] * 4))
     others = ids_of(crew.jobs.block.enqueue_many([{"seconds": 0.01}] * 20))

@@ -17,7 +17,7 @@ def enqueue_naps(crew: Crew, count: int, *, seconds: float = 0.05) -> list[int]:
 
 
 @pytest.mark.mostly("postgresql")
-def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
+def test_a_killed_worker_loses_nothing_and_others_take_over(crew):
     workers = crew.start_many(3, "--concurrency", "20")
     ids = enqueue_naps(crew, TASKS)
     crew.wait_busy()
@@ -27,14 +27,14 @@ def test_a_killed_worker_loses_nothing_and_its_heirs_take_over(crew):
     rows = crew.wait_done(ids)
 
     check_accounts(crew, ids)
-    fallen = [
+    abandoned = [
         event["abandoned"]
-        for heir in workers[1:]
-        for event in heir.events("worker.marked_dead")
+        for successor in workers[1:]
+        for event in successor.events("worker.marked_dead")
         if event["worker"] == victim.workers[0]
     ]
-    assert len(fallen) == 1
-    assert sum(row.lost for row in rows.values()) == fallen[0]
+    assert len(abandoned) == 1
+    assert sum(row.lost for row in rows.values()) == abandoned[0]
     begun = crew.effects.count("begin")
     assert {number for number in rows if begun[number] > 1}
     # A run that ends with its worker before it is written down is not counted.

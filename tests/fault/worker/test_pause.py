@@ -5,19 +5,20 @@ from sqlalchemy import update
 
 from tests.fault.crew import check_accounts, ids_of
 from tests.wait import eventually
-from windlass.core.ring.store import worker as store
+from windlass.app import FACES
+from windlass.core.ring import leave
 from windlass.database.schema import worker
 from windlass.value.status import Status
 
 
 @pytest.mark.mostly("mariadb")
-def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
+def test_a_worker_that_wakes_up_after_it_was_marked_dead_changes_nothing(crew):
     sleeper = crew.start("--concurrency", "10")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 2.0}] * 10))
     eventually(lambda: len(crew.effects.count("begin")) == 10)
     crew.wait_written_down(10)
     sleeper.pause()
-    heir = crew.start("--concurrency", "10")
+    successor = crew.start("--concurrency", "10")
     inherited = crew.wait_done(ids)
 
     sleeper.resume()
@@ -27,7 +28,7 @@ def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
     assert crew.rows(ids) == inherited
     check_accounts(crew, ids)
     assert crew.left()[sleeper.workers[0]] == "it missed its heartbeat"
-    heir.kill()
+    successor.kill()
     more = ids_of(crew.jobs.quick.enqueue_many([{"number": 1}] * 20))
     crew.wait_done(more)
     assert {effect.pid for effect in crew.effects.all() if effect.task_id in more} == {sleeper.pid}
@@ -36,7 +37,7 @@ def test_a_worker_that_wakes_up_after_its_funeral_changes_nothing(crew):
 def test_a_worker_that_is_stopped_under_load_blocks_nobody_and_loses_nothing(server_crew):
     # On SQLite one that is stopped inside a transaction blocks all others, and nothing can help.
     crew = server_crew
-    sleeper, heir = crew.start_many(2, "--concurrency", "20")
+    sleeper, successor = crew.start_many(2, "--concurrency", "20")
     ids = ids_of(crew.jobs.nap.enqueue_many([{"seconds": 0.03}] * 1_500))
     crew.wait_busy()
     sleeper.pause()
@@ -47,7 +48,7 @@ def test_a_worker_that_is_stopped_under_load_blocks_nobody_and_loses_nothing(ser
 
     assert crew.rows(ids) == inherited
     check_accounts(crew, ids, slept=[sleeper.pid])
-    assert heir.events("worker.lost") == []
+    assert successor.events("worker.lost") == []
 
 
 def test_a_pause_shorter_than_the_lease_costs_nobody_anything(postgresql_crew):
@@ -74,7 +75,7 @@ def test_a_worker_marked_dead_while_it_runs_stops_what_it_runs_and_joins_anew(cr
     eventually(lambda: len(crew.effects.count("begin")) == 5)
     crew.wait_written_down(5)
 
-    bury(crew, process.workers[0])
+    mark_dead(crew, process.workers[0])
 
     eventually(lambda: crew.effects.count("stopped").total() == 5, what="handlers that stop")
     eventually(lambda: process.has_joined(2))
@@ -91,7 +92,7 @@ def test_the_outcome_of_a_sync_handler_that_outlives_its_worker_is_refused(postg
     (number,) = ids_of([crew.jobs.block.enqueue(3.0)])
     eventually(lambda: crew.effects.count("begin")[number] == 1)
 
-    bury(crew, process.workers[0])
+    mark_dead(crew, process.workers[0])
     eventually(lambda: process.has_joined(2))
     eventually(lambda: crew.effects.count("begin")[number] == 2, what="the second run")
     eventually(lambda: crew.effects.count("end")[number] == 1, what="the first run's end")
@@ -102,7 +103,7 @@ def test_the_outcome_of_a_sync_handler_that_outlives_its_worker_is_refused(postg
     check_accounts(crew, [number])
 
 
-def bury(crew, number: int) -> None:
+def mark_dead(crew, number: int) -> None:
     """Mark a worker dead behind its back, as another worker would that saw no sign of life."""
     database = crew.jobs.app.database
     silent = update(worker).where(worker.c.id == number).values(lease_until=0)
@@ -110,6 +111,6 @@ def bury(crew, number: int) -> None:
     def mark() -> bool:
         database.write(lambda connection: connection.execute(silent))
         now = crew.jobs.app.clock.now()
-        return store.mark_dead(database, number=number, now=now, why="a test") is not None
+        return leave.mark_dead(database, FACES, number=number, now=now, why="a test") is not None
 
-    eventually(mark, what="a funeral")
+    eventually(mark, what="a worker that is marked dead")

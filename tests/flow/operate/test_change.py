@@ -7,6 +7,7 @@ from sqlalchemy import update
 
 import windlass
 from windlass import BadFlow, Cancel, Status
+from windlass.app import FACES
 from windlass.database.schema import task
 from windlass.flow.store import flow as store
 
@@ -382,7 +383,9 @@ def test_a_run_without_nodes_is_pruned_and_frees_its_key(app, clock):
     assert first.status() is Status.SUCCEEDED
     clock.forward("2h")
     now = clock.now()
-    app.database.write(lambda connection: store.prune(connection, now=now, limit=10))
+    app.database.write(
+        lambda connection: store.prune(connection, now=now, limit=10, pruned=FACES.pruned)
+    )
 
     assert nothing.using(key="once").start().id != first.id
 

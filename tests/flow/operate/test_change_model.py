@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from tests.core.fetch.manual_worker import Hand
+from tests.flow.manual_worker import End
 from windlass import BadFlow, Status
-from windlass.core.finish.store import finish
 from windlass.database.schema import task
 from windlass.flow.model.graph import How
 from windlass.value.outcome import Cancelled, Failed, Succeeded
@@ -204,12 +204,8 @@ class World:
     def finish(self, taken, end):
         if not taken:
             return set()
-        outcome, how = OUTCOMES[end]
-        batch = self.hand.batch(taken, outcome)
-        batch.now = self.app.clock.now()
-        batch.runs = {self.run.id}
-        batch.nodes = {each.id: (self.run.id, how) for each in taken}
-        return finish.finish(self.app.database, batch, lambda *_: None)
+        outcome, _how = OUTCOMES[end]
+        return End(self.hand, taken, outcome).write()
 
     def late(self, choice):
         """Outcomes of what was skipped or cancelled meanwhile are refused."""

@@ -12,7 +12,6 @@ from tests.core.fetch.manual_worker import Hand
 from tests.flow.manual_worker import Noder, end_of
 from tests.wait import eventually
 from windlass import App, BadFlow, Status
-from windlass.core.finish.store import finish
 from windlass.flow.model.graph import How
 
 LAYERS = 6
@@ -81,7 +80,7 @@ def test_a_skip_waits_for_the_end_of_its_node_and_not_in_a_circle(shared, pair, 
             answers.append(str(problem))
 
     ending = threading.Thread(
-        target=finish.finish, args=(shared.database, end_of(hand, taken, how), write), daemon=True
+        target=end_of(hand, taken, how).write, kwargs={"beside": write}, daemon=True
     )
     ending.start()
     assert is_written.wait(10)
@@ -111,11 +110,11 @@ def work(app, seed, is_over):
             end(app, end_of(noder, taken, How.FAILED if fails else How.SUCCEEDED))
 
 
-def end(app, batch):
+def end(app, ends):
     """Write an end; it is refused if the node was skipped or cancelled meanwhile."""
     while True:
         try:
-            return finish.finish(app.database, batch, lambda *_: None, tries=8)
+            return ends.write(tries=8)
         except DBAPIError as problem:
             # As a worker does: somebody had the row for long.
             if not app.database.dialect.is_locked(problem):

@@ -13,6 +13,7 @@ from tests.core.fetch.store.test_plan import SERIES
 from tests.database.plan import explain, scans, statements
 from tests.flow.manual_worker import Noder
 from windlass import App, Done, External
+from windlass.app import FACES
 from windlass.flow.model.graph import How
 from windlass.flow.store import flow
 
@@ -136,7 +137,9 @@ def submit_and_be_told(yard: Yard) -> object:
 @act
 def prune(yard: Yard) -> object:
     now = yard.app.clock.now() * 2
-    return yard.app.database.write(lambda connection: flow.prune(connection, now=now, limit=100))
+    return yard.app.database.write(
+        lambda connection: flow.prune(connection, now=now, limit=100, pruned=FACES.pruned)
+    )
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.wait import eventually
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.ledger import IdConflict, Ledger, OutOfStock
-from windlass.ledger.engine.batch import Batch, Pending
+from windlass.ledger.engine.group import GroupCommit, Pending
 from windlass.ledger.model.ledger import Conflict, Deduct
 
 CALLERS = 60
@@ -133,7 +133,7 @@ def test_an_error_of_one_reaches_only_its_caller():
             raise ValueError("bad")
         return [Conflict(request.id, "") for request in requests]
 
-    batch = Batch(carry_out)
+    batch = GroupCommit(carry_out)
 
     def ask(name: str) -> str:
         try:
@@ -181,14 +181,14 @@ class Gate:
         return [Conflict(request.id, "") for request in requests]
 
 
-def told(batch: Batch, name: str) -> str:
+def told(batch: GroupCommit, name: str) -> str:
     try:
         return batch.submit(Deduct(name, {"bolt": 1})).id
     except (KeyboardInterrupt, WindlassError) as problem:
         return type(problem).__name__
 
 
-def crowded(batch: Batch, gate: Gate, threads: ThreadPoolExecutor):
+def crowded(batch: GroupCommit, gate: Gate, threads: ThreadPoolExecutor):
     """One who leads, and three who wait meanwhile."""
     first = threads.submit(told, batch, "first")
     assert gate.entered.wait(10)
@@ -200,7 +200,7 @@ def crowded(batch: Batch, gate: Gate, threads: ThreadPoolExecutor):
 
 def test_a_caller_that_is_interrupted_leaves_the_others_their_answers():
     gate = Gate(KeyboardInterrupt())
-    batch = Batch(gate.carry_out)
+    batch = GroupCommit(gate.carry_out)
 
     with ThreadPoolExecutor(4) as threads:
         first, others = crowded(batch, gate, threads)
@@ -214,11 +214,11 @@ def test_a_caller_that_is_interrupted_leaves_the_others_their_answers():
 def test_those_who_shared_the_transaction_of_one_that_is_interrupted_go_with_the_next():
     gate = Gate(KeyboardInterrupt())
     gate.opened.set()
-    batch = Batch(gate.carry_out)
+    batch = GroupCommit(gate.carry_out)
     crowd = [Pending(Deduct(name, {"bolt": 1}), Future()) for name in ("first", "second")]
 
     with pytest.raises(KeyboardInterrupt):
-        batch._carry(crowd)
+        batch._run(crowd)
     batch._leader = crowd[0]
     batch._resign(crowd[0])
 
@@ -230,10 +230,10 @@ def test_those_who_shared_the_transaction_of_one_that_is_interrupted_go_with_the
 def test_an_outage_is_told_to_all_at_once_and_not_tried_for_each():
     gate = Gate(DatabaseUnavailable("it is away"))
     gate.opened.set()
-    batch = Batch(gate.carry_out)
+    batch = GroupCommit(gate.carry_out)
     crowd = [Pending(Deduct(name, {"bolt": 1}), Future()) for name in ("a", "b", "c")]
 
-    batch._carry(crowd)
+    batch._run(crowd)
 
     assert {type(pending.answer.exception(10)) for pending in crowd} == {DatabaseUnavailable}
     assert gate.carried == [["a", "b", "c"]]
@@ -242,13 +242,13 @@ def test_an_outage_is_told_to_all_at_once_and_not_tried_for_each():
 async def test_a_loop_that_is_closed_leaves_the_others_their_answers(ledger):
     ledger.restock("delivery-1", {"bolt": 10})
     gate = threading.Event()
-    carry_out = ledger._batch._carry_out
+    carry_out = ledger._group._execute
 
     def slowly(requests):
         gate.wait(10)
         return carry_out(requests)
 
-    ledger._batch._carry_out = slowly
+    ledger._group._execute = slowly
 
     async def leave() -> None:
         left = asyncio.ensure_future(ledger.adeduct("order-1", {"bolt": 1}))

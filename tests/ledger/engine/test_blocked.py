@@ -15,8 +15,8 @@ from sqlalchemy import create_engine, text
 from tests.wait import eventually
 from windlass.errors import Blocked, DatabaseUnavailable
 from windlass.ledger import Ledger
-from windlass.ledger.engine import siding
-from windlass.ledger.engine.batch import Batch
+from windlass.ledger.engine import blocked
+from windlass.ledger.engine.group import GroupCommit
 from windlass.ledger.model.ledger import Deduct
 
 HOLD = text("select sku from windlass_stock where sku = :sku for update")
@@ -81,7 +81,7 @@ async def test_a_coroutine_that_holds_a_row_gets_its_other_answer(ledger):
 
 @pytest.mark.mostly("mariadb")
 def test_what_is_blocked_for_too_long_fails_and_can_be_tried_again(ledger, monkeypatch):
-    monkeypatch.setattr(siding, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(blocked, "LONGEST_SECONDS", 0.0)
     ledger.restock("delivery-1", {"bolt": 10})
 
     with held(ledger, "bolt"), pytest.raises(Blocked, match="nothing was changed"):
@@ -106,7 +106,7 @@ Ledger(sys.argv[1]).void("order-1")
 """
 
 
-def test_a_stopped_process_does_not_hold_its_rows_for_ever(ledger, database_url):
+def test_a_stopped_process_does_not_hold_its_rows_forever(ledger, database_url):
     ledger.restock("delivery-1", {"bolt": 10})
     ledger.deduct("order-1", {"bolt": 1})
     stopped = subprocess.Popen(
@@ -132,7 +132,7 @@ def test_a_caller_that_is_interrupted_leaves_the_others_in_good_hands():
             raise KeyboardInterrupt
         return [request.id for request in requests]
 
-    batch = Batch(carry_out)
+    batch = GroupCommit(carry_out)
 
     def lead() -> None:
         with pytest.raises(KeyboardInterrupt):
@@ -187,7 +187,7 @@ def test_callers_of_one_failed_transaction_have_errors_of_their_own():
             return [request.id for request in requests]
         raise DatabaseUnavailable("it is away")
 
-    batch = Batch(carry_out)
+    batch = GroupCommit(carry_out)
     with ThreadPoolExecutor(3) as threads:
         first = threads.submit(batch.submit, Deduct.of("first", {"bolt": 1}, None))
         assert entered.wait(10)

@@ -102,7 +102,7 @@ def test_nobody_writes_between_what_a_joined_call_reads_and_what_it_writes(stock
     with engine.connect() as conn, engine.connect() as other:
         if stocked.database.dialect.is_embedded:
             other.exec_driver_sql("pragma busy_timeout = 0")
-            stocked._desk._rows.save = lambda *_: write(other)
+            stocked._executor._rows.save = lambda *_: write(other)
 
             with pytest.raises(DatabaseUnavailable):
                 stocked.deduct("order-7", {"bolt": 1}, conn=conn)
@@ -184,7 +184,7 @@ def test_a_connection_to_a_database_without_our_tables_is_refused(stocked, empty
     assert stocked.audit().ok
 
 
-def test_what_is_no_connection_is_refused(stocked):
+def test_what_is_not_a_connection_is_refused(stocked):
     with pytest.raises(BadConnection):
         stocked.deduct("order-7", {"bolt": 1}, conn=object())
 

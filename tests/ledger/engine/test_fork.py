@@ -43,7 +43,7 @@ def test_a_child_has_connections_and_numbers_of_its_own(ledger: Ledger):
 def test_a_child_does_not_wait_for_callers_of_its_parent(ledger: Ledger):
     ledger.restock("delivery-1", {"bolt": 100})
     entered, opened = threading.Event(), threading.Event()
-    carry_out = ledger._batch._carry_out
+    carry_out = ledger._group._execute
 
     def slowly(requests):
         if requests[0].id == "slow":
@@ -51,7 +51,7 @@ def test_a_child_does_not_wait_for_callers_of_its_parent(ledger: Ledger):
             opened.wait(30)
         return carry_out(requests)
 
-    ledger._batch._carry_out = slowly
+    ledger._group._execute = slowly
     slow = threading.Thread(target=ledger.deduct, args=("slow", {"bolt": 1}))
     slow.start()
     assert entered.wait(10)

@@ -49,7 +49,7 @@ def test_an_id_that_others_use_at_the_same_moment_leaves_nothing_half_done(
     if database_engine == "sqlite":
         pytest.skip("SQLite lets one in at a time")
     ledger.restock("delivery-1", {"bolt": 10})
-    load = ledger._desk._rows.load_joined
+    load = ledger._executor._rows.load_joined
 
     def late(executor, request):
         book = load(executor, request)
@@ -64,7 +64,7 @@ def test_an_id_that_others_use_at_the_same_moment_leaves_nothing_half_done(
                 )
         return book
 
-    monkeypatch.setattr(ledger._desk._rows, "load_joined", late)
+    monkeypatch.setattr(ledger._executor._rows, "load_joined", late)
     with (
         engine.connect() as connection,
         connection.begin(),
@@ -76,7 +76,7 @@ def test_an_id_that_others_use_at_the_same_moment_leaves_nothing_half_done(
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
-def test_what_came_after_the_callers_moment_is_not_refused_for_ever(
+def test_what_came_after_the_callers_moment_is_not_refused_forever(
     ledger, engine, database_engine, level
 ):
     if database_engine == "sqlite":

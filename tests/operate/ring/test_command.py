@@ -10,6 +10,8 @@ from rich.console import Console
 from tests.cli.terminal import Terminal, shown
 from tests.core.fetch.manual_worker import Hand
 from tests.wait import eventually
+from windlass.app import FACES
+from windlass.core.ring import leave
 from windlass.core.ring.store import bucket, worker
 from windlass.operate.ring.circle import BAND_CELLS, NOBODY, Mark, band, circle, marks_of
 from windlass.ring import assign, tokens_of
@@ -93,7 +95,9 @@ def test_shares_add_up_to_what_is_owned(windlass, sqlite_shop):
 
 def test_the_table_and_the_moves_tell_what_json_does(windlass, shop):
     gone = member(shop.app, range(0))
-    worker.leave(shop.app.database, number=gone.id, now=shop.app.clock.now(), why="stopped")
+    leave.leave(
+        shop.app.database, FACES, number=gone.id, now=shop.app.clock.now(), why="stopped", due={}
+    )
     one, two = members(shop.app, 2)
 
     out = windlass("ring").out
@@ -110,8 +114,9 @@ def test_what_is_not_as_usual_is_said(windlass, sqlite_shop):
     shop = sqlite_shop
     shop.quick.enqueue()
     dead = member(shop.app, range(100))
-    worker.mark_dead(
+    leave.mark_dead(
         shop.app.database,
+        FACES,
         number=dead.id,
         now=shop.app.clock.now(),
         why="it missed its heartbeat",
@@ -194,7 +199,7 @@ def test_watch_is_for_people_at_a_terminal(windlass, sqlite_shop):
 def test_on_a_terminal_it_is_a_circle_and_no_line_is_cut(sqlite_shop, columns):
     app = sqlite_shop.app
     hands = members(app, 3)
-    worker.leave(app.database, number=hands[0].id, now=app.clock.now(), why="x" * 255)
+    leave.leave(app.database, FACES, number=hands[0].id, now=app.clock.now(), why="x" * 255, due={})
     app.database.write(
         lambda connection: connection.exec_driver_sql(
             "update windlass_worker set host = 'shop-worker-17.internal', pid = 4194303"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.fetch.manual_worker import DEAD_AFTER, Hand
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim, offer
+from windlass.core.fetch.rows import Rows
 from windlass.core.ring.store import bucket, worker
 from windlass.database.dialect.base import Most
 from windlass.database.number import Numbers
@@ -141,7 +141,7 @@ def test_a_silent_worker_is_a_member_until_it_is_marked_left(app, clock, task):
     assert look(app).members == []
 
 
-def test_who_is_there_for_one_row_is_no_member_and_no_move(app, task):
+def test_who_is_there_for_one_row_is_neither_a_member_nor_a_move(app, task):
     hand = Hand(app)
     for _ in range(operate.MOVES + 1):
         pass_by(app)
@@ -240,8 +240,8 @@ def test_who_left_in_good_order_leaves_nothing_to_be_careful_of(app, task):
 def test_offers_that_wait_are_counted(app, task):
     task.enqueue_many([{}] * 5)
     hand = Hand(app)
-    (lane,) = claim.lanes(app.database, ["work"])
-    offer.make(app.database, hand.id, lane, Most(3, app.clock.now()), unless=())
+    (lane,) = Rows(app.database).lanes(["work"])
+    Rows(app.database).offer(hand.id, lane, Most(3, app.clock.now()), unless=())
 
     assert look(app).offers == 3
 

@@ -107,7 +107,7 @@ def test_a_move_that_leaves_rows_says_so(windlass, shop):
     assert "moved 0 rows; 1 row left" in answer.err
 
 
-def test_a_name_that_is_no_shard_is_refused_with_those_there_are(windlass, shop, urls):
+def test_a_name_that_is_not_a_shard_is_refused_with_those_there_are(windlass, shop, urls):
     answer = windlass("shard", "drain", "third")
 
     assert answer.code == 1

@@ -144,7 +144,7 @@ def test_resume_closes_a_breaker(windlass, each_depot):
     assert (found["opened_at"], found["probe_at"]) == (None, None)
 
 
-def test_pausing_twice_and_resuming_twice_is_no_error(windlass, depot):
+def test_pausing_twice_and_resuming_twice_is_not_an_error(windlass, depot):
     assert windlass("pause", "stock", "--reason", "one").code == 0
     assert windlass("pause", "stock", "--reason", "two", "--json").json["reason"] == "two"
     assert windlass("resume", "stock").code == 0
@@ -373,7 +373,7 @@ def test_status_says_that_a_kind_has_no_worker(windlass, depot, status, line):
     assert "no worker" in line("stock")
 
 
-def test_a_worker_that_is_silent_is_no_worker(windlass, depot, status):
+def test_a_worker_that_is_silent_does_not_count(windlass, depot, status):
     Doomed(depot.app, serves=True)
     assert status("stock")["why"] == "nothing due"
 

@@ -133,7 +133,7 @@ def test_a_task_that_does_not_exist_is_refused(windlass, shop, command):
 
 
 @pytest.mark.parametrize("command", ["show", "retry", "cancel"])
-def test_an_id_that_is_no_number_is_a_usage_error(windlass, shop, command):
+def test_an_id_that_is_not_a_number_is_a_usage_error(windlass, shop, command):
     answer = windlass("task", command, "seven")
 
     assert answer.code == 2

@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.store import claim
-from windlass.core.finish.store.finish import Batch
+from windlass.core.fetch.rows import Rows
+from windlass.core.finish.store.finish import Group
 from windlass.database.dialect.base import Lane, Most
 from windlass.database.schema import task
 from windlass.value.outcome import SUCCESS, settle, settle_visits
@@ -45,8 +45,9 @@ def put(app, *codes, **values):
 
 
 def take(app, kind, priority, stamp):
-    way = claim.read if stamp.batch is None else claim.claim
-    return way(app.database, Lane(kind, priority, 0), stamp, Most(10, stamp.now))
+    rows = Rows(app.database)
+    way = rows.read if stamp.batch is None else rows.claim
+    return way(Lane(kind, priority, 0), stamp, Most(10, stamp.now))
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
@@ -67,8 +68,8 @@ def test_items_visited_together_become_what_each_would_alone(
 
     visits = settle_visits(together, terms, now=now, is_hurried=is_hurried)
     changes = [settle(row, SUCCESS, terms, now=now, turns=True) for row in apart]
-    at_once = hand.write(Batch(worker=hand.id, is_read=is_read, visits=[visits]))
-    each = hand.write(Batch(worker=hand.id, is_read=is_read, changes=changes))
+    at_once = hand.write(Group(worker=hand.id, is_read=is_read, visits=[visits]))
+    each = hand.write(Group(worker=hand.id, is_read=is_read, changes=changes))
 
     assert len(at_once) == len(each) == (4 if is_disturbed else 5)
     assert rows_of(app, "together") == rows_of(app, "apart")

@@ -1,7 +1,6 @@
 """What people are told of a sweep without asking: failures, breakers and stragglers."""
 
 import asyncio
-import time
 from contextlib import closing
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
 from tests.sweep.offer import failing
-from tests.wait import eventually
+from tests.wait import eventually, let_tick
 from windlass import App, Keys
 from windlass.sweep.engine import sweeper as engine
 from windlass.sweep.store import range as ranges
@@ -23,7 +22,7 @@ def seen():
     return []
 
 
-def test_what_is_set_aside_is_told_at_once_and_when_the_round_ends(app, seen, events):
+def test_failed_items_are_told_at_once_and_when_the_round_ends(app, seen, events):
     failing(app, seen, {3, 8})
 
     app.drain()
@@ -62,9 +61,10 @@ def test_a_straggler_is_told_once_by_its_owner(database_url, events, monkeypatch
         what.done, what.per_second = 4_990, 100.0
         now = app.clock.now()
         app.database.write(lambda connection: ranges.save(connection, what, sweep="offer", now=now))
-        with serving(app):
+        with serving(app) as worker:
             eventually(app.alerts, 15.0, what="an alert")
-            time.sleep(0.5)
+            monkeypatch.setattr(engine, "MIND_SECONDS", 0.0)
+            let_tick(worker.sweeper)
         (alert,) = app.alerts()
 
     assert (alert.what, alert.kind) == ("straggler", "offer")

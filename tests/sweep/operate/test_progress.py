@@ -94,7 +94,7 @@ def test_how_far_a_source_is_that_does_not_count_its_rows_is_not_known(app):
 
 @pytest.mark.mostly("sqlite")
 def test_a_range_that_nobody_has_counted_is_cut_for_an_idle_worker(database_url):
-    app, heir = App(database_url), App(database_url)
+    app, successor = App(database_url), App(database_url)
     seen = []
 
     def declared(to):
@@ -105,10 +105,10 @@ def test_a_range_that_nobody_has_counted_is_cut_for_an_idle_worker(database_url)
 
         return offer
 
-    offer, _ = declared(app), declared(heir)
-    with closing(app), closing(heir), serving(app):
+    offer, _ = declared(app), declared(successor)
+    with closing(app), closing(successor), serving(app):
         eventually(lambda: len(seen) > 10, 10.0)
-        with serving(heir):
+        with serving(successor):
             eventually(lambda: len(offer.ranges()) > 1, 10.0, what="a range of its own")
 
     assert all(each.rows_estimate is None for each in offer.ranges())

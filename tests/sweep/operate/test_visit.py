@@ -70,7 +70,7 @@ def test_a_visit_of_a_list_handler_hands_a_list_of_one(app, seen):
 
 
 @everywhere
-def test_a_visit_that_fails_is_set_aside_and_a_later_one_clears_it(app):
+def test_a_visit_that_fails_is_listed_and_a_later_one_clears_it(app):
     bad = {7}
 
     @app.sweep(Keys(1, 10))

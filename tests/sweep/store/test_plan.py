@@ -12,8 +12,9 @@ from tests.core.fetch.store.test_plan import SERIES
 from tests.database.plan import scans, statements
 from tests.sweep.manual_worker import SWEEP, Owner, SweepHand, begin, key, split
 from windlass import App, Keys
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring.store import worker
+from windlass.core.ring import leave
 from windlass.sweep.engine import round as rounds
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
@@ -113,7 +114,7 @@ def fall_and_hand_back(hand: SweepHand) -> object:
     victim = SweepHand(hand.app, LAST)
     owner_of(victim)
     now = hand.app.clock.now() + 60 * SECOND
-    worker.mark_dead(hand.database, number=victim.id, now=now, why="silent")
+    leave.mark_dead(hand.database, FACES, number=victim.id, now=now, why="silent")
     owner_of(hand)
     hand.database.write(lambda connection: ranges.hand_back(connection, hand.id, unless=[7]))
     return hand.leave()

@@ -8,8 +8,8 @@ import pytest
 from tests.fixture.console import Console
 from windlass import App, web
 from windlass.clock import SECOND, ManualClock
+from windlass.core.alert import store as alert_store
 from windlass.core.alert.store import write_alert
-from windlass.core.finish.store import history
 from windlass.watch.change import operate as change
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -125,7 +125,7 @@ def test_what_was_seen_long_ago_is_forgotten_with_its_alerts(tower):
     tower.console.do(f"alerts/{tower.rings('poison')}/acknowledge")
 
     now = tower.clock.now() + 31 * 24 * HOUR
-    tower.app.database.write(lambda connection: history.prune(connection, now=now))
+    tower.app.database.write(lambda connection: alert_store.prune(connection, now=now))
 
     assert tower.console.get("alerts")["items"] == []
     with tower.app.database.engine.connect() as connection:

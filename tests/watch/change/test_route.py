@@ -108,7 +108,7 @@ async def test_nobody_looks_at_the_database_when_nobody_listens(sqlite_web_shop)
     assert looking.done()
 
 
-async def test_only_so_many_may_listen(sqlite_web_shop, monkeypatch):
+async def test_only_a_limited_number_may_listen(sqlite_web_shop, monkeypatch):
     monkeypatch.setattr("windlass.watch.change.listen.MOST_LISTENERS", 1)
     watch = ChangeWatcher(sqlite_web_shop.app.fleet, seconds=0.01)
 

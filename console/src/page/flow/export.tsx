@@ -1,14 +1,13 @@
 /** A graph as text, for documents and for other programs. */
 import { useState } from "react";
-import type { ExportOut } from "../../api/model";
-import { useLive } from "../../data/hook";
+import type { Answer } from "../../api/call";
+import { useLive, type Resource } from "../../data/hook";
 import { prettyJson } from "../../format/format";
 import { Button, Plain } from "../../part/basic";
 import { Segments } from "../../part/control";
 import { Dialog } from "../../part/dialog";
 import { Faces } from "../../part/faces";
 import { useTell } from "../../part/toast";
-import { queryOf } from "../../route/address";
 import { useText } from "../../text";
 
 const FORMATS = [
@@ -17,20 +16,47 @@ const FORMATS = [
   { value: "json", label: "JSON" },
 ] as const;
 
+type Format = (typeof FORMATS)[number]["value"];
+type Exported = Resource<Answer<"flows/{number}/export">>;
+
 interface ExportProps {
-  path: string;
-  version?: number;
   onClose: () => void;
 }
 
-export function ExportDialog({ path, version, onClose }: ExportProps) {
+export function RunExport({ run, onClose }: ExportProps & { run: number }) {
+  const [format, setFormat] = useState<Format>("mermaid");
+  const resource = useLive("flows/{number}/export", {
+    params: { number: run },
+    query: { format },
+  });
+  return <ExportDialog {...{ resource, format, onFormat: setFormat, onClose }} />;
+}
+
+export function TemplateExport({
+  name,
+  version,
+  onClose,
+}: ExportProps & { name: string; version: number }) {
+  const [format, setFormat] = useState<Format>("mermaid");
+  const resource = useLive("templates/{name}/export", {
+    params: { name },
+    query: { format, version },
+  });
+  return <ExportDialog {...{ resource, format, onFormat: setFormat, onClose }} />;
+}
+
+interface DialogProps extends ExportProps {
+  resource: Exported;
+  format: Format;
+  onFormat: (format: Format) => void;
+}
+
+function ExportDialog({ resource, format, onFormat, onClose }: DialogProps) {
   const { t } = useText();
   const tell = useTell();
-  const [format, setFormat] = useState<(typeof FORMATS)[number]["value"]>("mermaid");
-  const resource = useLive<ExportOut>(path + queryOf({ format, version }), []);
   const text = resource.data?.text ?? "";
   const shown = format === "json" ? prettyJson(text) : text;
-  // Browsers have it only where nobody can listen in.
+  // Browsers offer the clipboard only over HTTPS.
   const canCopy = window.isSecureContext;
   const copy = async () => {
     await navigator.clipboard.writeText(shown);
@@ -38,7 +64,7 @@ export function ExportDialog({ path, version, onClose }: ExportProps) {
   };
   return (
     <Dialog title={t.flow.export} onClose={onClose}>
-      <Segments label={t.flow.export} value={format} choices={FORMATS} onChoose={setFormat} />
+      <Segments label={t.flow.export} value={format} choices={FORMATS} onChoose={onFormat} />
       <div className="export">
         <Faces resource={resource}>{() => <Plain text={shown} label={t.flow.export} />}</Faces>
       </div>

@@ -1,13 +1,14 @@
-/** Flows: their runs, and the templates that were drawn. */
+/** Flows: the flow runs, and the templates. */
 import { useState } from "react";
-import type { FlowPage as RunsPage, FlowRunOut, StartableOut, VersionOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Button, Card, Missing, Page } from "../../part/basic";
-import { Pager, Segments, Select, Tabs } from "../../part/control";
+import { Ago, Button, Card, Page } from "../../part/basic";
+import { Filter, Tabs } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
+import { PagedList } from "../../part/list";
 import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
-import { pathOf, queryOf } from "../../route/address";
+import { oneOf, pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
@@ -56,62 +57,38 @@ export function FlowPage() {
 
 function Runs() {
   const { t } = useText();
-  const [query, change] = useQuery();
-  const { status, flow, after } = query;
-  const resource = useLive<RunsPage>(`flows${queryOf({ status, flow, after })}`, ["flows"], 10);
-  const startable = useLive<readonly StartableOut[]>("flows/startable", []);
-  const names = startable.data?.map((each) => each.name) ?? [];
+  const [{ status, flow, after }] = useQuery();
+  const resource = useLive("flows", {
+    query: { status: oneOf(STATUSES, status), flow, after },
+    topics: ["flows"],
+    seconds: 10,
+  });
+  const names = useLive("flows/startable").data?.map((each) => each.name) ?? [];
   if (flow && !names.includes(flow)) names.unshift(flow);
   return (
     <>
       <div className="filters filter-row">
-        <Segments
-          label={t.field.status}
-          value={status ?? ""}
-          choices={[
-            { value: "", label: t.common.all },
-            ...STATUSES.map((value) => ({ value: value as string, label: t.status[value] })),
-          ]}
-          onChoose={(value) => change({ status: value, after: null })}
-        />
-        <Select
-          label={t.flow.flow}
-          value={flow ?? ""}
-          choices={[
-            { value: "", label: t.flow.allFlows },
-            ...names.map((value) => ({ value, label: value })),
-          ]}
-          onChoose={(value) => change({ flow: value, after: null })}
-        />
+        <Filter name="status" label={t.field.status} values={STATUSES} words={t.status} />
+        <Filter isSelect name="flow" label={t.flow.flow} all={t.flow.allFlows} values={names} />
       </div>
-      <Card isFlush>
-        <Faces
-          resource={resource}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            <Empty title={t.flow.none}>
-              {t.flow.noneText} <Link to="flows/template">{t.flow.newTemplate}</Link>
-            </Empty>
-          }
-        >
-          {(page) => (
-            <>
-              <Missing shards={page.missing} />
-              <RunTable runs={page.items} />
-            </>
-          )}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
+      <PagedList
+        resource={resource}
+        empty={
+          <Empty title={t.flow.none}>
+            {t.flow.noneText} <Link to="flows/template">{t.flow.newTemplate}</Link>
+          </Empty>
+        }
+      >
+        {(page) => <RunTable runs={page.items} />}
+      </PagedList>
     </>
   );
 }
 
-function RunTable({ runs }: { runs: readonly FlowRunOut[] }) {
+function RunTable({ runs }: { runs: readonly Row<"flows">[] }) {
   const { t } = useText();
-  const columns: readonly Column<FlowRunOut>[] = [
+  const columns: readonly Column<Row<"flows">>[] = [
     {
-      name: "flow",
       label: t.flow.flow,
       render: (run) => (
         <span className="stack">
@@ -120,9 +97,8 @@ function RunTable({ runs }: { runs: readonly FlowRunOut[] }) {
         </span>
       ),
     },
-    { name: "status", label: t.field.status, render: (run) => <Status status={run.status} /> },
+    { label: t.field.status, render: (run) => <Status status={run.status} /> },
     {
-      name: "key",
       label: t.field.key,
       isWide: true,
       render: (run) => (
@@ -136,20 +112,9 @@ function RunTable({ runs }: { runs: readonly FlowRunOut[] }) {
         </span>
       ),
     },
+    { label: t.flow.progress, isNumber: true, render: (run) => <Progress run={run} /> },
+    { label: t.field.started, isNumber: true, render: (run) => <Ago at={run.created_at} /> },
     {
-      name: "progress",
-      label: t.flow.progress,
-      isNumber: true,
-      render: (run) => <Progress run={run} />,
-    },
-    {
-      name: "created",
-      label: t.field.started,
-      isNumber: true,
-      render: (run) => <Ago at={run.created_at} />,
-    },
-    {
-      name: "ended",
       label: t.field.ended,
       isNumber: true,
       isExtra: true,
@@ -169,11 +134,10 @@ function RunTable({ runs }: { runs: readonly FlowRunOut[] }) {
 
 function Templates() {
   const { t, f } = useText();
-  const resource = useLive<readonly VersionOut[]>("templates", ["flows"]);
-  const columns: readonly Column<VersionOut>[] = [
-    { name: "name", label: t.flow.name, render: (row) => <span className="name">{row.name}</span> },
+  const resource = useLive("templates", { topics: ["flows"] });
+  const columns: readonly Column<Row<"templates">>[] = [
+    { label: t.flow.name, render: (row) => <span className="name">{row.name}</span> },
     {
-      name: "arguments",
       label: t.flow.arguments,
       isWide: true,
       render: (row) => (
@@ -186,19 +150,9 @@ function Templates() {
         </span>
       ),
     },
-    {
-      name: "version",
-      label: t.flow.versionName,
-      isNumber: true,
-      render: (row) => f.number(row.version),
-    },
-    { name: "nodes", label: t.flow.nodes, isNumber: true, render: (row) => f.number(row.nodes) },
-    {
-      name: "saved",
-      label: t.flow.savedAt,
-      isNumber: true,
-      render: (row) => <Ago at={row.saved_at} />,
-    },
+    { label: t.flow.versionName, isNumber: true, render: (row) => f.number(row.version) },
+    { label: t.flow.nodes, isNumber: true, render: (row) => f.number(row.nodes) },
+    { label: t.flow.savedAt, isNumber: true, render: (row) => <Ago at={row.saved_at} /> },
   ];
   return (
     <Card isFlush className="below-tabs">

@@ -1,12 +1,11 @@
-/** How far a run is, as a bar. */
-import type { FlowRunOut } from "../../api/model";
+/** The progress of a flow run as a bar. */
 import { Bar } from "../../part/basic";
 import { toneOf } from "../../part/status";
 import { useText } from "../../text";
-import { MOST_COUNTED, progressOf } from "./progress";
+import { MOST_COUNTED, progressOf, type FlowRun } from "./progress";
 
-/** How many nodes of a run have ended, as far as they were counted. */
-export function Progress({ run }: { run: FlowRunOut }) {
+/** How many nodes of a flow run have ended; the count stops at 1,000. */
+export function Progress({ run }: { run: FlowRun }) {
   const { t, f } = useText();
   const { ended, percent } = progressOf(run);
   const isCounted = run.nodes <= MOST_COUNTED;

@@ -1,11 +1,11 @@
-/** Starting a flow: which one, with what, and maybe under a key. */
-import { useState, type FormEvent } from "react";
+/** The dialog that starts a flow: which flow, its arguments, and an optional key. */
+import { useState } from "react";
+import type { Row } from "../../api/call";
 import { post } from "../../api/client";
-import type { FlowStarted, StartableOut } from "../../api/model";
 import { useLive } from "../../data/hook";
-import { Button, Note } from "../../part/basic";
 import { Dialog } from "../../part/dialog";
 import { Empty, Faces } from "../../part/faces";
+import { Field, Form } from "../../part/form";
 import { useAction } from "../../part/toast";
 import { pathOf } from "../../route/address";
 import { navigate } from "../../route/router";
@@ -13,14 +13,14 @@ import { useText } from "../../text";
 import { parseValue } from "./value";
 
 interface StartProps {
-  /** The flow to start; without one it is chosen. */
+  /** The flow to start; without it the user chooses one. */
   name?: string;
   onClose: () => void;
 }
 
 export function StartDialog({ name, onClose }: StartProps) {
   const { t } = useText();
-  const resource = useLive<readonly StartableOut[]>("flows/startable", []);
+  const resource = useLive("flows/startable");
   const [chosen, setChosen] = useState(name ?? "");
   const title = name === undefined ? t.flow.startFlow : t.flow.startTitle(name);
   return (
@@ -54,20 +54,18 @@ export function StartDialog({ name, onClose }: StartProps) {
   );
 }
 
-function StartForm({ flow, onClose }: { flow: StartableOut; onClose: () => void }) {
+function StartForm({ flow, onClose }: { flow: Row<"flows/startable">; onClose: () => void }) {
   const { t } = useText();
   const action = useAction();
   const [texts, setTexts] = useState<Readonly<Record<string, string>>>({});
   const [key, setKey] = useState("");
   const [problem, setProblem] = useState("");
 
-  const submit = async (event: FormEvent) => {
-    event.preventDefault();
+  const submit = async () => {
     const given: Record<string, unknown> = {};
-    for (const { name, type } of flow.arguments) {
+    for (const { name, type, required } of flow.arguments) {
       const text = texts[name] ?? "";
-      if (text === "" && !isText(type)) continue;
-      if (text === "" && !flow.arguments.find((each) => each.name === name)?.required) continue;
+      if (text === "" && !(isText(type) && required)) continue;
       const value = parseValue(text, type);
       if (value === undefined) {
         setProblem(t.flow.badValue(name));
@@ -78,50 +76,47 @@ function StartForm({ flow, onClose }: { flow: StartableOut; onClose: () => void 
     setProblem("");
     const run = await action.run(
       () =>
-        post<FlowStarted>("flows", {
-          flow: flow.name,
-          arguments: given,
-          ...(key === "" ? {} : { key }),
+        post("flows", {
+          body: { flow: flow.name, arguments: given, ...(key === "" ? {} : { key }) },
         }),
       (done) => t.flow.started(done.id),
     );
     if (run) navigate(pathOf("flows", run.id));
   };
   return (
-    <form onSubmit={(event) => void submit(event)}>
+    <Form
+      action={t.flow.start}
+      icon="play"
+      isBusy={action.isBusy}
+      problem={problem || action.problem}
+      onSubmit={() => void submit()}
+      onClose={onClose}
+    >
       {flow.summary && <p>{flow.summary}</p>}
       {flow.arguments.length === 0 && <p className="faint">{t.flow.noArguments}</p>}
       {flow.arguments.map((each) => (
-        <label key={each.name} className="field">
-          <span>
-            {each.name} <small>{each.type}</small>
-          </span>
-          <input
-            value={texts[each.name] ?? ""}
-            required={each.required && !isText(each.type)}
-            maxLength={10_000}
-            placeholder={each.required ? "" : t.flow.leftOut}
-            onChange={(event) => setTexts({ ...texts, [each.name]: event.target.value })}
-          />
-        </label>
-      ))}
-      <label className="field">
-        <span>{t.flow.key}</span>
-        <input
-          value={key}
-          maxLength={255}
-          placeholder={t.flow.keyHint}
-          onChange={(event) => setKey(event.target.value)}
+        <Field
+          key={each.name}
+          label={
+            <>
+              {each.name} <small>{each.type}</small>
+            </>
+          }
+          value={texts[each.name] ?? ""}
+          required={each.required && !isText(each.type)}
+          maxLength={10_000}
+          placeholder={each.required ? "" : t.flow.leftOut}
+          onText={(text) => setTexts({ ...texts, [each.name]: text })}
         />
-      </label>
-      {(problem || action.problem) && <Note tone="bad">{problem || action.problem}</Note>}
-      <div className="dialog-actions">
-        <Button onClick={onClose}>{t.common.keep}</Button>
-        <Button type="submit" look="main" icon="play" isBusy={action.isBusy}>
-          {t.flow.start}
-        </Button>
-      </div>
-    </form>
+      ))}
+      <Field
+        label={t.flow.key}
+        value={key}
+        maxLength={255}
+        placeholder={t.flow.keyHint}
+        onText={setKey}
+      />
+    </Form>
   );
 }
 

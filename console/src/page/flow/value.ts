@@ -1,4 +1,4 @@
-/** Arguments of nodes as people write them: a value, what another node returned, or one of the start. */
+/** Arguments of nodes as people type them: a value, the result of another node, or a start argument. */
 
 export type Source =
   | { readonly from: "none" }
@@ -6,13 +6,13 @@ export type Source =
   | { readonly from: "result"; readonly node: string; readonly path: string }
   | { readonly from: "argument"; readonly name: string };
 
-/** What was written; what is to be text may be written as it is. Undefined if it is not JSON. */
+/** The typed value; text needs no quotation marks. Undefined if it is not JSON. */
 export function parseValue(text: string, type: string): unknown {
   if (type === "str") return text;
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    // Nobody wants to write quotation marks around a word.
+    // A plain word needs no quotation marks.
     return type === "any" && /^[^\s"[{]/.test(text) ? text : undefined;
   }
 }
@@ -31,7 +31,7 @@ export function sourceOf(value: unknown, type: string): Source {
   return { from: "value", text: isPlain ? (value as string) : JSON.stringify(value) };
 }
 
-/** The value that a source stands for; undefined leaves the argument out, or is not JSON. */
+/** The value of a source; undefined if the argument is not set or not JSON. */
 export function valueOf(source: Source, type: string): unknown {
   switch (source.from) {
     case "none":

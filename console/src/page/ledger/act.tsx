@@ -1,20 +1,41 @@
-/** Goods that came in, and what a count found: the dialog has one id, so a movement happens once. */
-import { useState, type FormEvent } from "react";
+/** Restocking and adjusting. A dialog has one id, so a movement happens once. */
+import { useState } from "react";
 import { post } from "../../api/client";
-import type { ReceiptView } from "../../api/model";
-import { Button, Note } from "../../part/basic";
+import { Button } from "../../part/basic";
 import { Dialog } from "../../part/dialog";
+import { Field, Form, ReasonField } from "../../part/form";
 import { useAction } from "../../part/toast";
-import { queryOf } from "../../route/address";
+import { useQuery } from "../../route/router";
+import { useSession } from "../../shell/session";
 import { useText } from "../../text";
-import { linesOf, MOST_LINES, type TypedLine } from "./line";
+import { linesOf, MOST_LINES, sumOf, type TypedLine } from "./line";
 import { useOnce } from "./once";
 
-export type Move = "restock" | "adjust";
+type Move = "restock" | "adjust";
+
+/** The buttons that open the dialogs, for people who may act. */
+export function MoveButtons({ sku }: { sku?: string }) {
+  const { t } = useText();
+  const { canAct } = useSession();
+  const [{ shard }] = useQuery();
+  const [move, setMove] = useState<Move | null>(null);
+  if (!canAct) return null;
+  return (
+    <>
+      <Button icon="settings" onClick={() => setMove("adjust")}>
+        {t.ledger.adjust}
+      </Button>
+      <Button icon="plus" look="main" onClick={() => setMove("restock")}>
+        {t.ledger.restock}
+      </Button>
+      {move && <MoveDialog move={move} sku={sku} shard={shard} onClose={() => setMove(null)} />}
+    </>
+  );
+}
 
 interface MoveProps {
   move: Move;
-  sku?: string;
+  sku?: string | undefined;
   shard: string | undefined;
   onClose: () => void;
 }
@@ -28,50 +49,39 @@ export function MoveDialog({ move, sku = "", shard, onClose }: MoveProps) {
   const isAdjust = move === "adjust";
   const lines = linesOf(typed, isAdjust);
 
-  const submit = async (event: FormEvent) => {
-    event.preventDefault();
-    const path = `ledger/${isAdjust ? "adjustments" : "restocks"}${queryOf({ shard })}`;
+  const submit = async () => {
+    if (lines === null) return;
+    const query = { shard };
+    const send = () =>
+      isAdjust
+        ? post("ledger/adjustments", { query, body: { id, lines, reason } })
+        : post("ledger/restocks", { query, body: { id, lines } });
     const done = await action.run(
-      () => tried(() => post<ReceiptView>(path, isAdjust ? { id, lines, reason } : { id, lines })),
+      () => tried(send),
       (made) =>
         isAdjust
           ? t.ledger.adjusted(f.number(made.lines.length))
-          : t.ledger.restocked(f.number(made.lines.reduce((sum, line) => sum + line.quantity, 0))),
+          : t.ledger.restocked(f.number(sumOf(made.lines))),
     );
     if (done) onClose();
   };
 
   return (
     <Dialog title={isAdjust ? t.ledger.adjustTitle : t.ledger.restockTitle} onClose={onClose}>
-      <form onSubmit={(event) => void submit(event)}>
+      <Form
+        action={isAdjust ? t.ledger.adjust : t.ledger.restock}
+        isBusy={action.isBusy}
+        isReady={lines !== null && id !== ""}
+        problem={action.problem}
+        onSubmit={() => void submit()}
+        onClose={onClose}
+      >
         <p>{isAdjust ? t.ledger.adjustText : t.ledger.restockText}</p>
         <LineFields lines={typed} isSigned={isAdjust} isSkuGiven={sku !== ""} onChange={setTyped} />
         {isAdjust && <small className="faint">{t.ledger.adjustHint}</small>}
-        {isAdjust && (
-          <label className="field">
-            <span>{t.common.reason}</span>
-            <input
-              value={reason}
-              maxLength={1000}
-              placeholder={t.common.reasonHint}
-              onChange={(event) => setReason(event.target.value)}
-            />
-          </label>
-        )}
+        {isAdjust && <ReasonField value={reason} onText={setReason} />}
         <IdField id={id} onChange={setId} />
-        {action.problem && <Note tone="bad">{action.problem}</Note>}
-        <div className="dialog-actions">
-          <Button onClick={onClose}>{t.common.keep}</Button>
-          <Button
-            type="submit"
-            look="main"
-            isBusy={action.isBusy}
-            disabled={lines === null || id === "" || action.isBusy}
-          >
-            {isAdjust ? t.ledger.adjust : t.ledger.restock}
-          </Button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -79,17 +89,15 @@ export function MoveDialog({ move, sku = "", shard, onClose }: MoveProps) {
 export function IdField({ id, onChange }: { id: string; onChange: (id: string) => void }) {
   const { t } = useText();
   return (
-    <label className="field">
-      <span>{t.ledger.id}</span>
-      <input
-        className="mono"
-        required
-        value={id}
-        maxLength={255}
-        onChange={(event) => onChange(event.target.value)}
-      />
-      <small>{t.ledger.idHint}</small>
-    </label>
+    <Field
+      label={t.ledger.id}
+      hint={t.ledger.idHint}
+      className="mono"
+      required
+      value={id}
+      maxLength={255}
+      onText={onChange}
+    />
   );
 }
 

@@ -1,18 +1,19 @@
-/** The audit: every rule of the ledger on every row, when somebody asks for it. */
+/** The audit: checks every rule of the ledger on every row, on request. */
 import { useState } from "react";
-import { get, Problem } from "../../api/client";
-import type { AuditView } from "../../api/model";
+import type { Answer } from "../../api/call";
+import { get, problemOf, type Problem } from "../../api/client";
 import { Button, Card } from "../../part/basic";
 import { Empty, Skeleton, Trouble } from "../../part/faces";
 import { Icon } from "../../part/icon";
-import { queryOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { LedgerFrame, PlaceSelect } from "./frame";
 
+type Found = Answer<"ledger/audit">;
+
 type Run =
   | { readonly is: "idle" | "busy" }
-  | { readonly is: "done"; readonly found: AuditView; readonly seconds: number }
+  | { readonly is: "done"; readonly found: Found; readonly seconds: number }
   | { readonly is: "failed"; readonly problem: Problem };
 
 export function AuditTab() {
@@ -35,12 +36,10 @@ function Audit({ shard, label }: { shard: string | undefined; label: string }) {
     const began = performance.now();
     setRun({ is: "busy" });
     try {
-      const found = await get<AuditView>(`ledger/audit${queryOf({ shard })}`);
+      const found = await get("ledger/audit", { query: { shard } });
       setRun({ is: "done", found, seconds: (performance.now() - began) / 1_000 });
     } catch (cause) {
-      const problem =
-        cause instanceof Problem ? cause : new Problem(0, "Unreachable", String(cause));
-      setRun({ is: "failed", problem });
+      setRun({ is: "failed", problem: problemOf(cause) });
     }
   };
   const button = (
@@ -69,7 +68,7 @@ function Audit({ shard, label }: { shard: string | undefined; label: string }) {
   );
 }
 
-function Findings({ found, took }: { found: AuditView; took: string }) {
+function Findings({ found, took }: { found: Found; took: string }) {
   const { t, f } = useText();
   if (found.ok) {
     return (

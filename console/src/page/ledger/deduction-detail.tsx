@@ -1,19 +1,12 @@
-/** One deduction: its lines, what came back of them, and what can be done about it. */
+/** One deduction: its lines, its returns, and its actions. */
 import { useState } from "react";
+import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
-import type {
-  ConfirmationView,
-  DeductionLineView,
-  DeductionView,
-  ReturnView,
-} from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Ago, Bar, Button, Card, Facts, Note, Page } from "../../part/basic";
-import { useConfirm } from "../../part/dialog";
 import { Faces } from "../../part/faces";
 import { Table, type Column } from "../../part/table";
-import { useAction } from "../../part/toast";
-import { pathOf, queryOf } from "../../route/address";
+import { useAsk } from "../../part/ask";
 import { useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
@@ -22,22 +15,24 @@ import { useLedgerPath } from "./frame";
 import { DeductionStatus, refusalText } from "./part";
 import { ReturnList } from "./return";
 
+type Deduction = Answer<"ledger/deductions/{id}">;
+type Lines = Deduction["lines"];
+
 export function DeductionPage({ id }: { id: string }) {
   const { t } = useText();
   const to = useLedgerPath();
   const [{ shard }] = useQuery();
-  const path = pathOf("ledger", "deductions", id) + queryOf({ shard });
-  const resource = useLive<DeductionView>(path, ["ledger"]);
+  const resource = useLive("ledger/deductions/{id}", {
+    params: { id },
+    query: { shard },
+    topics: ["ledger"],
+  });
   const found = resource.data;
   return (
     <Page
       up={{ to: to("deductions"), label: t.ledger.deductions }}
-      title={
-        <span className="title-row">
-          {id}
-          {found && <DeductionStatus status={found.status} />}
-        </span>
-      }
+      title={id}
+      badge={found && <DeductionStatus status={found.status} />}
       actions={found && <Actions deduction={found} shard={shard} />}
     >
       <Faces resource={resource} lines={8}>
@@ -47,7 +42,7 @@ export function DeductionPage({ id }: { id: string }) {
   );
 }
 
-function Full({ deduction }: { deduction: DeductionView }) {
+function Full({ deduction }: { deduction: Deduction }) {
   const { t } = useText();
   const { refusal, lines } = deduction;
   const neverCame = deduction.status === "voided" && lines.length === 0;
@@ -81,24 +76,21 @@ function Full({ deduction }: { deduction: DeductionView }) {
   );
 }
 
-function LineTable({ lines }: { lines: readonly DeductionLineView[] }) {
+function LineTable({ lines }: { lines: Lines }) {
   const { t, f } = useText();
   const to = useLedgerPath();
-  const columns: readonly Column<DeductionLineView>[] = [
+  const columns: readonly Column<Lines[number]>[] = [
     {
-      name: "sku",
       label: t.ledger.sku,
       isWide: true,
       render: (line) => <span className="name clip">{line.sku}</span>,
     },
     {
-      name: "quantity",
       label: t.ledger.quantity,
       isNumber: true,
       render: (line) => <b>{f.number(line.quantity)}</b>,
     },
     {
-      name: "returned",
       label: t.ledger.returned,
       isNumber: true,
       render: (line) => (
@@ -109,7 +101,6 @@ function LineTable({ lines }: { lines: readonly DeductionLineView[] }) {
       ),
     },
     {
-      name: "left",
       label: t.ledger.left,
       isNumber: true,
       render: (line) => f.number(line.quantity - line.returned),
@@ -127,49 +118,39 @@ function LineTable({ lines }: { lines: readonly DeductionLineView[] }) {
 }
 
 interface ActionProps {
-  deduction: DeductionView;
+  deduction: Deduction;
   shard: string | undefined;
 }
 
 function Actions({ deduction, shard }: ActionProps) {
   const { t } = useText();
   const { canAct } = useSession();
-  const ask = useConfirm();
-  const action = useAction();
+  const action = useAsk();
   const [isGiving, setGiving] = useState(false);
   const { id, status } = deduction;
   const isOut = status === "held" || status === "deducted";
   const left = deduction.lines.filter((line) => line.quantity > line.returned);
   if (!canAct || !isOut) return null;
 
-  // Both go by the id of the deduction, so that each has its effect once.
-  const confirm = async () => {
-    const said = await ask({
-      title: t.ledger.confirmTitle(id),
-      text: t.ledger.confirmText,
-      action: t.ledger.confirm,
-    });
-    if (said === null) return;
-    const path = pathOf("ledger", "deductions", id, "confirm") + queryOf({ shard });
-    await action.run(
-      () => post<ConfirmationView>(path),
+  const given = { params: { id }, query: { shard } };
+  // Both use the id of the deduction, so each takes effect once.
+  const confirm = () =>
+    action.ask(
+      { title: t.ledger.confirmTitle(id), text: t.ledger.confirmText, action: t.ledger.confirm },
+      () => post("ledger/deductions/{id}/confirm", given),
       () => t.ledger.confirmed(id),
     );
-  };
-  const undo = async () => {
-    const said = await ask({
-      title: t.ledger.voidTitle(id),
-      text: t.ledger.voidText,
-      action: t.ledger.void,
-      isDanger: true,
-    });
-    if (said === null) return;
-    const path = pathOf("ledger", "deductions", id, "void") + queryOf({ shard });
-    await action.run(
-      () => post<ReturnView>(path),
+  const undo = () =>
+    action.ask(
+      {
+        title: t.ledger.voidTitle(id),
+        text: t.ledger.voidText,
+        action: t.ledger.void,
+        isDanger: true,
+      },
+      () => post("ledger/deductions/{id}/void", given),
       () => t.ledger.voided(id),
     );
-  };
   return (
     <>
       {status === "held" && (

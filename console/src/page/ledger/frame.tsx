@@ -1,6 +1,5 @@
-/** What is around every list of the ledger: tabs, and the database it is in, if there are several. */
+/** What every list of the ledger has around it: tabs, and the choice of a database. */
 import type { ReactNode } from "react";
-import type { LedgerPlace } from "../../api/model";
 import { useLive } from "../../data/hook";
 import { Page } from "../../part/basic";
 import { Select, Tabs } from "../../part/control";
@@ -11,7 +10,7 @@ import { useText } from "../../text";
 const TABS = ["stock", "deductions", "returns", "entries", "audit"] as const;
 export type Tab = (typeof TABS)[number];
 
-/** An address of the ledger; which database it is in stays as it was chosen. */
+/** An address of the ledger that keeps the chosen database. */
 export function useLedgerPath(): (...parts: readonly string[]) => string {
   const [{ shard }] = useQuery();
   return (...parts) => pathOf("ledger", ...parts) + queryOf({ shard });
@@ -39,11 +38,23 @@ export function LedgerFrame({ tab, actions, children }: FrameProps) {
   );
 }
 
+/** The filters of a list, and the choice of a database. */
+export function LedgerFilters({ children }: { children: ReactNode }) {
+  return (
+    <div className="filters" role="search">
+      <div className="filter-row">
+        {children}
+        <PlaceSelect />
+      </div>
+    </div>
+  );
+}
+
 /** Which database; shown only where there are several. */
 export function PlaceSelect() {
   const { t } = useText();
   const [query, change] = useQuery();
-  const places = useLive<readonly LedgerPlace[]>("ledgers", []).data ?? [];
+  const places = useLive("ledgers").data ?? [];
   if (places.length < 2) return null;
   return (
     <Select

@@ -1,19 +1,18 @@
-/** A part of a deduction comes back: how much of each line, under one id per dialog. */
-import { useState, type FormEvent } from "react";
+/** The dialog that gives back a part of a deduction, under one id. */
+import { useState } from "react";
 import { post } from "../../api/client";
-import type { DeductionLineView, ReturnView } from "../../api/model";
-import { Button, Note } from "../../part/basic";
+import { Button } from "../../part/basic";
 import { Dialog } from "../../part/dialog";
+import { Form } from "../../part/form";
 import { useAction } from "../../part/toast";
-import { pathOf, queryOf } from "../../route/address";
 import { useText } from "../../text";
 import { IdField } from "./act";
-import { returnOf } from "./line";
+import { returnOf, sumOf, type TakenLine } from "./line";
 import { useOnce } from "./once";
 
 interface GiveBackProps {
   id: string;
-  lines: readonly DeductionLineView[];
+  lines: readonly TakenLine[];
   shard: string | undefined;
   onClose: () => void;
 }
@@ -29,20 +28,32 @@ export function GiveBackDialog({ id, lines, shard, onClose }: GiveBackProps) {
       Object.fromEntries(lines.map((line) => [line.sku, `${line.quantity - line.returned}`])),
     );
 
-  const submit = async (event: FormEvent) => {
-    event.preventDefault();
-    const path = pathOf("ledger", "deductions", id, "returns") + queryOf({ shard });
+  const submit = async () => {
+    if (wanted === null) return;
     const done = await action.run(
-      () => tried(() => post<ReturnView>(path, { id: returnId, lines: wanted })),
-      (made) =>
-        t.ledger.gaveBack(f.number(made.lines.reduce((sum, line) => sum + line.quantity, 0)), id),
+      () =>
+        tried(() =>
+          post("ledger/deductions/{id}/returns", {
+            params: { id },
+            query: { shard },
+            body: { id: returnId, lines: wanted },
+          }),
+        ),
+      (made) => t.ledger.gaveBack(f.number(sumOf(made.lines)), id),
     );
     if (done) onClose();
   };
 
   return (
     <Dialog title={t.ledger.giveBackTitle(id)} onClose={onClose}>
-      <form onSubmit={(event) => void submit(event)}>
+      <Form
+        action={t.ledger.giveBack}
+        isBusy={action.isBusy}
+        isReady={wanted !== null && returnId !== ""}
+        problem={action.problem}
+        onSubmit={() => void submit()}
+        onClose={onClose}
+      >
         <p>{t.ledger.giveBackText}</p>
         <fieldset className="lines">
           <legend>{t.ledger.lines}</legend>
@@ -67,19 +78,7 @@ export function GiveBackDialog({ id, lines, shard, onClose }: GiveBackProps) {
           </Button>
         </fieldset>
         <IdField id={returnId} onChange={setReturnId} />
-        {action.problem && <Note tone="bad">{action.problem}</Note>}
-        <div className="dialog-actions">
-          <Button onClick={onClose}>{t.common.keep}</Button>
-          <Button
-            type="submit"
-            look="main"
-            isBusy={action.isBusy}
-            disabled={wanted === null || returnId === "" || action.isBusy}
-          >
-            {t.ledger.giveBack}
-          </Button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

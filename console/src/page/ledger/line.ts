@@ -1,4 +1,4 @@
-/** Lines as somebody types them, and as the ledger takes them. */
+/** Lines as the user types them, and as the ledger takes them. */
 
 export const MOST_OF_A_SKU = 1e12;
 export const MOST_LINES = 100;
@@ -13,7 +13,16 @@ export interface Line {
   readonly quantity: number;
 }
 
-/** The whole number that was typed, if the ledger takes it. */
+/** A line of a deduction, and how much of it has come back. */
+export interface TakenLine extends Line {
+  readonly returned: number;
+}
+
+export function sumOf(lines: readonly Line[]): number {
+  return lines.reduce((sum, line) => sum + line.quantity, 0);
+}
+
+/** The typed whole number, if the ledger accepts it. */
 export function quantityOf(text: string, isSigned = false): number | null {
   if (!/^\s*[+-]?\d{1,13}\s*$/.test(text)) return null;
   const value = Number(text);
@@ -21,7 +30,7 @@ export function quantityOf(text: string, isSigned = false): number | null {
   return value > 0 || isSigned ? value : null;
 }
 
-/** All lines that were typed; null if one of them is not whole. Empty ones are left out. */
+/** All typed lines without the empty ones; null if one is incomplete. */
 export function linesOf(typed: readonly TypedLine[], isSigned = false): readonly Line[] | null {
   const lines: Line[] = [];
   for (const { sku, quantity } of typed) {
@@ -33,9 +42,9 @@ export function linesOf(typed: readonly TypedLine[], isSigned = false): readonly
   return lines.length > 0 ? lines : null;
 }
 
-/** What is to be given back; null if nothing, or more than is left, was typed. */
+/** The lines to give back; null if nothing, or more than is left, was typed. */
 export function returnOf(
-  left: readonly { sku: string; quantity: number; returned: number }[],
+  left: readonly TakenLine[],
   typed: Readonly<Record<string, string>>,
 ): readonly Line[] | null {
   const lines: Line[] = [];
@@ -49,7 +58,7 @@ export function returnOf(
   return lines.length > 0 ? lines : null;
 }
 
-/** An id that nobody has used; it is made once, when a dialog opens. */
+/** A new id, made once when a dialog opens. */
 export function freshId(what: string): string {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
   const tail = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

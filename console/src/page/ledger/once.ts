@@ -1,4 +1,4 @@
-/** The id of a dialog: made once when it opens, so that whatever is sent has its effect once. */
+/** The id of a dialog: made when it opens, so that a repeated click takes effect once. */
 import { useCallback, useState } from "react";
 import { Problem } from "../../api/client";
 import { freshId } from "./line";
@@ -6,7 +6,7 @@ import { freshId } from "./line";
 interface Once {
   readonly id: string;
   readonly setId: (id: string) => void;
-  /** Do it; a refusal is for ever, so that the next try has a new id, unless somebody gave one. */
+  /** Do it. A refused id stays refused, so the next try gets a new id, unless the user typed one. */
   readonly tried: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
@@ -28,7 +28,7 @@ export function useOnce(what: string): Once {
   return { id, setId, tried };
 }
 
-/** Whether the ledger has answered that it cannot be; without an answer it may have been done. */
+/** Whether the ledger refused; without an answer the movement may have happened. */
 export function isRefusal(cause: unknown): boolean {
   return cause instanceof Problem && [404, 409, 422].includes(cause.status);
 }

@@ -1,13 +1,14 @@
-/** Parts of the ledger's pages: what became of a deduction, movements, lines and signed numbers. */
+/** Parts of the ledger's pages: statuses, movements, lines and signed numbers. */
 import type { ReactNode } from "react";
-import type { DeductionOut, EntryOut, LineOut } from "../../api/model";
+import type { Row } from "../../api/call";
 import type { IconName } from "../../part/icon";
 import { Empty } from "../../part/faces";
 import { Badge, type Tone } from "../../part/status";
 import { useText } from "../../text";
+import type { Line } from "./line";
 
-type DeductionStatus = DeductionOut["status"];
-type MovementName = EntryOut["movement"];
+type DeductionStatus = Row<"deductions">["status"];
+type MovementName = Row<"entries">["movement"];
 
 const STATUSES: Readonly<Record<DeductionStatus, readonly [Tone, IconName]>> = {
   held: ["busy", "clock"],
@@ -50,7 +51,7 @@ export function Movement({ movement }: { movement: MovementName }) {
   );
 }
 
-/** How many more or less, with its sign. */
+/** A difference with its sign. */
 export function Signed({ value }: { value: number }) {
   const { f } = useText();
   return (
@@ -61,22 +62,25 @@ export function Signed({ value }: { value: number }) {
   );
 }
 
-interface LinesProps {
-  lines: readonly LineOut[];
-  hasMore: boolean;
+interface Movements {
+  readonly lines: readonly Line[];
+  readonly has_more_lines: boolean;
+  readonly refusal: object | null;
 }
 
-export function Lines({ lines, hasMore }: LinesProps) {
+/** The first lines of a deduction or a return, or why it was refused. */
+export function Lines({ row }: { row: Movements }) {
   const { t, f } = useText();
-  if (lines.length === 0) return <span className="faint">–</span>;
+  if (row.refusal) return <span className="text-bad clip">{refusalText(row.refusal)}</span>;
+  if (row.lines.length === 0) return <span className="faint">–</span>;
   return (
     <span className="inline">
-      {lines.map((line) => (
+      {row.lines.map((line) => (
         <span key={line.sku} className="chip sku-chip">
           <span>{line.sku}</span> × {f.number(line.quantity)}
         </span>
       ))}
-      {hasMore && <small className="faint">{t.ledger.more}</small>}
+      {row.has_more_lines && <small className="faint">{t.ledger.more}</small>}
     </span>
   );
 }
@@ -95,7 +99,7 @@ interface NothingProps {
   children: ReactNode;
 }
 
-/** An empty list: more may follow, nothing matches, or there is nothing at all. */
+/** An empty list: more may follow, nothing matches, or there are no rows. */
 export function Nothing({ page, isFiltered, title, children }: NothingProps) {
   const { t, f } = useText();
   if (page?.next) {

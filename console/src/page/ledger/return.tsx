@@ -1,15 +1,15 @@
-/** Returns: what came back, of which deduction. */
-import type { ReturnOut, ReturnPage } from "../../api/model";
+/** Returns, with their deductions. */
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Ago, Card } from "../../part/basic";
-import { Pager } from "../../part/control";
-import { Faces } from "../../part/faces";
+import { Ago } from "../../part/basic";
+import { PagedList } from "../../part/list";
 import { Table, type Column } from "../../part/table";
-import { queryOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
-import { DeductionStatus, Lines, Movement, Nothing, refusalText } from "./part";
+import { DeductionStatus, Lines, Movement, Nothing } from "./part";
+
+type Return = Row<"returns">;
 
 export function ReturnTab() {
   return (
@@ -25,37 +25,28 @@ export function ReturnTab() {
 /** The returns of all deductions, or of one. */
 export function ReturnList({ deduction }: { deduction?: string }) {
   const { t } = useText();
-  const [query] = useQuery();
-  const { shard, after } = query;
-  const resource = useLive<ReturnPage>(`returns${queryOf({ shard, deduction, after })}`, [
-    "ledger",
-  ]);
+  const [{ shard, after }] = useQuery();
+  const resource = useLive("returns", { query: { shard, deduction, after }, topics: ["ledger"] });
   return (
-    <>
-      <Card isFlush {...(deduction === undefined ? {} : { title: t.ledger.returns })}>
-        <Faces
-          resource={resource}
-          lines={deduction === undefined ? 10 : 3}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            <Nothing page={resource.data} isFiltered={Boolean(after)} title={t.ledger.noReturns}>
-              {t.ledger.noReturnsText}
-            </Nothing>
-          }
-        >
-          {(page) => <Returns returns={page.items} isOfOne={deduction !== undefined} />}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
-    </>
+    <PagedList
+      resource={resource}
+      title={deduction === undefined ? undefined : t.ledger.returns}
+      lines={deduction === undefined ? 10 : 3}
+      empty={
+        <Nothing page={resource.data} isFiltered={Boolean(after)} title={t.ledger.noReturns}>
+          {t.ledger.noReturnsText}
+        </Nothing>
+      }
+    >
+      {(page) => <Returns returns={page.items} isOfOne={deduction !== undefined} />}
+    </PagedList>
   );
 }
 
-function Returns({ returns, isOfOne }: { returns: readonly ReturnOut[]; isOfOne: boolean }) {
+function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: boolean }) {
   const { t } = useText();
   const to = useLedgerPath();
-  const deduction: Column<ReturnOut> = {
-    name: "deduction",
+  const deduction: Column<Return> = {
     label: t.ledger.deduction,
     render: (row) => (
       <Link className="name" to={to("deductions", row.deduction)}>
@@ -63,9 +54,8 @@ function Returns({ returns, isOfOne }: { returns: readonly ReturnOut[]; isOfOne:
       </Link>
     ),
   };
-  const columns: readonly Column<ReturnOut>[] = [
+  const columns: readonly Column<Return>[] = [
     {
-      name: "id",
       label: t.ledger.return,
       render: (row) =>
         row.movement === "return" ? (
@@ -76,28 +66,12 @@ function Returns({ returns, isOfOne }: { returns: readonly ReturnOut[]; isOfOne:
     },
     ...(isOfOne ? [] : [deduction]),
     {
-      name: "movement",
       label: t.ledger.movement,
       render: (row) =>
         row.refusal ? <DeductionStatus status="refused" /> : <Movement movement={row.movement} />,
     },
-    {
-      name: "lines",
-      label: t.ledger.back,
-      isWide: true,
-      render: (row) =>
-        row.refusal ? (
-          <span className="text-bad clip">{refusalText(row.refusal)}</span>
-        ) : (
-          <Lines lines={row.lines} hasMore={row.has_more_lines} />
-        ),
-    },
-    {
-      name: "made",
-      label: t.ledger.made,
-      isNumber: true,
-      render: (row) => <Ago at={row.created_at} />,
-    },
+    { label: t.ledger.back, isWide: true, render: (row) => <Lines row={row} /> },
+    { label: t.ledger.made, isNumber: true, render: (row) => <Ago at={row.created_at} /> },
   ];
   return (
     <Table

@@ -1,101 +1,65 @@
 /** Stock: how much there is of each SKU. */
-import { useState } from "react";
-import type { StockPage, StockView } from "../../api/model";
+import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
-import { Bar, Button, Card } from "../../part/basic";
-import { Pager, Search, Segments } from "../../part/control";
-import { Faces } from "../../part/faces";
+import { Bar } from "../../part/basic";
+import { Filter, Find } from "../../part/control";
+import { PagedList } from "../../part/list";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
-import { queryOf } from "../../route/address";
 import { useQuery } from "../../route/router";
-import { useSession } from "../../shell/session";
 import { useText } from "../../text";
-import { MoveDialog, type Move } from "./act";
-import { LedgerFrame, PlaceSelect, useLedgerPath } from "./frame";
+import { MoveButtons } from "./act";
+import { LedgerFilters, LedgerFrame, useLedgerPath } from "./frame";
 import { Nothing } from "./part";
 
 export function StockTab() {
   const { t } = useText();
-  const { canAct } = useSession();
-  const [query, change] = useQuery();
-  const [move, setMove] = useState<Move | null>(null);
-  const { shard, prefix, sold_out, after } = query;
-  const resource = useLive<StockPage>(`stock${queryOf({ shard, prefix, sold_out, after })}`, [
-    "ledger",
-  ]);
+  const [{ shard, prefix, sold_out, after }] = useQuery();
+  const resource = useLive("stock", {
+    query: { shard, prefix, sold_out: sold_out === "true" || null, after },
+    topics: ["ledger"],
+  });
   return (
-    <LedgerFrame
-      tab="stock"
-      actions={
-        canAct && (
-          <>
-            <Button icon="settings" onClick={() => setMove("adjust")}>
-              {t.ledger.adjust}
-            </Button>
-            <Button icon="plus" look="main" onClick={() => setMove("restock")}>
-              {t.ledger.restock}
-            </Button>
-          </>
-        )
-      }
-    >
-      <div className="filters" role="search">
-        <div className="filter-row">
-          <Segments
-            label={t.ledger.stock}
-            value={sold_out ?? ""}
-            choices={[
-              { value: "", label: t.common.all },
-              { value: "true", label: t.ledger.soldOut },
-            ]}
-            onChoose={(value) => change({ sold_out: value, after: null })}
-          />
-          <Search
-            label={t.ledger.findSku}
-            value={prefix ?? ""}
-            onSearch={(text) => change({ prefix: text, after: null })}
-          />
-          <PlaceSelect />
-        </div>
-      </div>
-      <Card isFlush>
-        <Faces
-          resource={resource}
-          lines={10}
-          isEmpty={(page) => page.items.length === 0}
-          empty={
-            <Nothing
-              page={resource.data}
-              isFiltered={Boolean(prefix ?? sold_out ?? after)}
-              title={t.ledger.noStock}
-            >
-              {t.ledger.noStockText}{" "}
-              <code>ledger.restock(&quot;delivery-1&quot;, {'{"bolt": 10}'})</code>
-            </Nothing>
-          }
-        >
-          {(page) => <Stocks stocks={page.items} />}
-        </Faces>
-      </Card>
-      <Pager next={resource.data?.next ?? null} />
-      {move && <MoveDialog move={move} shard={shard} onClose={() => setMove(null)} />}
+    <LedgerFrame tab="stock" actions={<MoveButtons />}>
+      <LedgerFilters>
+        <Filter
+          name="sold_out"
+          label={t.ledger.stock}
+          values={["true"]}
+          words={{ true: t.ledger.soldOut }}
+        />
+        <Find name="prefix" label={t.ledger.findSku} />
+      </LedgerFilters>
+      <PagedList
+        resource={resource}
+        lines={10}
+        empty={
+          <Nothing
+            page={resource.data}
+            isFiltered={Boolean(prefix ?? sold_out ?? after)}
+            title={t.ledger.noStock}
+          >
+            {t.ledger.noStockText}{" "}
+            <code>ledger.restock(&quot;delivery-1&quot;, {'{"bolt": 10}'})</code>
+          </Nothing>
+        }
+      >
+        {(page) => <Stocks stocks={page.items} />}
+      </PagedList>
     </LedgerFrame>
   );
 }
 
-function Stocks({ stocks }: { stocks: readonly StockView[] }) {
+function Stocks({ stocks }: { stocks: readonly Row<"stock">[] }) {
   const { t, f } = useText();
   const to = useLedgerPath();
-  const columns: readonly Column<StockView>[] = [
+  const columns: readonly Column<Row<"stock">>[] = [
     {
-      name: "sku",
       label: t.ledger.sku,
       isWide: true,
       render: (row) => <span className="name clip">{row.sku}</span>,
     },
     {
-      name: "available",
       label: t.ledger.available,
       isNumber: true,
       render: (row) =>
@@ -108,27 +72,15 @@ function Stocks({ stocks }: { stocks: readonly StockView[] }) {
           </span>
         ),
     },
+    { label: t.ledger.out, isNumber: true, render: (row) => f.number(row.deducted - row.returned) },
+    { label: t.ledger.received, isNumber: true, render: (row) => f.number(row.received) },
     {
-      name: "out",
-      label: t.ledger.out,
-      isNumber: true,
-      render: (row) => f.number(row.deducted - row.returned),
-    },
-    {
-      name: "received",
-      label: t.ledger.received,
-      isNumber: true,
-      render: (row) => f.number(row.received),
-    },
-    {
-      name: "deducted",
       label: t.ledger.deducted,
       isNumber: true,
       isExtra: true,
       render: (row) => f.number(row.deducted),
     },
     {
-      name: "returned",
       label: t.ledger.returned,
       isNumber: true,
       isExtra: true,

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from windlass import telemetry
+from windlass.clock import Clock
 from windlass.control import store
 from windlass.control.model import control as rule
 from windlass.control.model.argument import ControlKey, Expires
@@ -42,8 +43,8 @@ from windlass.database.connection import Connection
 from windlass.value.identity import this_process
 from windlass.value.shard import CONTROL
 
-# What becomes of the row that was found, at this time.
-Decide = Callable[[Control | None, int], Decision]
+# What becomes of the row that was found, at the time of the clock.
+Decide = Callable[[Control | None, Clock], Decision]
 
 
 class Register:
@@ -82,18 +83,21 @@ class Register:
     ) -> Reply:
         return self._change(
             key,
-            lambda found, now: rule.step(
-                found, batch, asked, now=now, called=called, in_block=in_block
+            lambda found, clock: rule.step(
+                found, batch, asked, now=clock.now(), called=called, in_block=in_block
             ),
         ).reply
 
     def complete(self, key: ControlKey, asked: StepName, *, batch: int, result: object) -> Reply:
         return self._change(
-            key, lambda found, now: rule.complete(found, batch, asked, now=now, result=result)
+            key,
+            lambda found, clock: rule.complete(found, batch, asked, now=clock.now(), result=result),
         ).reply
 
     def finish(self, key: ControlKey, noted: Noted, *, batch: int | None) -> Reply:
-        decision = self._change(key, lambda found, now: rule.finish(found, batch, noted, now=now))
+        decision = self._change(
+            key, lambda found, clock: rule.finish(found, batch, noted, now=clock.now())
+        )
         if decision.ended is not None:
             seconds = decision.ended.run_seconds
             telemetry.emit("control.finished", **key._asdict(), run_seconds=seconds)
@@ -101,7 +105,7 @@ class Register:
 
     def fail(self, key: ControlKey, noted: Noted, *, batch: int | None, error: str) -> Reply:
         decision = self._change(
-            key, lambda found, now: rule.fail(found, batch, noted, now=now, error=error)
+            key, lambda found, clock: rule.fail(found, batch, noted, now=clock.now(), error=error)
         )
         if decision.ended is not None:
             first_line = error.splitlines()[0]
@@ -112,19 +116,19 @@ class Register:
     def note(self, key: ControlKey, noted: Noted, *, batch: int, lease: int | None = None) -> Reply:
         """Keep what a run says about itself; with a lease, hold the run that long from now on."""
 
-        def decide(found: Control | None, now: int) -> Decision:
-            until = None if lease is None else now + lease
+        def decide(found: Control | None, clock: Clock) -> Decision:
+            until = None if lease is None else clock.now() + lease
             return rule.note(found, batch, noted, expire_time=until)
 
         return self._change(key, decide).reply
 
     def release(self, key: ControlKey, *, who: str, batch: int | None = None) -> Reply:
         return self._change(
-            key, lambda found, now: rule.release(found, batch, now=now, who=who)
+            key, lambda found, clock: rule.release(found, batch, now=clock.now(), who=who)
         ).reply
 
     def reset(self, key: ControlKey, *, batch: int | None = None) -> Reply:
-        return self._change(key, lambda found, _now: rule.reset(found, batch)).reply
+        return self._change(key, lambda found, _clock: rule.reset(found, batch)).reply
 
     def get(self, key: ControlKey) -> RunView | None:
         self._fleet.prepare()
@@ -138,10 +142,10 @@ class Register:
         return self._make(RepeatableChange(key, decide))
 
     def _take_back(self, start: RepeatableStart) -> None:
-        def decide(found: Control | None, now: int) -> Decision:
+        def decide(found: Control | None, clock: Clock) -> Decision:
             if found is None or not start.made(found):
                 return Decision(Reply(DONE, "it was not started"))
-            return rule.fail(found, found.batch, Noted(), now=now, error=INTERRUPTED)
+            return rule.fail(found, found.batch, Noted(), now=clock.now(), error=INTERRUPTED)
 
         with contextlib.suppress(Exception):
             self._change(start.key, decide)
@@ -256,5 +260,5 @@ class RepeatableChange:
             return None
         if last and found is not None and found == last.after:
             return last
-        self._last = self._decide(found, shard.clock.now())
+        self._last = self._decide(found, shard.clock)
         return store.write(connection, found, self._last)

@@ -16,12 +16,18 @@ ENDS = {"breaker closed": "breaker opened"}
 
 
 def write_alert(
-    connection: Connection, number: int, *, what: str, kind: str, text: str, now: int
+    connection: Connection,
+    number: int,
+    *,
+    what: str,
+    kind: str,
+    text: str,
+    now: int,
+    task_id: int | None = None,
 ) -> None:
-    """Raise an alert."""
-    connection.execute(
-        insert(alert).values(id=number, what=what, kind=kind, raised_at=now, text=text)
-    )
+    """Raise an alert, under a number of its own. Every alert is raised here."""
+    values = {"what": what, "kind": kind, "task_id": task_id, "raised_at": now, "text": text}
+    connection.execute(insert(alert).values(id=number, **values))
     if what in ENDS:
         # A person who asked for an hour of quiet meant this trouble, not the next one.
         connection.execute(
@@ -32,8 +38,8 @@ def write_alert(
         )
 
 
-def prune(connection: Connection, *, now: int) -> None:
-    """Forget alerts and acknowledgements that are older than 30 days."""
-    connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP))
+def prune(connection: Connection, *, now: int) -> int:
+    """Delete alerts and acknowledgements that are older than 30 days; how many alerts."""
     old = acknowledgement.c.seen_at < now - KEEP
     connection.execute(delete(acknowledgement).where(old))
+    return connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP)).rowcount

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.cron import store
 from windlass.core.ring.store import worker
 from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.core.task.store import task
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.value.bucket import bucket_of

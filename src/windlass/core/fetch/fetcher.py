@@ -1,12 +1,13 @@
-"""The fetcher: keeps the worker supplied with rows that can start soon, and not with more."""
+"""The fetcher: keeps the worker supplied with rows that can start soon, and with no more."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from windlass import telemetry
+from windlass.core.face import Resolved
 from windlass.core.fetch.claim import Claims, Taken
 from windlass.core.fetch.handoff import HandOff
 from windlass.core.fetch.quarantine import Quarantine
@@ -20,7 +21,7 @@ LOOK_FOR_ABANDONED_AFTER = 1.0
 SETTLING_PAUSE = 0.05
 PACE_SECONDS = 0.02
 WAIT_FOR_RATE = 2.0
-# After nodes were handed over, others are looked for when so long no more were, and now and then.
+# After a hand-off, look for other rows after 20 ms without a new one, and at least every 250 ms.
 HANDED_PAUSE = 0.02
 LONGEST_HANDED = 0.25
 
@@ -35,43 +36,41 @@ class Fetcher(Loop):
         claims: Claims,
         in_flight: InFlight,
         *,
-        handed: HandOff,
-        resolve: Callable[[list[Claimed]], list[Claimed]] = list,
+        hand_off: HandOff,
+        resolve: Callable[[Sequence[Claimed]], Resolved],
     ) -> None:
         super().__init__()
         self._claims = claims
         self._in_flight = in_flight
-        self._handed = handed
+        self._hand_off = hand_off
+        # Prepares rows that belong to a flow.
         self._resolve = resolve
         self._looked_at = self._look_at = 0.0
-        # Why it is awake: something may be due, or only something was handed over.
+        # Why it is awake: something may be due, or rows were handed off.
         self._is_asked = self._is_handed = False
-        handed.on_rows = self._take_soon
-        handed.on_others = self.look_now
         self._pause = SHORTEST_PAUSE
         self._looked_for_abandoned = float("-inf")
-        # The kinds of which more may have abandoned than there was room for.
+        # The kinds that may have more abandoned rows than there was room for.
         self._abandoned: set[str] = set()
         self._quarantine = Quarantine()
         self.idle = threading.Event()
         # Whether there was room the last time, and nothing to fill it.
         self.found_nothing = False
-        in_flight.on_hungry = self._fed_up
 
     def tick(self) -> float:
         if self._in_flight.is_halted:
-            self._handed.clear()
+            self._hand_off.clear()
             return SHORTEST_PAUSE * 10
         is_settled = self._claims.tend()
         now = time.monotonic()
         if self._take_handed():
-            # One hand-over follows the other: what else is due is looked for between them.
+            # One hand-off follows the other: look for other due rows between them.
             self._look_at = min(now + HANDED_PAUSE, self._looked_at + LONGEST_HANDED)
         is_asked, self._is_asked = self._is_asked, False
         is_handed, self._is_handed = self._is_handed, False
         if is_handed and not is_asked and now < self._look_at:
             return self._look_at - now
-        pause = self._fetcher()
+        pause = self._fetch()
         pause = pause if is_settled else min(pause, SETTLING_PAUSE)
         self._looked_at = time.monotonic()
         self._look_at = self._looked_at + pause
@@ -81,18 +80,27 @@ class Fetcher(Loop):
         self._is_asked = True
         super().wake()
 
-    def _take_soon(self) -> None:
-        self._is_handed = True
-        super().wake()
+    def wake_for(self, *, look: bool) -> None:
+        """Take what was handed off; with `look`, look for other rows as well."""
+        if look:
+            self.look_now()
+        else:
+            self._is_handed = True
+            super().wake()
 
-    def _fetcher(self) -> float:
+    def wake_hungry(self) -> None:
+        """A run has ended that makes room for another row."""
+        self._in_flight.is_hungry = False
+        self.wake()
+
+    def _fetch(self) -> float:
         if self._quarantine.is_wanted:
             pause = self._run_alone()
             if pause is not None:
                 return pause
         was_empty = self._in_flight.is_empty
         rescued = self._rescue()
-        # Said before looking: what ends from now on wakes the fetcher, so no room is ever missed.
+        # Set before looking: a run that ends from now on wakes the fetcher, so no room is missed.
         self._in_flight.is_hungry = True
         room = self._in_flight.room()
         self._claims.help()
@@ -121,20 +129,20 @@ class Fetcher(Loop):
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
 
     def _take_handed(self) -> bool:
-        """Take the nodes that a finish of ours has made due."""
+        """Take the rows that a finish of this worker has made due."""
         if self._quarantine.is_wanted:
-            self._handed.clear()
+            self._hand_off.clear()
             return False
-        tasks = self._handed.take(self._in_flight.room())
-        # One that was read is held; it had to end here before another finish could hand it over.
+        tasks = self._hand_off.take(self._in_flight.room())
+        # A row that was read meanwhile is in flight already.
         tasks = [task for task in tasks if not self._in_flight.knows(task.id)]
         if tasks:
-            self._in_flight.add(self._resolve(tasks))
+            self._start(tasks)
         return bool(tasks)
 
     @property
     def wants_quiet(self) -> bool:
-        """Whether a row is to run alone, so that nothing else should begin."""
+        """Whether a quarantined row waits to run alone, so that nothing else should begin."""
         return self._quarantine.is_wanted
 
     def look_now(self) -> None:
@@ -151,7 +159,7 @@ class Fetcher(Loop):
         return max(pause, 0.001)
 
     def _rescue(self) -> bool:
-        """Take over what fell when other workers died, and can begin here soon."""
+        """Take over abandoned rows that can begin here soon."""
         now = time.monotonic()
         is_time = now - self._looked_for_abandoned > LOOK_FOR_ABANDONED_AFTER
         if not (is_time or self._abandoned):
@@ -174,7 +182,7 @@ class Fetcher(Loop):
         return bool(taken.tasks or taken.poison or self._quarantine.is_wanted)
 
     def _run_alone(self) -> float | None:
-        """Run a row with one life left while nothing else is here; None goes on as usual."""
+        """Run a quarantined row while nothing else is in flight; None goes on as usual."""
         is_empty = self._in_flight.is_empty
         if self._quarantine.is_running and not is_empty:
             return SHORTEST_PAUSE
@@ -195,9 +203,11 @@ class Fetcher(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._in_flight.add(self._resolve(taken.tasks), probes=taken.probes)
-            self._handed.forget(taken.tasks)
+            self._start(taken.tasks, probes=taken.probes)
+            self._hand_off.forget(taken.tasks)
 
-    def _fed_up(self) -> None:
-        self._in_flight.is_hungry = False
-        self.wake()
+    def _start(self, tasks: Sequence[Claimed], *, probes: Collection[int] = ()) -> None:
+        refused: Mapping[int, Exception] = {}
+        if any(task.flow_id is not None for task in tasks):
+            tasks, refused = self._resolve(tasks)
+        self._in_flight.add(tasks, probes=probes, refused=refused)

@@ -1,33 +1,24 @@
-"""A worker for one row only, and the thread on which a caller runs it."""
+"""Taking one row by a written claim, for a caller that runs it itself."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Collection, Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from windlass.clock import Clock
 from windlass.core.fetch.claim import Taken
-from windlass.core.fetch.store import claim
+from windlass.core.fetch.rows import Rows
 from windlass.core.run.load import Room
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
 from windlass.database.number import Numbers
 
 
-def in_thread(run: Callable[[], Coroutine[object, object, None]]) -> Future[None]:
-    """Run a coroutine on an event loop and a thread of its own; the caller may have a loop."""
-    future: Future[None] = Future()
+class Only(NamedTuple):
+    """The one row that a worker runs, and whether no other worker takes rows of its kind."""
 
-    def work() -> None:
-        try:
-            future.set_result(asyncio.run(run()))
-        except BaseException as problem:
-            future.set_exception(problem)
-
-    threading.Thread(target=work, name="windlass-visit", daemon=True).start()
-    return future
+    task: int
+    is_rested: bool = False
 
 
 class OneClaim:
@@ -64,8 +55,7 @@ class OneClaim:
         self._has_tried = True
         now = self._clock.now()
         stamp = Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
-        taken = claim.claim_one(
-            self._database,
+        taken = Rows(self._database).claim_one(
             self._number,
             stamp,
             max_lost=self._max_lost,

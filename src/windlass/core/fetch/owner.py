@@ -11,15 +11,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.core.fetch.claim import Taken
 from windlass.core.fetch.help import Helping
-from windlass.core.fetch.store import claim as store
+from windlass.core.fetch.rows import FailAsPoison, Rows
 from windlass.core.fetch.store import offer
-from windlass.core.finish.store.finish import Batch
+from windlass.core.fetch.triage import Triage
 from windlass.core.limit.gate import Allowed, Gate
 from windlass.core.ring.ring import Ring
 from windlass.core.ring.store import worker
@@ -27,6 +25,7 @@ from windlass.core.ring.store.worker import WorkerView
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.load import Room
 from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import ENDLESS, Lane, Most, Stamp
 from windlass.database.number import Numbers
@@ -68,7 +67,7 @@ class OwnersRead:
         *,
         lease: int,
         dead_after: int,
-        fail_as_poison: Callable[[list[Claimed], Connection], Batch],
+        fail_as_poison: FailAsPoison,
         gate: Gate,
         once: bool = False,
         on_news: Callable[[], None] = lambda: None,
@@ -82,7 +81,8 @@ class OwnersRead:
         self._lease = lease
         # By then all others have given a heartbeat, or were found dead.
         self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
-        self._bury = fail_as_poison
+        self._rows = Rows(database)
+        self._fail_as_poison = fail_as_poison
         self._gate = gate
         self._on_news = on_news
         self._refused: set[str] = set()
@@ -145,15 +145,11 @@ class OwnersRead:
         if not kinds:
             return Taken([], [])
         max_lost = {name: self._kinds[name].max_lost for name in kinds}
-        rescued = store.rescue(
-            self._database,
-            max_lost,
+        rescued = self._rows.rescue(
             self._stamp(),
+            Triage(max_lost, alone, self._rest(), {None: room.total, **room.kinds}),
             limit=RESCUE_AT_MOST,
-            alone=alone,
-            rest=self._rest(),
-            room={None: room.total, **room.kinds},
-            fail_as_poison=self._bury,
+            fail_as_poison=self._fail_as_poison,
         )
         if rescued.put_back:
             self.look_again()
@@ -222,9 +218,7 @@ class OwnersRead:
                 left = count - offered
                 most = self._most(lane, len(held) + spare + left, moment, buckets=buckets)
                 if left > 0:
-                    made = offer.make(
-                        self._database, me, begin, most, unless=held, spare=spare, count=left
-                    )
+                    made = self._rows.offer(me, begin, most, unless=held, spare=spare, count=left)
                     offered += len(made.offered)
                     spare -= made.spared
         self._helping.made(kind, offered)
@@ -255,9 +249,7 @@ class OwnersRead:
         if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
             return False
         self._asked_for_alone_at = asked_at
-        return store.some_quarantined(
-            self._database, due, self._lives, buckets=self._share.runs, now=now
-        )
+        return self._rows.some_quarantined(due, self._lives, buckets=self._share.runs, now=now)
 
     def _is_due(self, lane: Lane, now: int) -> bool:
         return lane.due_at <= self._due_until(lane.kind, now)
@@ -370,7 +362,7 @@ class OwnersRead:
 
     def _take_lane(self, lane: Lane, limit: int) -> list[Claimed]:
         if lane.priority == OFFERS:
-            return offer.claim(self._database, lane.kind, self._stamp(), limit=limit)
+            return self._rows.claim_offered(lane.kind, self._stamp(), limit=limit)
         taken: list[Claimed] = []
         for way in (self._claim_carefully, self._read, self._claim_from_strangers):
             if len(taken) < limit:
@@ -390,14 +382,14 @@ class OwnersRead:
             most = self._most(lane, limit - len(taken), stamp.now, buckets=buckets)
             most = most._replace(due_until=min(most.due_until, careful_to))
             if most.limit > 0:
-                taken += self._unless_held(store.claim(self._database, lane, stamp, most))
+                taken += self._unless_held(self._rows.claim(lane, stamp, most))
         return taken
 
     def _unless_held(self, claimed: list[Claimed]) -> list[Claimed]:
         """Give back what runs here already: somebody has moved it since it was read."""
         held = [row for row in claimed if self._in_flight.knows(row.id)]
         if held:
-            self._database.write(lambda connection: store.put_back(connection, held))
+            self._rows.put_back(held)
         return [row for row in claimed if row not in held]
 
     def _read(self, lane: Lane, limit: int) -> list[Claimed]:
@@ -434,7 +426,7 @@ class OwnersRead:
     ) -> tuple[list[Claimed], list[Claimed]]:
         """Rows from `lane` on, and those of them that are not held."""
         self._in_flight.begin_read()
-        rows = store.read(self._database, lane, stamp, most)
+        rows = self._rows.read(lane, stamp, most)
         return rows, self._in_flight.new(rows)
 
     def _claim_from_strangers(self, lane: Lane, limit: int) -> list[Claimed]:
@@ -444,11 +436,11 @@ class OwnersRead:
             return []
         stamp = self._stamp()
         most = self._most(lane, limit, stamp.now)
-        return store.claim_foreign(self._database, lane, stamp, most, owners=owners)
+        return self._rows.claim_foreign(lane, stamp, most, owners=owners)
 
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
-        for lane in store.lanes(self._database, self._kinds):
+        for lane in self._rows.lanes(self._kinds):
             allowed = self._gate.allow(lane.kind, 1) if self._is_due(lane, now) else Allowed(0)
             if allowed.most:
                 taken = next(self._alone_in(lane, now), [])
@@ -463,12 +455,12 @@ class OwnersRead:
         """A row of ours, or of nobody's, that was lost so often that it runs alone."""
         most = Most(1, self._due_until(lane.kind, now), range(self._lives(lane.kind), ENDLESS))
         for buckets in self._share.runs:
-            taken = store.claim(self._database, lane, self._stamp(), most._replace(buckets=buckets))
+            taken = self._rows.claim(lane, self._stamp(), most._replace(buckets=buckets))
             if taken:
                 yield taken
         owners = self._ring.strangers.get(lane.kind)
         if owners:
-            yield store.claim_foreign(self._database, lane, self._stamp(), most, owners=owners)
+            yield self._rows.claim_foreign(lane, self._stamp(), most, owners=owners)
 
     def _most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
         most = Most(limit, self._due_until(lane.kind, now), range(self._lives(lane.kind)))

@@ -1,30 +1,23 @@
-"""Finishing: outcomes of the last few milliseconds, written down in one transaction."""
+"""The group commit: outcomes of the last few milliseconds, written in one transaction."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
-
 from windlass import telemetry
-from windlass.clock import Clock
-from windlass.core.fetch.handoff import HandOff
+from windlass.core.face import Ended, Ending, Site
+from windlass.core.finish.group import make_group, write_group, write_inside
 from windlass.core.finish.store import finish as store
-from windlass.core.finish.store.finish import AlertRow, Batch, FailureRow
 from windlass.core.finish.store.history import MINUTE
 from windlass.core.limit.breaker import Breakers, Move
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
 from windlass.core.run.runner import failure
-from windlass.core.task.kind import Kind
-from windlass.database.database import Database
+from windlass.database.connection import Connection
+from windlass.database.database import BAD_VALUES, DatabaseError
 from windlass.database.dialect.base import Count
-from windlass.database.number import Numbers
-from windlass.external.engine.submission import refuse_submissions, write_submissions
-from windlass.flow.model.graph import How
 from windlass.value.outcome import (
     SUCCESS,
     Cancelled,
@@ -35,11 +28,7 @@ from windlass.value.outcome import (
     Snoozed,
     Submitted,
     Succeeded,
-    Visits,
-    settle,
-    settle_visits,
 )
-from windlass.value.period import HURRIED
 from windlass.value.task import Claimed
 
 MOST_AT_ONCE = 1_000
@@ -47,38 +36,25 @@ WINDOW_SECONDS = 0.003
 LARGEST_PART = 2 * 1024 * 1024
 CALLBACK_TRIES = 3
 LOCKED_PAUSE = 0.2
-OUTCOME_ERRORS = (DataError, IntegrityError, UnicodeError, TypeError)
 
 
 class CallbackFailed(Exception):
-    """An `on_finish` callback raised; its transaction is undone."""
+    """An `on_finish` callback raised; its transaction was rolled back."""
 
 
 class Finish(Loop):
-    """The group commit."""
+    """Writes the outcomes of one worker."""
 
     name = "finish"
 
-    def __init__(
-        self,
-        database: Database,
-        in_flight: InFlight,
-        clock: Clock,
-        numbers: Numbers,
-        *,
-        breakers: Breakers,
-    ) -> None:
+    def __init__(self, site: Site, in_flight: InFlight, *, breakers: Breakers) -> None:
         super().__init__()
-        self._database = database
+        self._site = site
+        self._database = site.database
         self._in_flight = in_flight
-        self._clock = clock
-        self._numbers = numbers
         self._breakers = breakers
         self.done = 0
         self.failed = 0
-        # What becomes of nodes that the end of others makes due.
-        self.hand_off = HandOff(database, in_flight, clock)
-        in_flight.on_ended = self.wake
 
     def tick(self) -> float:
         in_flight = self._in_flight
@@ -93,18 +69,23 @@ class Finish(Loop):
         return LOCKED_PAUSE if all(run.is_locked for run in list(in_flight.ended)) else 0.0
 
     def flush(self) -> None:
-        """Write down what has ended by now; what cannot be written stays, and raises."""
+        """Write what has ended by now. What cannot be written stays, and raises."""
         runs = self._in_flight.take_ended(MOST_AT_ONCE)
         try:
-            with self._in_flight.desk:
+            with self._in_flight.writing:
                 self._write(runs)
         finally:
-            # What was written has no outcome left to write.
+            # A run that was written has no outcome left to write.
             self._in_flight.written([run for run in runs if run.outcome is None])
             self._in_flight.put_back([run for run in runs if run.outcome is not None])
 
-    def fail_as_poison(self, tasks: list[Claimed], connection: Connection) -> Batch:
-        """What to write, by `connection`, of rows that are poison: they fail without being run."""
+    def flush_all(self) -> None:
+        """Write all that has ended."""
+        while self._in_flight.ended:
+            self.flush()
+
+    def fail_as_poison(self, connection: Connection, tasks: list[Claimed]) -> None:
+        """Write, in the transaction that rescued them, that rows failed without being run."""
         runs = []
         for task in tasks:
             run = Run(task, self._in_flight.loads[task.kind])
@@ -114,10 +95,11 @@ class Finish(Loop):
             )
             run.is_poison, run.outcome = True, Failed(text, text)
             runs.append(run)
-        return self._batch(runs, self._clock.now(), inside=connection)
+        group = make_group(runs, self._site, inside=connection)
+        write_inside(connection, self._site, group, self._endings(runs))
 
     def _write(self, runs: Sequence[Run]) -> None:
-        for alike in _by_way(runs):
+        for alike in _by_claim(runs):
             together, apart = alike, []
             if any(run.on_finish for run in alike):
                 apart = [run for run in alike if _has_callbacks(run)]
@@ -131,25 +113,29 @@ class Finish(Loop):
         if not runs:
             return
         if any(run.is_locked for run in runs):
-            runs = self._free(runs)
+            runs = self._unlocked(runs)
         try:
             if runs:
                 self._store(runs)
-        except OUTCOME_ERRORS as problem:
-            # Anything else is the database's trouble, and passes: outcomes wait for it.
+        except BAD_VALUES as problem:
+            # Other errors are the database's trouble, and pass: outcomes wait until then.
             self._write_apart(runs, problem)
-        except DBAPIError as problem:
+        except DatabaseError as problem:
             if not self._database.dialect.is_locked(problem):
                 raise
-            # Somebody else, maybe a trigger in a user's transaction, holds some of the rows.
-            free = self._free(runs)
+            # Another transaction, such as a trigger's, has locked some of the rows.
+            free = self._unlocked(runs)
             if free:
                 self._store(free)
 
-    def _free(self, runs: Sequence[Run]) -> list[Run]:
-        """The runs whose rows can be had now; the others wait, and are told by `is_locked`."""
+    def _unlocked(self, runs: Sequence[Run]) -> list[Run]:
+        """The runs whose rows are free; the others wait, and are marked `is_locked`."""
         flows = {run.task.flow_id for run in runs if run.task.flow_id is not None}
-        held = store.held_by_others(self._database, flows | {run.task.id for run in runs})
+        wanted = flows | {run.task.id for run in runs}
+        dialect = self._database.dialect
+        held = self._database.write(
+            lambda connection: store.locked_by_others(connection, dialect, wanted), tries=2
+        )
         for run in runs:
             run.is_locked = run.task.id in held or run.task.flow_id in held
         return [run for run in runs if not run.is_locked]
@@ -170,7 +156,7 @@ class Finish(Loop):
         self._write_together(runs)
 
     def _write_with_callbacks(self, run: Run) -> None:
-        """A run with `on_finish` is a transaction of its own, which its callbacks may undo."""
+        """A run with `on_finish` has a transaction of its own, which its callbacks may undo."""
         callbacks = run.on_finish or []
 
         def on_accepted(connection: Connection) -> None:
@@ -187,10 +173,10 @@ class Finish(Loop):
         before = run.callback_tries
         try:
             self._store([run], on_accepted=on_accepted)
-        except (CallbackFailed, *OUTCOME_ERRORS) as failed:
+        except (CallbackFailed, *BAD_VALUES) as failed:
             self._fail_callback(run, failed.__cause__ or failed)
         except Exception as problem:
-            # It came as far as the callbacks, and again and again no further.
+            # It reached the callbacks several times, and never got further.
             if run.callback_tries == before or run.callback_tries < CALLBACK_TRIES:
                 raise
             self._fail_callback(run, problem)
@@ -203,26 +189,34 @@ class Finish(Loop):
     def _store(
         self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
     ) -> None:
-        now = self._clock.now()
-        batch = self._batch(runs, now)
+        now = self._site.clock.now()
+        group = make_group(runs, self._site)
+        endings = self._endings(runs)
         moves: list[Move] = []
 
-        def note(connection: Connection, accepted: set[int]) -> None:
+        def beside(connection: Connection, accepted: set[int]) -> None:
             statistics = _counts(runs, accepted, now)
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
-            write_submissions(connection, runs, accepted)
 
-        hand = self.hand_off.begin(batch) if batch.nodes else None
-        accepted = store.finish(
-            self._database, batch, note, on_accepted=on_accepted, on_filled=hand, tries=2
-        )
+        written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
+        accepted = written or set()
         self._breakers.tell(moves)
-        if hand is not None:
-            hand.over()
-        accepted = accepted or set()
-        refuse_submissions(self._database, runs, accepted, now=now)
+        for ending in endings:
+            ending.committed(accepted)
+        self._tell(runs, accepted)
+
+    def _endings(self, runs: Sequence[Run]) -> list[Ending]:
+        concerned = [
+            Ended(run.task, run.outcome, run.kept)
+            for run in runs
+            if (run.task.flow_id is not None or run.kept is not None) and run.outcome is not None
+        ]
+        site = self._site
+        return site.faces.endings(site, concerned, worker=runs[0].task.worker)
+
+    def _tell(self, runs: Sequence[Run], accepted: set[int]) -> None:
         self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None
@@ -230,43 +224,9 @@ class Finish(Loop):
             if run.task.id not in accepted:
                 telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
             elif outcome is not SUCCESS:
-                self._tell(run, outcome)
+                self._tell_of(run, outcome)
 
-    def _batch(self, runs: Sequence[Run], now: int, *, inside: Connection | None = None) -> Batch:
-        batch = Batch(worker=runs[0].task.worker, is_read=runs[0].task.is_read, now=now)
-        plain = [run.task for run in runs if run.outcome is SUCCESS and run.leaves_nothing]
-        batch.removals = {task.id: task.fence for task in plain}
-        if len(plain) < len(runs):
-            others = [run for run in runs if run.task.id not in batch.removals]
-            visits = [run for run in others if run.outcome is SUCCESS and run.is_visit]
-            if visits:
-                others = [run for run in others if not (run.outcome is SUCCESS and run.is_visit)]
-                batch.visits = _visits(visits, now)
-            self._settle(others, batch, now, inside=inside)
-        return batch
-
-    def _settle(
-        self, runs: Sequence[Run], batch: Batch, now: int, *, inside: Connection | None
-    ) -> None:
-        wrong = [run for run in runs if isinstance(run.outcome, Failed | Retried)]
-        numbers = iter(self._numbers.take(2 * len(wrong), inside=inside) if wrong else ())
-        for run in runs:
-            task, outcome = run.task, run.outcome
-            assert outcome is not None
-            change = settle(task, outcome, run.kind.terms, now=now, turns=run.turns)
-            if change is None:
-                batch.removals[task.id] = task.fence
-            else:
-                batch.changes.append(change)
-            if task.flow_id is not None:
-                _note_node(batch, task.id, task.flow_id, outcome)
-            if isinstance(outcome, Failed | Retried):
-                batch.failures.append(_failure_row(run, outcome, next(numbers), now))
-            if run.is_poison and isinstance(outcome, Failed):
-                batch.alerts.append(_alert_row(run, outcome, next(numbers), now))
-        batch.changes.sort(key=lambda change: change.id)
-
-    def _tell(self, run: Run, outcome: Outcome) -> None:
+    def _tell_of(self, run: Run, outcome: Outcome) -> None:
         facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
         match outcome:
             case Retried():
@@ -282,69 +242,18 @@ class Finish(Loop):
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
 
 
-def _visits(runs: Sequence[Run], now: int) -> list[Visits]:
-    """What becomes of items that were visited, those of which the same becomes together."""
-    alike: dict[tuple[Kind, bool], list[Claimed]] = {}
-    for run in runs:
-        alike.setdefault((run.kind, run.task.priority == HURRIED), []).append(run.task)
-    return [
-        settle_visits(rows, kind.terms, now=now, is_hurried=is_hurried)
-        for (kind, is_hurried), rows in alike.items()
-    ]
-
-
-def _note_node(batch: Batch, number: int, run: int, outcome: Outcome) -> None:
-    match outcome:
-        case Succeeded():
-            how = How.SUCCEEDED
-        case Cancelled() if outcome.is_skipped:
-            how = How.SKIPPED
-        case Failed() | Cancelled():
-            how = How.FAILED
-        case _:
-            batch.runs.add(run)
-            batch.going[number] = run
-            return
-    batch.runs.add(run)
-    batch.nodes[number] = (run, how)
-
-
-def _failure_row(run: Run, outcome: Failed | Retried, number: int, now: int) -> FailureRow:
-    return FailureRow(
-        id=number,
-        task_id=run.task.id,
-        kind=run.kind.name,
-        attempt=run.task.attempt,
-        worker=run.task.worker,
-        failed_at=now,
-        error=outcome.error,
-        trace=outcome.trace,
-    )
-
-
-def _alert_row(run: Run, outcome: Failed, number: int, now: int) -> AlertRow:
-    return AlertRow(
-        id=number,
-        what="poison",
-        kind=run.kind.name,
-        task_id=run.task.id,
-        raised_at=now,
-        text=f"task {run.task.id} of kind {run.kind.name!r} failed as {outcome.error}",
-    )
-
-
-def _by_way(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """The runs of one worker that were all read, or all claimed: they are written the same way."""
-    ways = {(run.task.worker, run.task.batch is None) for run in runs}
-    for worker, is_read in ways:
-        if len(ways) == 1:
+def _by_claim(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """Groups of runs of one worker that were all read, or all claimed: written the same way."""
+    groups = {(run.task.worker, run.task.batch is None) for run in runs}
+    for worker, is_read in groups:
+        if len(groups) == 1:
             yield runs
         else:
             yield [run for run in runs if run.task.worker == worker and run.task.is_read is is_read]
 
 
 def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """The runs in parts whose outcomes fit into one statement of every database."""
+    """The runs in parts whose outcomes fit into one statement on every database."""
     begin = size = 0
     for index, run in enumerate(runs):
         if run.outcome is SUCCESS:

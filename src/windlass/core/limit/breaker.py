@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.alert.store import write_alert
 from windlass.core.limit.store import switch
 from windlass.core.run.ready import Run
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.value.breaker import CLOSED, Breaker, State, Terms

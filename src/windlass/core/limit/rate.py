@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import Connection
-
 from windlass.clock import SECOND
 from windlass.core.limit.store import rate
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.value.rate import HORIZON, Pace, Reserved
 

@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.fetch.store import claim
 from windlass.core.limit.breaker import Breakers
 from windlass.core.limit.rate import Rates
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.loop import Loop
+from windlass.core.ring.store import held
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.load import KindLoad
 from windlass.core.task.kind import Kind
 from windlass.database.database import Database
 from windlass.errors import BadInput
 from windlass.value.rate import parse_rate
-from windlass.value.task import Claimed
 from windlass.value.window import Window, parse_window
 
 LOOK_SECONDS = 0.4
@@ -128,15 +125,15 @@ class Switchboard(Loop):
             telemetry.emit("kind.held_back", kind=name, off=setting.off)
 
     def _give_back(self, kind: str) -> None:
-        """What was claimed and has not begun waits again, for whenever it may."""
-        # What was only read needs nothing: nobody else knows of it.
+        """Make claimed rows that have not begun waiting again."""
+        # Rows that were only read need nothing: nobody else knows of them.
         queued = [task for task in self._in_flight.take_back(kind) if not task.is_read]
         if queued:
-            self._database.write(lambda connection: self._put_back(connection, queued))
-
-    def _put_back(self, connection: Connection, tasks: list[Claimed]) -> None:
-        if self._database.dialect.alive(connection, tasks[0].worker):
-            claim.put_back(connection, tasks)
+            self._database.write_as(
+                queued[0].worker,
+                lambda connection: held.put_back(connection, queued),
+                lost=None,
+            )
 
     def _complain(self, kind: str, problem: str | None) -> None:
         if problem is not None and self._told.get(kind) != problem:

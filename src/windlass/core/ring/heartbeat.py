@@ -1,20 +1,19 @@
-"""The heartbeat of a worker: it joins, gives heartbeats, and leaves or is given up for dead.
+"""The heartbeat of a worker: it joins, renews its lease, marks silent workers dead, and leaves.
 
-Who is the authority? The worker's own row, and nothing in memory. A worker that was marked left is
-left, whatever it believes: each of its transactions first looks at that row and finds it so. It
-then stops everything and joins anew under a new id, so that nothing of its old heartbeat can be mistaken
-for its new one.
+Who is the authority? The worker's own row, and nothing in memory. A worker that was marked left has
+left, whatever it believes: each of its transactions looks at that row first. It then stops
+everything and joins again under a new id, so that its old rows cannot be mistaken for new ones.
 
-Which time is trusted? The database's, for the lease. For its own stop_if_lease_ended a worker needs no clock of
-others: if it could not renew for as long as the lease lasts, on its monotonic clock, it must assume
-that it is marked left, and stops what it runs.
+Which time is trusted? The database's, for the lease. To stop itself a worker needs only its own
+monotonic clock: if it could not renew for as long as the lease lasts, it must assume that it was
+marked left, and stops what it runs.
 
 What does each failure do? The database is away for a moment: renewals fail, runs go on, outcomes
-wait. It is away for longer than the lease: everything stops; when it is back, outcomes that waited
-are written under the old id if nobody has marked it left, the rest is handed back, and the worker
-joins anew. The process is stopped and wakes up late: somebody has marked it left; its writes change
-nothing. The process dies: its lease runs out, anyone marks it left, and its rows are taken over.
-And after an outage nobody is marked left until everyone has had the time to come back.
+wait. It is away for longer than the lease: everything stops; when it is back, waiting outcomes are
+written under the old id if nobody has marked it left, the rest is handed back, and the worker joins
+again. The process is stopped and wakes up late: it was marked left, and its writes change nothing.
+The process dies: its lease ends, another worker marks it left, and its rows are taken over. After
+an outage nobody is marked left until all workers have had time to come back.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import SECOND, Clock, DatabaseClock
-from windlass.core.fetch.store import claim
+from windlass.core.face import Faces
 from windlass.core.loop import Loop
+from windlass.core.ring.leave import leave, mark_dead
 from windlass.core.ring.member import Members
+from windlass.core.ring.store import held as held_claims
 from windlass.core.ring.store import worker
 from windlass.core.run.in_flight import InFlight
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.errors import BadMembers, MembersUnavailable
@@ -45,7 +45,7 @@ LONG_RUN_SECONDS = 1.0
 
 
 class Heartbeat(Loop):
-    """Joins, beats every second, and takes care of the dead."""
+    """Joins, beats every second, and marks silent workers dead."""
 
     name = "heartbeat"
 
@@ -62,6 +62,8 @@ class Heartbeat(Loop):
         dead_after: int,
         flush: Callable[[], None],
         see: Callable[[int, Sequence[worker.WorkerView]], None],
+        idle: Callable[[], int],
+        faces: Faces,
         members: Members | None = None,
     ) -> None:
         super().__init__()
@@ -78,26 +80,26 @@ class Heartbeat(Loop):
         self._members = members
         if members is not None:
             members.listen(self.wake)
-        # Who was heard to be alive, and since when those were missed who never were.
+        # Workers that the coordinator has seen alive, and since when others are missing there.
         self._heard: set[int] = set()
         self._missed: dict[int, float] = {}
-        # How many rows it could start soon while it has none.
         # How many rows it could start while it has none.
-        self.idle: Callable[[], int] = lambda: 0
+        self._idle = idle
+        self._faces = faces
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
-        self._swept_at = 0.0
+        self._looked_for_lapsed_at = 0.0
         self.id = 0
-        # After an outage it must be back before anyone may think that it is dead.
+        # After an outage it must renew before others may mark it dead.
         self._beat_seconds = min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
         self.longest_pause = self._beat_seconds
 
     def join_ring(self) -> None:
-        """Be there under a new id, holding nothing."""
+        """Join under a new id, holding nothing."""
         number = self._numbers.take()[0]
         if self._members is not None:
-            # Before its row is there: from then on the others keep a share for it.
+            # Before its row is written: from then on the others keep a share for it.
             ring = self._database.write(self._agree)
             self._members.join(ring, number)
         before = time.monotonic()
@@ -116,9 +118,9 @@ class Heartbeat(Loop):
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
     def leave(self, why: str) -> None:
-        """Hand back what is still held, and go."""
+        """Hand back what is still held, and leave."""
         with self._lock:
-            handed_back = self._go(why)
+            handed_back = self._leave(why)
         if self._members is not None:
             self._members.close()
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
@@ -130,7 +132,7 @@ class Heartbeat(Loop):
             try:
                 self._beat()
             except MembersUnavailable:
-                # It holds nothing, and `members.away` was told: join with the next beat.
+                # It holds nothing, and `members.away` was emitted: join with the next beat.
                 return self._beat_seconds
             except Exception:
                 self._steady_since = time.monotonic()
@@ -143,8 +145,9 @@ class Heartbeat(Loop):
         if isinstance(self._clock, DatabaseClock):
             self._clock.synchronise()
         now = self._clock.now()
-        idle = self.idle()
-        # No transaction: one that stops in the middle would hold its row, and put off its funeral.
+        idle = self._idle()
+        # Not in a transaction: a process that is stopped in the middle of one would keep its row
+        # locked, and nobody could mark it dead.
         is_alive = self._database.single(
             lambda connection: worker.renew(
                 connection,
@@ -164,34 +167,36 @@ class Heartbeat(Loop):
             self._steady_since = before
         self._renewed_at = before
         self._in_flight.renew(before + self._dead_after / SECOND)
-        self._care_for_runs(now)
-        self._care_for_the_dead(now)
+        self._push_leases(now)
+        self._mark_dead(now)
 
     def stop_if_lease_ended(self) -> None:
-        """Stop everything if the lease may have run out; a beat may hang and never tell."""
+        """Stop everything if the lease may have ended; a beat may hang and never return."""
         if self._database.dialect.is_embedded:
-            # It hangs because somebody writes for long, who keeps out the gravedigger too.
+            # A long write by another process blocks it, and blocks marking it dead as well.
             return
         silent_for = time.monotonic() - self._renewed_at
         if silent_for > self._dead_after / SECOND and not self._in_flight.is_halted:
             self._in_flight.is_halted = True
             stopped = self._in_flight.drop_all()
             if self._members is not None:
-                # Whoever cannot reach the database is of no use to the ring.
+                # A worker that cannot reach the database is of no use to the ring.
                 self._members.leave()
             telemetry.emit(
                 "worker.lost", worker=self.id, why="it could not renew", stopped=len(stopped)
             )
 
     def _come_back(self) -> None:
-        """The lease had run out, but nobody has marked us left: go properly, and join anew."""
+        """The lease had ended, but nobody has marked us left: leave properly, and join again."""
         self._flush()
-        self._go("it could not renew")
+        self._leave("it could not renew")
         self.join_ring()
 
-    def _go(self, why: str) -> int | None:
+    def _leave(self, why: str) -> int | None:
         now = self._clock.now()
-        return worker.leave(self._database, number=self.id, now=now, why=why, due=self._due(now))
+        return leave(
+            self._database, self._faces, number=self.id, now=now, why=why, due=self._due(now)
+        )
 
     def _lose(self, why: str) -> None:
         was_known, self._in_flight.is_halted = self._in_flight.is_halted, True
@@ -200,7 +205,7 @@ class Heartbeat(Loop):
             telemetry.emit("worker.lost", worker=self.id, why=why, stopped=len(stopped))
         self.join_ring()
 
-    def _care_for_runs(self, now: int) -> None:
+    def _push_leases(self, now: int) -> None:
         """Push the leases of long runs, and stop those that were taken from us."""
         began_before = time.monotonic() - LONG_RUN_SECONDS
         with_runs = list(self._in_flight.running.values())
@@ -210,48 +215,49 @@ class Heartbeat(Loop):
             if run.began < began_before and run.task.batch is not None and run.keeper is None
         }
         until = now + self._lease
-        lapsing = time.monotonic() - self._swept_at > self._lease / SECOND / 3
-        # Rows of a claim under way are ours, although nobody here knows them yet.
+        lapsing = time.monotonic() - self._looked_for_lapsed_at > self._lease / SECOND / 3
+        # Rows of a claim that is under way are ours, although they are not known here yet.
         lapsing = lapsing and not self._in_flight.is_claiming
         if not held and not lapsing:
             return
         me = self.id
 
         def work(connection: Connection) -> set[int]:
-            if not self._database.dialect.alive(connection, me):
-                return set(held)
             if not lapsing:
-                return claim.still_held(connection, held)
-            kept = claim.push(connection, held, worker=me, until=until) if held else set()
-            unknown = self._in_flight.knows
-            claim.hand_back(connection, worker=me, now=now, due=self._due(now), unless=unknown)
+                return held_claims.still_held(connection, held)
+            kept = held_claims.push(connection, held, worker=me, until=until) if held else set()
+            is_known = self._in_flight.knows
+            held_claims.hand_back(
+                connection, worker=me, now=now, due=self._due(now), unless=is_known
+            )
             return kept
 
-        kept = self._database.write(work, tries=1)
+        # Marked left: the next beat finds that out and stops everything.
+        kept = self._database.write_as(me, work, lost=set(held), tries=1)
         if lapsing:
-            self._swept_at = time.monotonic()
+            self._looked_for_lapsed_at = time.monotonic()
         taken_away = self._in_flight.drop(held.keys() - kept)
         for run in taken_away:
             telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
 
-    def _care_for_the_dead(self, now: int) -> None:
+    def _mark_dead(self, now: int) -> None:
         workers = self._database.read(worker.listing, tries=1)
         self._see(self.id, workers)
         silent = self._silent(workers, now)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
         began = time.monotonic()
-        # Each of those who care begins with another one.
+        # Each worker begins with another one, so that they do not wait for each other.
         first = self.id % max(1, len(silent))
         for number in silent[first:] + silent[:first]:
             if time.monotonic() - began > self._beat_seconds:
-                # Some of them are held up. The next beat goes on; this one must not be the last.
+                # Some rows are locked by others. The next beat goes on; this one must end in time.
                 break
-            abandoned = worker.mark_dead(
+            abandoned = mark_dead(
                 self._database,
+                self._faces,
                 number=number,
                 now=now,
-                why="it missed its heartbeat",
                 by_lease=self._members is None,
             )
             if abandoned is not None:
@@ -260,7 +266,7 @@ class Heartbeat(Loop):
             self._see(self.id, self._database.read(worker.listing, tries=1))
 
     def _silent(self, workers: Sequence[worker.WorkerView], now: int) -> list[int]:
-        """Those of the others who are to be marked dead."""
+        """The other workers that are to be marked dead."""
         others = [view for view in workers if view.id != self.id]
         lapsed = [view.id for view in others if view.lease_until < now]
         if self._members is None:
@@ -273,20 +279,20 @@ class Heartbeat(Loop):
         members = {view.id for view in others if view.kinds}
         missing = members - alive
         self._missed = {number: self._missed.get(number, now_here) for number in missing}
-        # One who has just joined may be known to the database first.
+        # A worker that has just joined may be in the database before the coordinator has it.
         gone = {
             number
             for number, since in self._missed.items()
             if number in self._heard or now_here - since > self._dead_after / SECOND
         }
-        # One that others hear of, but not the database, has long been told to leave.
+        # The coordinator still sees it, but it has not reached the database for a long time.
         useless = {
             view.id for view in others if view.lease_until < now - USELESS_AFTER * self._dead_after
         }
         return sorted(gone | useless | (set(lapsed) - members))
 
     def _join(self, connection: Connection, number: int) -> None:
-        """Write the row of this life."""
+        """Write the row of this id."""
         if self._kinds.serves:
             self._agree(connection)
         now = self._clock.now()
@@ -301,12 +307,12 @@ class Heartbeat(Loop):
         )
 
     def _agree(self, connection: Connection) -> str:
-        """The name of the ring, whose workers all know each other by the same means."""
+        """The name of the ring; all of its workers use the same kind of membership."""
         kind = "database" if self._members is None else self._members.kind
         ring, agreed = worker.agree(connection, kind, now=self._clock.now())
         if agreed != kind:
             raise BadMembers(
-                f"the workers of {self._database.name} know each other by {agreed}, and this one "
-                f"would by {kind}; give all of them the same members=, or stop the others first"
+                f"the workers of {self._database.name} use {agreed} for membership, and this one "
+                f"would use {kind}; give all of them the same members=, or stop the others first"
             )
         return ring

@@ -1,7 +1,7 @@
 """Marking: the claim of a row that was only read is written down when it must outlive the moment.
 
-That is when its handler runs long, or when its bucket is given to another worker. If the row is no
-longer as it was read, somebody has cancelled or moved it, and its run is stopped.
+That is when its handler runs long, or when its bucket goes to another worker. If the row is no
+longer as it was read, it was cancelled or moved meanwhile, and its run is stopped.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.fetch.store import claim
 from windlass.core.loop import Loop
+from windlass.core.ring.store import held
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
 from windlass.database.database import Database
@@ -49,7 +49,7 @@ class Mark(Loop):
 
     def tick(self) -> float:
         if self._long_runs():
-            with self._in_flight.desk:
+            with self._in_flight.writing:
                 runs = self._long_runs()
                 for worker in {run.task.worker for run in runs}:
                     self._mark(worker, [run for run in runs if run.task.worker == worker])
@@ -74,20 +74,18 @@ def write_down(
 ) -> None:
     """Write the claims of runs that were read, and what is to be written `beside` them.
 
-    Call it with the desk of the rows in flight, so that no outcome of theirs is written at the same time.
+    Hold `in_flight.writing`, so that no outcome of these runs is written at the same time.
     """
 
     def work(connection: Connection) -> set[int] | None:
-        if not database.dialect.alive(connection, stamp.worker):
-            return None
-        marked = claim.mark(connection, [run.task for run in runs], stamp) if runs else set()
+        marked = held.mark(connection, [run.task for run in runs], stamp) if runs else set()
         if beside is not None:
             beside(connection)
         return marked
 
-    marked = database.write(work)
+    marked = database.write_as(stamp.worker, work, lost=None)
     if marked is None:
-        # Marked left: the next heartbeat finds it so, and stops everything.
+        # The worker was marked left: its next heartbeat finds that out and stops everything.
         return
     for run in runs:
         if run.task.id in marked:

@@ -161,12 +161,11 @@ class Ring:
         wanted = self._wanted
 
         def work(connection: Connection) -> dict[int, int]:
-            if not self._database.dialect.alive(connection, worker):
-                return {}
             bucket.acquire(connection, worker, wanted)
             return bucket.owned(connection, worker)
 
-        owned = self._database.write(work)
+        nothing: dict[int, int] = {}
+        owned = self._database.write_as(worker, work, lost=nothing)
         gained = len(owned.keys() - self._owned.keys())
         self._share_out(worker, owned)
         if gained:
@@ -177,7 +176,7 @@ class Ring:
         if until <= self.share.careful_to:
             return
         self._in_flight.forget_reads(lambda task: task.due_at <= until)
-        with self._in_flight.desk:
+        with self._in_flight.writing:
             held = self._in_flight.reads(lambda task: task.due_at <= until)
             if held:
                 write_down(self._database, self._in_flight, held, self._stamp(worker))
@@ -206,7 +205,7 @@ class Ring:
 
     def _free(self, worker: int, ready: set[int]) -> None:
         try:
-            with self._in_flight.desk:
+            with self._in_flight.writing:
                 write_down(
                     self._database,
                     self._in_flight,

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import Connection
-
 from windlass.clock import to_datetime
 from windlass.core.run.ready import Run
 from windlass.core.task.current import current
+from windlass.database.connection import Connection
 from windlass.errors import NoContext
-from windlass.external.model import Submission
-from windlass.flow.engine import Growing, growing
 from windlass.value.cron import read_turn
 
 
-class Context:
-    """The run that the calling handler is in."""
+class RunContext:
+    """The run that the calling handler is in, as the kernel knows it."""
 
     __slots__ = ("_run",)
 
@@ -65,30 +62,6 @@ class Context:
         """When its time is out, on `time.monotonic()`; None without a time-out."""
         return self._run.deadline
 
-    @property
-    def submission(self) -> str:
-        """By what an external system knows this submission: the same if it is repeated.
-
-        It is the id of the task, with a number behind it after an earlier submission has failed.
-        """
-        return self._submitting.name
-
-    @property
-    def secret(self) -> str:
-        """What an external system must send along when it calls back about this submission."""
-        return self._submitting.secret
-
-    @property
-    def _submitting(self) -> Submission:
-        if self._run.submission is None:
-            raise NoContext("this belongs to submit() of an external system")
-        return self._run.submission
-
-    @property
-    def flow(self) -> Growing:
-        """Draws nodes after the one that is running; they are written with its success."""
-        return growing(self._run)
-
     def on_finish(self, write: Callable[[Connection], None]) -> None:
         """Have `write(connection)` called in the transaction that records the success.
 
@@ -103,9 +76,9 @@ class Context:
         self._run.on_finish.append(write)
 
 
-def context() -> Context:
+def current_run() -> Run:
     """The run that the calling handler is in."""
     run = current.get()
     if run is None:
         raise NoContext("context() was called outside a handler; it belongs to a running task")
-    return Context(run)
+    return run

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from windlass.core.run.budget import Budget
@@ -26,13 +27,21 @@ MOST_ENDED = 2_000
 RATE_WINDOW = 0.05
 SPEED_WINDOW = 0.2
 LEAST_BUSY = 0.001
+NOTHING: Mapping[int, Exception] = MappingProxyType({})
 
 
 class InFlight:
     """All runs of one worker."""
 
     def __init__(
-        self, kinds: Mapping[str, Kind], concurrency: int, budget: Budget | None = None
+        self,
+        kinds: Mapping[str, Kind],
+        concurrency: int,
+        *,
+        budget: Budget | None = None,
+        on_queued: Callable[[bool], None] = lambda _is_async: None,
+        on_ended: Callable[[], None] = lambda: None,
+        on_hungry: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
@@ -54,7 +63,7 @@ class InFlight:
         self.owner: int | None = None
         self.good_until = float("inf")
         # Held by whoever writes about runs: an outcome and a mark never meet.
-        self.desk = threading.RLock()
+        self.writing = threading.RLock()
         self._lock = threading.Lock()
         self._ids: dict[int, Run] = {}
         self._keys: set[tuple[str, str]] = set()
@@ -64,9 +73,10 @@ class InFlight:
         self._busy_since: float | None = None
         self._busy_seconds = 0.0
         self.is_hungry = False
-        self.on_queued: Callable[[bool], None] = lambda _is_async: None
-        self.on_ended: Callable[[], None] = lambda: None
-        self.on_hungry: Callable[[], None] = lambda: None
+        # Wake the runners of async or of sync handlers, the finish, and the fetcher.
+        self._on_queued = on_queued
+        self._on_ended = on_ended
+        self._on_hungry = on_hungry
 
     def begin_read(self) -> None:
         """Rows are about to be read; `new` tells which of them are not held."""
@@ -86,8 +96,17 @@ class InFlight:
                 and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
             ]
 
-    def add(self, tasks: Iterable[Claimed], *, probes: Collection[int] = ()) -> None:
-        """Queue rows that were just taken, some of them to probe an open breaker."""
+    def add(
+        self,
+        tasks: Iterable[Claimed],
+        *,
+        probes: Collection[int] = (),
+        refused: Mapping[int, Exception] = NOTHING,
+    ) -> None:
+        """Queue rows that were just taken, some of them to probe an open breaker.
+
+        Those that are `refused` end with that error instead of being called.
+        """
         fed: set[bool] = set()
         with self._lock:
             for task in tasks:
@@ -101,13 +120,15 @@ class InFlight:
                 self._ids[task.id] = run = Run(task, load)
                 if probes and task.id in probes:
                     run.is_probe = True
+                if refused:
+                    run.refusal = refused.get(task.id)
                 is_async = load.kind.is_async
                 (self.asyncs if is_async else self.syncs).put(run)
                 fed.add(is_async)
             if fed and self._busy_since is None:
                 self._busy_since = time.monotonic()
         for is_async in fed:
-            self.on_queued(is_async)
+            self._on_queued(is_async)
 
     def add_items(self, runs: Sequence[Run]) -> None:
         """Queue runs of one sweep, which are no rows of their own."""
@@ -120,7 +141,7 @@ class InFlight:
             load.queued += len(runs)
             for run in runs:
                 ready.put(run)
-        self.on_queued(load.kind.is_async)
+        self._on_queued(load.kind.is_async)
 
     def undisturbed(self, call: Callable[[], T]) -> T:
         """What `call` returns, while no run ends and none is taken back."""
@@ -161,11 +182,11 @@ class InFlight:
                 self._rest(now)
         if ended is not None:
             if feed_other:
-                self.on_queued(not is_async)
+                self._on_queued(not is_async)
             if is_first:
-                self.on_ended()
+                self._on_ended()
             if self.is_hungry:
-                self.on_hungry()
+                self._on_hungry()
         return run
 
     def renew(self, good_until: float) -> None:
@@ -182,7 +203,7 @@ class InFlight:
                 return False
             is_first = self._end(run, outcome, time.monotonic())
         if is_first:
-            self.on_ended()
+            self._on_ended()
         self._made_room()
         return True
 
@@ -206,7 +227,7 @@ class InFlight:
             self._no_longer_committing(runs)
             self._forget(runs)
         if self.is_hungry:
-            self.on_hungry()
+            self._on_hungry()
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:
         """Give up running runs that are no longer ours; whoever runs them must stop."""
@@ -464,9 +485,9 @@ class InFlight:
         """Something ended that no runner waits for: others may begin in its place."""
         for is_async, ready in ((True, self.asyncs), (False, self.syncs)):
             if ready.queued:
-                self.on_queued(is_async)
+                self._on_queued(is_async)
         if self.is_hungry:
-            self.on_hungry()
+            self._on_hungry()
 
     def _forget(self, runs: Iterable[Run]) -> None:
         for run in runs:

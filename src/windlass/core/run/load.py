@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from windlass.core.face import Site
 from windlass.core.run.budget import Budget
 from windlass.core.task.kind import Kind
 
@@ -33,8 +34,8 @@ class KindLoad:
         # The budget that it shares with the workers of other shards, and as whom.
         self.budget: Budget | None = None
         self.holder: object = None
-        # Where its rows are, for those who write beside them.
-        self.place: object = None
+        # Where its rows are, for faces that write beside them.
+        self.site: Site | None = None
         self.queued = 0
         self.running = 0
         self.ended = 0

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol
 
-from sqlalchemy import Connection
-
 from windlass.core.run.load import KindLoad
 from windlass.core.task.kind import CRON_KEY
-from windlass.external.model import Submission
-from windlass.flow.model.node import check_runs
+from windlass.database.connection import Connection
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
 
@@ -55,12 +52,12 @@ class Run:
         "began",
         "callback_tries",
         "deadline",
-        "growing",
         "is_locked",
         "is_poison",
         "is_probe",
         "is_visit",
         "keeper",
+        "kept",
         "kind",
         "leaves_nothing",
         "load",
@@ -68,9 +65,9 @@ class Run:
         "number",
         "on_finish",
         "outcome",
+        "refusal",
         "runner",
         "state",
-        "submission",
         "task",
         "turns",
     )
@@ -86,10 +83,10 @@ class Run:
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
-        # As what it is handed to an external system.
-        self.submission: Submission | None = None
-        # What a node draws after itself.
-        self.growing: object = None
+        # What a face keeps with it, by the type of that.
+        self.kept: dict[type, Any] | None = None
+        # The error that it ends with instead of being called.
+        self.refusal: Exception | None = None
         self.callback_tries = 0
         self.runner: Stopper | None = None
         self.is_poison = False
@@ -112,10 +109,14 @@ class Run:
         """By what its caller knows it."""
         return self.task.task_key
 
+    def keep(self, what: object) -> None:
+        """Keep something with the run, for the face that writes it down with its outcome."""
+        self.kept = {**(self.kept or {}), type(what): what}
+
     def call(self) -> Any:
-        """Call the handler; a node only if its condition holds."""
-        if self.task.flow_id is not None:
-            check_runs(self.task.payload)
+        """Call the handler."""
+        if self.refusal is not None:
+            raise self.refusal
         return self.kind.call(self.task, turns=self.turns)
 
 

@@ -10,20 +10,19 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import URL, Connection
-
 from windlass import telemetry
 from windlass.clock import Clock, DatabaseClock
+from windlass.core.face import Faces
 from windlass.core.shard.roster import assemble, check_alone, propose, tell
 from windlass.core.shard.shard import OUTAGES, Answers, Shard, fan_out
 from windlass.core.shard.store import shard as store
 from windlass.core.task.enqueue import Guard, Vanished
 from windlass.core.task.store import task
 from windlass.database import migrate
-from windlass.database.database import TRIES, Database
+from windlass.database.connection import Connection
+from windlass.database.database import TRIES, URL, Database
 from windlass.database.dialect.base import Executor
-from windlass.errors import BadDatabase, BadInput, BadSource, DatabaseUnavailable
-from windlass.source.contract import MirrorSource
+from windlass.errors import BadDatabase, BadInput, DatabaseUnavailable
 from windlass.value.shard import COMING, CONTROL, MOST_SHARDS, Roster, place_of
 
 T = TypeVar("T")
@@ -72,6 +71,11 @@ class Fleet:
         self._is_ready = False
         self._lock = threading.RLock()
         self.exchange(shards)
+
+    @property
+    def faces(self) -> Faces:
+        """The faces of the app."""
+        return self.shards[0].faces
 
     @property
     def roster(self) -> Roster:
@@ -341,6 +345,7 @@ def make_fleet(
     databases: Sequence[str | URL],
     *,
     clock: Clock | None,
+    faces: Faces,
     max_payload: int,
     idle_milliseconds: int,
 ) -> Fleet:
@@ -356,17 +361,5 @@ def make_fleet(
         # With others to go to, nobody waits long for the time.
         tries = TRIES if len(databases) == 1 else 2
         own = clock or DatabaseClock(partial(database.measure, tries=tries))
-        shards.append(Shard(index, database, own, max_payload=max_payload))
+        shards.append(Shard(index, database, own, faces=faces, max_payload=max_payload))
     return Fleet(shards)
-
-
-def only_database(fleet: Fleet, source: MirrorSource) -> Database:
-    """The database whose triggers can keep all items; an app with several has none."""
-    if fleet.single is None:
-        name = source.name if isinstance(source, MirrorSource) else repr(source)
-        raise BadSource(
-            f"{name} cannot be followed: its triggers could only write into their own database, "
-            f"and the items of this app are in {len(fleet.shards)} shards; mirror it now and then, "
-            "or call add(now=True) and remove from your own code"
-        )
-    return fleet.single.database

@@ -36,22 +36,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
-from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import SECOND
-from windlass.control.engine.register import routing_key
-from windlass.control.model.argument import ControlKey
-from windlass.control.model.control import RunStatus
+from windlass.core.ring.leave import mark_dead
 from windlass.core.ring.store import worker
 from windlass.core.shard.fleet import Fleet, Rerouted
 from windlass.core.shard.shard import Shard
+from windlass.core.shard.store import along
 from windlass.core.shard.store import move as store
-from windlass.core.shard.store import move_along
 from windlass.core.shard.store import shard as shard_store
 from windlass.core.shard.store.move import Seen, Values
 from windlass.core.shard.store.shard import Journal
-from windlass.value.shard import CONTROL, Roster
+from windlass.database.connection import Connection
+from windlass.value.shard import Roster
 from windlass.value.status import Status
 
 PAGE = 1_000
@@ -86,6 +84,7 @@ class Mover:
     def __init__(self, fleet: Fleet, source: Shard, *, dead_after: int, due: bool = False) -> None:
         self._fleet = fleet
         self._source = source
+        self._faces = source.faces
         self._dead_after = dead_after
         # Whether rows that are due go, too, while the shard has workers.
         self._due = due
@@ -96,7 +95,7 @@ class Mover:
         self._fleet.reconcile(self._source)
         done = Pass(layout=self._fleet.roster.layout)
         done.moved += self.resume()
-        self._bury()
+        self._mark_dead()
         due_after = self._due_after()
         for page in self._pages():
             groups: dict[Shard, list[Seen]] = {}
@@ -112,7 +111,11 @@ class Mover:
             for target, rows in groups.items():
                 for begin in range(0, len(rows), BATCH):
                     self._move(target, rows[begin : begin + BATCH], done)
-        self._walk_runs(done)
+        for face in self._faces.all:
+            if face.move is not None:
+                moved = face.move(self._fleet, self._source)
+                done.moved += moved.moved
+                done.busy += moved.busy
         return done
 
     def resume(self) -> int:
@@ -214,7 +217,7 @@ class Mover:
         """Steps 2 and 3: the journal as it is then."""
         source, ids, roster = self._source.database, journal.ids, self._fleet.roster
         copies = source.read(lambda connection: store.leaving(connection, list(ids)))
-        items = source.read(store.item_kinds)
+        spare = source.read(lambda connection: along.expendable(connection, self._faces))
         check = self._fleet.guard(target, roster.number)
         if not all(_belongs(roster, target, row) for row in copies.values()):
             raise Rerouted(target)
@@ -225,21 +228,21 @@ class Mover:
                 return {}
             check(connection)
             dialect = target.database.dialect
-            refused = store.put(connection, dialect, moved, items=items)
+            refused = store.put(connection, dialect, moved, faces=self._faces, kinds=spare)
             going = [row for number, row in copies.items() if ids[number] not in refused]
-            move_along.put(connection, dialect, source, going, ids)
+            along.put(connection, dialect, self._faces, read=source.read, rows=going, ids=ids)
             return refused
 
         refused = target.database.write(put)
         kept = {
             number
             for number, row in copies.items()
-            if not self._may_go(row, refused.get(ids[number]), items, done)
+            if not self._may_go(row, refused.get(ids[number]), spare, done)
         }
         going = {number: row for number, row in copies.items() if number not in kept}
 
         def leave(connection: Connection) -> Journal:
-            gone = store.release(connection, going)
+            gone = store.release(connection, going, faces=self._faces)
             store.unmark(connection, list(ids.keys() - gone))
             left = {number: new for number, new in ids.items() if number in gone}
             stay = tuple(new for number, new in ids.items() if number not in gone)
@@ -274,18 +277,20 @@ class Mover:
         def work(connection: Connection) -> None:
             found = shard_store.moving(connection)
             if found.arrived.get(self._source.ring, 0) < journal.number:
-                store.arrive(connection, list(journal.ids.values()), journal.stay)
+                store.arrive(
+                    connection, list(journal.ids.values()), journal.stay, faces=self._faces
+                )
                 arrived = {**found.arrived, self._source.ring: journal.number}
                 shard_store.keep_moving(connection, replace(found, arrived=arrived))
 
         target.database.write(work)
 
-    def _may_go(self, row: Values, refused: str | None, items: set[str], done: Pass) -> bool:
+    def _may_go(self, row: Values, refused: str | None, spare: set[str], done: Pass) -> bool:
         """Whether a row may be deleted although its copy could not be written, or could."""
         if refused is None or refused == "here":
             return True
-        # The key is taken there: of an item or an ended task nothing is lost.
-        if row["kind"] in items or Status(row["status"]) in store.ENDED:
+        # The key is there already: of an item or an ended task nothing is lost.
+        if row["kind"] in spare or Status(row["status"]) in store.ENDED:
             return True
         done.stuck.append(f"{row['kind']} {row['task_key']}")
         return False
@@ -309,40 +314,6 @@ class Mover:
 
         self._source.database.write(work)
 
-    # Named runs need no journal: nobody deletes them, and until they have left nobody looks at the
-    # copy.
-
-    def _walk_runs(self, done: Pass) -> None:
-        for place, status in self._source.database.read(store.runs):
-            target = self._fleet.home(CONTROL, routing_key(place))
-            if target is self._source:
-                continue
-            if status is RunStatus.RUNNING or not self._move_run(target, place):
-                done.busy += 1
-            else:
-                done.moved += 1
-
-    def _move_run(self, target: Shard, place: ControlKey) -> bool:
-        source, roster = self._source.database, self._fleet.roster
-        check = self._fleet.guard(target, roster.number)
-        if roster.home(CONTROL, routing_key(place)) != target.ring:
-            return False
-        copied = source.read(lambda connection: store.copy_run(connection, place))
-        if copied is None:
-            return False
-        row, history = copied
-
-        def put(connection: Connection) -> bool:
-            check(connection)
-            return store.put_run(connection, row, history)
-
-        try:
-            if not target.database.write(put):
-                return False
-        except Rerouted:
-            return False
-        return source.write(lambda connection: store.release_run(connection, row))
-
     # Which rows workers may have begun
 
     def _due_after(self) -> int:
@@ -353,13 +324,12 @@ class Mover:
         views = self._source.database.read(worker.listing)
         return any(view.kinds and view.lease_until >= now for view in views)
 
-    def _bury(self) -> None:
-        """Nobody else may be there to notice that the workers of this shard are dead."""
+    def _mark_dead(self) -> None:
+        """Mark silent workers dead: there may be no other worker to do so."""
         now = self._source.clock.now()
         for view in self._source.database.read(worker.listing):
             if view.lease_until < now - self._dead_after:
-                why = "it missed its heartbeat"
-                worker.mark_dead(self._source.database, number=view.id, now=now, why=why)
+                mark_dead(self._source.database, self._faces, number=view.id, now=now)
 
 
 def _belongs(roster: Roster, target: Shard, row: Values) -> bool:

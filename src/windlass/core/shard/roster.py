@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import shard as store
+from windlass.database.connection import Connection
 from windlass.errors import BadDatabase, DatabaseUnavailable
-from windlass.rolling.operate.follow import check_shard
 from windlass.value.shard import Roster, first_roster
 
 PROPOSALS = 10
@@ -96,7 +94,7 @@ def _begin(shards: Sequence[Shard], there: Sequence[Shard]) -> Roster:
     if len(used) > 1:
         raise BadDatabase(_have_tasks(used[1], used[0]))
     for shard in there:
-        check_shard(shard.database)
+        _check_shard(shard)
     names = {shard.ring: shard.name for shard in there}
     first = first_roster(names, used=used[0].ring if used else None)
     anchor = next(shard for shard in there if first.peers[shard.ring].place == 0)
@@ -115,7 +113,7 @@ def _join(shard: Shard, roster: Roster, there: Sequence[Shard]) -> Roster:
         )
     if shard.database.read(store.has_tasks):
         raise BadDatabase(_have_tasks(shard, there[0]))
-    check_shard(shard.database)
+    _check_shard(shard)
     other = next(each for each in there if each.ring in roster.peers)
     _copy_switches(other, shard)
 
@@ -180,6 +178,13 @@ def _all_must_answer(shards: Sequence[Shard], there: Sequence[Shard]) -> None:
             "must all be there",
             missing=away,
         )
+
+
+def _check_shard(shard: Shard) -> None:
+    """Ask the faces whether a database can be one of several."""
+    for face in shard.faces.all:
+        if face.check_shard is not None:
+            face.check_shard(shard.database)
 
 
 def _copy_switches(source: Shard, target: Shard) -> None:

@@ -18,15 +18,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from windlass import telemetry
 from windlass.clock import Clock
+from windlass.core.face import Faces, Site
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import ShardRow
 from windlass.core.task.enqueue import Enqueue
+from windlass.core.task.kind import Registry
 from windlass.core.wake.bell import Bell
 from windlass.database import migrate
 from windlass.database.database import Database, first_line
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable
-from windlass.flow.engine import Starts
 
 T = TypeVar("T")
 
@@ -44,15 +45,19 @@ LAST_PROBE = 5.0
 class Shard:
     """A database, its clock and its numbers, and what writes new rows into it."""
 
-    def __init__(self, index: int, database: Database, clock: Clock, *, max_payload: int) -> None:
+    def __init__(
+        self, index: int, database: Database, clock: Clock, *, faces: Faces, max_payload: int
+    ) -> None:
         # Which of the app's databases it is, from 1.
         self.index = index
         self.database = database
         self.clock = clock
+        self.faces = faces
         self.numbers = Numbers(database)
         self.bell = Bell(database)
-        self.enqueue = Enqueue(database, clock, self.numbers, self.bell, max_payload=max_payload)
-        self.starts = Starts(database, clock, self.numbers, self.bell, max_payload=max_payload)
+        self.enqueue = Enqueue(
+            database, clock, self.numbers, self.bell, faces=faces, max_payload=max_payload
+        )
         self.max_payload = max_payload
         self.row: ShardRow | None = None
         self.down_since: float | None = None
@@ -71,6 +76,10 @@ class Shard:
         """The name that it has for ever; it must have been opened."""
         assert self.row is not None
         return self.row.ring
+
+    def site(self, registry: Registry) -> Site:
+        """Where faces work, for an app that declares what is in `registry`."""
+        return Site(self.database, self.clock, self.numbers, registry, self.faces, self.max_payload)
 
     def is_named(self, name: str) -> bool:
         """Whether a person means it by `name`: its number in the list, its database, or its URL."""

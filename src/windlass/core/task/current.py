@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from windlass.core.run.ready import Run
+if TYPE_CHECKING:
+    from windlass.core.run.ready import Run
 
 current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
 

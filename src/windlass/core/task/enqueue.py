@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from windlass.clock import SECOND, Clock, to_datetime
+from windlass.core.face import Faces
 from windlass.core.task.current import is_running
 from windlass.core.task.declare import Call, How
 from windlass.core.task.kind import Kind
@@ -21,7 +22,6 @@ from windlass.database.database import TRIES, Database
 from windlass.database.dialect.base import Executor
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
-from windlass.external import store as external
 from windlass.value.bucket import bucket_of
 from windlass.value.status import Status
 from windlass.value.task import NewTask
@@ -62,12 +62,20 @@ class Enqueue:
     """Writes new rows into one database."""
 
     def __init__(
-        self, database: Database, clock: Clock, numbers: Numbers, bell: Bell, *, max_payload: int
+        self,
+        database: Database,
+        clock: Clock,
+        numbers: Numbers,
+        bell: Bell,
+        *,
+        faces: Faces,
+        max_payload: int,
     ) -> None:
         self._database = database
         self._clock = clock
         self._numbers = numbers
         self._bell = bell
+        self._faces = faces
         self._max_payload = max_payload
 
     def submit(
@@ -260,7 +268,7 @@ class Enqueue:
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
             if how.on_conflict == "replace":
-                external.replace(executor, row.kind, row.task_key)
+                self._faces.replaced(executor, row.kind, row.task_key)
 
 
 def due_of(kind: Kind, how: How, now: int) -> int:

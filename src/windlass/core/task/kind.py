@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, UnknownKind, Unknown
+from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.external.model import ExternalTerms
 from windlass.source.contract import SweepSource
 from windlass.sweep.model import SweepTerms, check_order, declared_ranges
@@ -69,6 +69,11 @@ class Kind:
     def taken_at(self, due_at: int) -> int:
         """The first moment at which a row that is due then may be taken."""
         return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether its handler hands the task to another system, and may be called again for it."""
+        return self.system is not None
 
     @property
     def schedule(self) -> Schedule | None:

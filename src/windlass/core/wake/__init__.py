@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Waking idle workers: one contract, and an implementation for each way to do it."""

@@ -1,7 +1,7 @@
-"""Waking idle workers: at once in the same process, by notification from other processes.
+"""Waking idle workers: at once in the same process, by notification in other processes.
 
-PostgreSQL puts committing transactions that notify in a queue, so notifications are debounced: the
-first goes with its own transaction, those that follow within a moment share one a moment later.
+Notifications are debounced, because PostgreSQL commits transactions that notify one after the
+other: the first goes with its own transaction, those that follow within a moment share one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from collections.abc import Callable
 from windlass.core.loop import Loop
 from windlass.database.database import Database
 from windlass.database.dialect.base import Executor
-from windlass.database.dialect.postgresql import CHANNEL
 
 DEBOUNCE_SECONDS = 0.05
-LISTEN_SECONDS = 1.0
 
 
 class Bell:
-    """Rung by an enqueue; heard by the workers of this process and, if it can be, by others."""
+    """Rung by an enqueue; heard by the workers of this process and, if possible, of others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -82,29 +80,15 @@ class Bell:
             return
 
 
-class Listener(Loop):
-    """Hears the bell of other processes, on a PostgreSQL connection of its own."""
+def listener_of(
+    database: Database, heard: Callable[[], None], *, me: Callable[[], int]
+) -> Loop | None:
+    """What hears the bells of other processes, where the database can carry them.
 
-    name = "listener"
+    Elsewhere idle workers look by themselves, at least once a second.
+    """
+    if not database.dialect.wakes:
+        return None
+    from windlass.core.wake.postgresql import Listener
 
-    def __init__(
-        self, database: Database, heard: Callable[[], None], *, me: Callable[[], int]
-    ) -> None:
-        super().__init__()
-        self._database = database
-        self._heard = heard
-        self._me = me
-
-    def tick(self) -> float:
-        import psycopg
-
-        url = self._database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        options = self._database.dialect.engine_options(self._database.url)["connect_args"]
-        with psycopg.connect(url, autocommit=True, **options) as connection:
-            connection.execute(f"listen {CHANNEL}")
-            self._heard()
-            while not self._stopping:
-                for note in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
-                    if note.payload != str(self._me()):
-                        self._heard()
-        return 0.0
+    return Listener(database, heard, me=me)

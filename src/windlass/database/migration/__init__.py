@@ -1,1 +1,1 @@
-"""The history of the tables, one file a step."""
+"""Migrations of the tables, run by Alembic."""

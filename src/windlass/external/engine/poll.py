@@ -8,25 +8,29 @@ time-outs of its tasks run on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection
-from sqlalchemy.exc import DataError, IntegrityError
 
 from windlass import telemetry
-from windlass.clock import SECOND, Clock
-from windlass.core.limit.breaker import Breakers
-from windlass.core.loop import Loop
-from windlass.core.ring.ring import Ring
+from windlass.clock import SECOND
+from windlass.core.face import Ending, FaceLoop, Workplace
 from windlass.core.run.call import Calls
-from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database
+from windlass.database.connection import Connection
+from windlass.database.database import BAD_VALUES
+from windlass.database.dialect.base import lock_runs
 from windlass.external import store
-from windlass.external.engine.submission import Told, late, lock_ends, outcome_of, write_ends
+from windlass.external.engine.submission import (
+    Told,
+    endings_of,
+    late,
+    lock_same,
+    outcome_of,
+    write_ends,
+)
 from windlass.external.model import Answer, Done, Failed, Running, Submission
 from windlass.external.store import ExternalRow
-from windlass.flow.store.slot import After
 from windlass.value.outcome import Failed as FailedOutcome
 from windlass.value.outcome import Outcome
 
@@ -36,32 +40,30 @@ CANCEL_AT_ONCE = 8
 Answers = dict[int, Answer]
 
 
-class Poll(Loop):
+class Written(NamedTuple):
+    """What was written with some outcomes, and which of them were accepted."""
+
+    endings: Sequence[Ending]
+    accepted: set[int]
+
+
+class Poll(FaceLoop):
     """Asks one external system how its tasks are going, and to stop those that were cancelled."""
 
     name = "poll"
 
-    def __init__(
-        self,
-        database: Database,
-        kind: Kind,
-        clock: Clock,
-        in_flight: InFlight,
-        ring: Ring,
-        breakers: Breakers,
-        *,
-        look_now: Callable[[], None],
-    ) -> None:
+    def __init__(self, kind: Kind, workplace: Workplace) -> None:
         super().__init__()
         assert kind.system is not None
-        self._database = database
         self._kind = kind
         self._terms = kind.system
-        self._clock = clock
-        self._in_flight = in_flight
-        self._ring = ring
-        self._breakers = breakers
-        self._look_now = look_now
+        self._site = workplace.site._replace(hand_off=None)
+        self._database = workplace.site.database
+        self._clock = workplace.site.clock
+        self._in_flight = workplace.in_flight
+        self._ring = workplace.ring
+        self._breakers = workplace.breakers
+        self._look_now = workplace.look_now
         seconds = kind.system.call_timeout / SECOND
         self._asking = Calls(seconds)
         self._stopping_there = Calls(seconds)
@@ -78,16 +80,12 @@ class Poll(Loop):
                 count += self.ask()
         if not count:
             self._idle_at = wanted
+        self.is_idle = self._idle_at == self._wanted
         return 0.0 if count else LOOK_SECONDS
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the last look that was wanted has found nothing due."""
-        return self._idle_at == self._wanted
-
     def look_again(self) -> None:
-        """Be idle only after another look."""
         self._wanted += 1
+        self.is_idle = False
         self.wake()
 
     def ask(self) -> int:
@@ -222,29 +220,41 @@ class Poll(Loop):
             else:
                 later.setdefault(terms.pause(row.polls), []).append(row)
 
-        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> After:
-            if not self._database.dialect.alive(connection, worker):
-                return After()
+        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> Written:
+            endings = endings_of(self._site, ends, worker=worker)
+            locks = {number for ending in endings for number in ending.locks}
+            locked = lock_runs(connection, locks) if locks else {}
             put_off = [row for those in later.values() for row in those]
-            before, same = lock_ends(connection, ends.keys(), put_off)
+            same = lock_same(connection, [*ends, *put_off])
             for pause, those in later.items():
                 ids = [row.task.id for row in those if row.task.id in same]
                 store.put_off(connection, ids, due_at=now + pause, asked=is_asked)
             ends = {row: outcome for row, outcome in ends.items() if row.task.id in same}
-            store.stop(connection, [row.task.id for row in ends if row.task.id in overdue], now=now)
-            return write_ends(connection, self._database, self._kind, ends, before=before, now=now)
+            ids = [row.task.id for row in ends]
+            store.stop(connection, [number for number in ids if number in overdue], now=now)
+            write_ends(connection, self._kind, ends, now=now)
+            for ending in endings:
+                ending.write(connection, set(ids), locked)
+            return Written(endings, set(ids))
 
-        self._commit(work, outcomes)
+        self._commit(work, outcomes, worker=worker)
 
     def _commit(
         self,
-        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], After],
+        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], Written],
         outcomes: Mapping[ExternalRow, Outcome],
+        *,
+        worker: int,
     ) -> None:
         """Write outcomes together, or, if one of them cannot be stored, each by itself."""
         try:
-            after = self._database.write(lambda connection: work(connection, outcomes), tries=2)
-        except (DataError, IntegrityError, UnicodeError) as problem:
+            written = self._database.write_as(
+                worker,
+                lambda connection: work(connection, outcomes),
+                lost=Written([], set()),
+                tries=2,
+            )
+        except BAD_VALUES as problem:
             if not outcomes:
                 raise
             text = f"the outcome could not be stored: {type(problem).__name__}"
@@ -252,11 +262,10 @@ class Poll(Loop):
                 is_last = len(outcomes) == 1
                 if is_last and isinstance(outcome, FailedOutcome) and outcome.error == text:
                     raise
-                self._commit(work, {row: FailedOutcome(text, text) if is_last else outcome})
+                one = {row: FailedOutcome(text, text) if is_last else outcome}
+                self._commit(work, one, worker=worker)
             return
-        for run, status in after.runs.items():
-            telemetry.emit("flow.ended", run=run, status=str(status))
-        if after.due:
+        if [each for each in written.endings if each.committed(written.accepted)]:
             self._look_now()
 
     def _tell(self, error: str) -> None:

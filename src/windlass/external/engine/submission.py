@@ -1,8 +1,8 @@
-"""External systems: submit with a stable id, and write down how it ended over there.
+"""External systems: submit with a stable id, and write how a task ended over there.
 
-While another system executes a task no runner is held: its row waits, due when it is to be asked
-for next. Whoever hears the end first, poll or notification, writes it down; who comes later finds
-the row ended. Locks are taken in one order everywhere: the runs of flows, then rows by id.
+While another system executes a task no runner is held: its row waits, due when it is to be polled
+next. Poll or notification, the first to learn the end writes it; a later one finds the row ended.
+Locks are taken in one order everywhere: the rows that other faces lock, then rows by id.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
 
 from windlass import telemetry
+from windlass.core.face import Ended, Ending, Site
 from windlass.core.run.ready import Run, State
 from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.errors import ExternalFailed, NoContext, Signal
 from windlass.external import store
@@ -34,10 +35,6 @@ from windlass.external.model import (
     is_handle,
 )
 from windlass.external.store import ExternalRow
-from windlass.flow.engine import Place
-from windlass.flow.model.graph import How
-from windlass.flow.store import slot
-from windlass.flow.store.slot import After
 from windlass.value.duration import format_duration
 from windlass.value.outcome import (
     KEEP_RESULT,
@@ -77,11 +74,12 @@ def submit(
     run: Run | None, terms: ExternalTerms, call: Callable[..., object], *args: Any, **kwargs: Any
 ) -> object:
     """Hand the task of `run` to its system; its handle is written down with the outcome."""
-    place = None if run is None else run.load.place
-    if run is None or not isinstance(place, Place):
+    site = None if run is None else run.load.site
+    if run is None or site is None:
         raise NoContext("an external task is submitted by a worker; enqueue it")
-    given = run.submission = _prepare(run, place)
-    now = place.clock.now()
+    given = _prepare(run, site)
+    run.keep(given)
+    now = site.clock.now()
     # A probe tells whether the system is back, which its own time-out would not.
     if terms.is_late(given.began_at, now) and not run.is_probe:
         return _give_up(run, given, ExternalFailed(_too_late(terms)))
@@ -98,37 +96,57 @@ def submit(
         return _give_up(run, given, problem)
     except Exception as problem:
         return _wait(run, terms, problem, left=given.began_at + (terms.timeout or 0) - now)
-    run.submission = replace(given, handle=str(handle))
+    submitted = replace(given, handle=str(handle))
+    run.keep(submitted)
     if run.state is not State.RUNNING:
-        # Nobody waits for it any more, so its outcome will not be seen.
-        _refuse(place.database, run.submission, now=now)
+        # The run was stopped meanwhile, so its outcome will not be written.
+        _refuse(site.database, submitted, now=now)
     telemetry.emit("external.submitted", task=run.task.id, kind=run.kind.name, handle=handle)
     return Submitted(str(handle), terms.every)
 
 
-def write_submissions(connection: Connection, runs: Sequence[Run], accepted: set[int]) -> None:
-    """Write down, with the outcomes that were accepted, what became of their submissions."""
-    ours = [run for run in runs if run.submission is not None and run.task.id in accepted]
-    if not ours:
-        return
-    handed = [run.submission for run in ours if isinstance(run.outcome, Submitted)]
-    store.record(connection, [each for each in handed if each is not None])
-    over = [run.task.id for run in ours if run.submission is not None and run.submission.is_over]
-    store.fail(connection, over)
+def submission_of(run: Run) -> Submission:
+    """The submission that a run is making."""
+    found = (run.kept or {}).get(Submission)
+    if not isinstance(found, Submission):
+        raise NoContext("this belongs to submit() of an external system")
+    return found
 
 
-def refuse_submissions(
-    database: Database, runs: Sequence[Run], accepted: set[int], *, now: int
-) -> None:
-    """Have the systems stop what was submitted for tasks that were ended meanwhile."""
-    for run in runs:
-        given = run.submission
-        if given is not None and given.handle is not None and run.task.id not in accepted:
-            _refuse(database, given, now=now)
+def ending(site: Site, ended: Sequence[Ended], worker: int) -> SubmissionsEnding | None:
+    """What to write with the outcomes of runs that submitted their tasks."""
+    del worker
+    given = [
+        (each, each.kept[Submission]) for each in ended if each.kept and Submission in each.kept
+    ]
+    return SubmissionsEnding(site, given) if given else None
 
 
-def _prepare(run: Run, place: Place) -> Submission:
-    database, number, now = place.database, run.task.id, place.clock.now()
+class SubmissionsEnding:
+    """Records handles with the outcomes that were accepted; stops what was submitted in vain."""
+
+    locks: Collection[int] = ()
+
+    def __init__(self, site: Site, given: Sequence[tuple[Ended, Submission]]) -> None:
+        self._site = site
+        self._given = given
+
+    def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
+        ours = [(each, given) for each, given in self._given if each.task.id in accepted]
+        handed = [given for each, given in ours if isinstance(each.outcome, Submitted)]
+        store.record(connection, handed)
+        store.fail(connection, [each.task.id for each, given in ours if given.is_over])
+
+    def committed(self, accepted: set[int]) -> bool:
+        now = self._site.clock.now()
+        for each, given in self._given:
+            if given.handle is not None and each.task.id not in accepted:
+                _refuse(self._site.database, given, now=now)
+        return False
+
+
+def _prepare(run: Run, site: Site) -> Submission:
+    database, number, now = site.database, run.task.id, site.clock.now()
     secret = secrets.token_hex(32)
     return database.write(
         lambda connection: store.prepare(
@@ -143,7 +161,7 @@ def _refuse(database: Database, given: Submission, *, now: int) -> None:
 
 def _give_up(run: Run, given: Submission, problem: Exception) -> Outcome:
     """This submission has failed; another one follows if the kind has retries left."""
-    run.submission = replace(given, is_over=True)
+    run.keep(replace(given, is_over=True))
     policy, text, trace = run.kind.terms.retry, *describe(problem)
     counted = ExternalFailed()
     if not policy.allows(counted, tries=given.tries):
@@ -194,17 +212,10 @@ def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
             return FailedOutcome(text, text) if isinstance(judged, FailedOutcome) else judged
 
 
-def lock_ends(
-    connection: Connection, ended: Collection[ExternalRow], others: Collection[ExternalRow] = ()
-) -> tuple[dict[int, int], set[int]]:
-    """Lock rows that are about to be written, and first the runs of those that end.
-
-    How many nodes are left of these runs, and which of the rows are as they were read.
-    """
-    runs = {row.task.flow_id for row in ended if row.task.flow_id is not None}
-    before = slot.lock_runs(connection, runs) if runs else {}
-    read = {row.task.id: row.submission.number for row in (*ended, *others)}
-    return before, {
+def lock_same(connection: Connection, rows: Collection[ExternalRow]) -> set[int]:
+    """Lock rows that are about to be written; the ids of those that are as they were read."""
+    read = {row.task.id: row.submission.number for row in rows}
+    return {
         row.task.id
         for row in store.lock(connection, read)
         if row.status is Status.EXTERNAL and row.submission.number == read[row.task.id]
@@ -212,21 +223,12 @@ def lock_ends(
 
 
 def write_ends(
-    connection: Connection,
-    database: Database,
-    kind: Kind,
-    outcomes: Mapping[ExternalRow, Outcome],
-    *,
-    before: Mapping[int, int],
-    now: int,
-) -> After:
-    """Write how tasks have ended elsewhere, and have those go on that wait for them.
-
-    Their rows are locked, and their runs, of which so many nodes are left `before`.
-    """
+    connection: Connection, kind: Kind, outcomes: Mapping[ExternalRow, Outcome], *, now: int
+) -> None:
+    """Write how tasks have ended elsewhere. Their rows are locked."""
     if not outcomes:
-        return After()
-    # It stays for a while whatever came of it: a late notification must find that it has ended.
+        return
+    # They stay for a while whatever the outcome: a late notification must find that they ended.
     terms = kind.terms if kind.terms.keep else replace(kind.terms, keep=KEEP_RESULT)
     settled = [
         settle(row.task, outcome, terms, now=now, turns=False) for row, outcome in outcomes.items()
@@ -234,19 +236,13 @@ def write_ends(
     store.end(connection, [change for change in settled if change is not None])
     again = [row.task.id for row, outcome in outcomes.items() if isinstance(outcome, Retried)]
     store.fail(connection, again)
-    over = [row.task.id for row in outcomes if row.task.flow_id not in {None, *before}]
-    slot.cancel_open(connection, [number for number in again if number in over], now=now)
-    ended = {
-        row.task.id: (
-            row.task.flow_id,
-            How.SUCCEEDED if isinstance(outcome, Succeeded) else How.FAILED,
-        )
+
+
+def endings_of(site: Site, outcomes: Mapping[ExternalRow, Outcome], *, worker: int) -> list[Ending]:
+    """What other faces write with these outcomes."""
+    ended = [
+        Ended(row.task, outcome)
         for row, outcome in outcomes.items()
-        if row.task.flow_id is not None and not isinstance(outcome, Retried)
-    }
-    if not ended:
-        return After()
-    worker = next(iter(outcomes)).task.worker
-    return slot.after_end(
-        connection, database.dialect, ended, before=before, worker=worker, now=now
-    )
+        if row.task.flow_id is not None
+    ]
+    return site.faces.endings(site, ended, worker=worker)

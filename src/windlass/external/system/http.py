@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from windlass.core.run.call import spread
-from windlass.core.run.context import context
+from windlass.core.run.context import current_run
 from windlass.errors import ExternalFailed
 from windlass.external.declare import External
+from windlass.external.engine.submission import submission_of
 from windlass.external.model import Answer, Done, Failed, Running
 from windlass.value.duration import Duration, parse_duration
 
@@ -65,11 +66,12 @@ class HttpJob(External):
 
     def submit(self, **body: Any) -> str:
         """Start a job with this JSON body."""
-        run = context()
-        headers = {"Idempotency-Key": run.submission}
+        run = current_run()
+        given = submission_of(run)
+        headers = {"Idempotency-Key": given.name}
         if self._callback is not None:
-            address = f"{self._callback.rstrip('/')}/callback/{run.task_id}"
-            headers |= {"Windlass-Callback": address, "Windlass-Secret": run.secret}
+            address = f"{self._callback.rstrip('/')}/callback/{run.task.id}"
+            headers |= {"Windlass-Callback": address, "Windlass-Secret": given.secret}
         try:
             answer = self._ask("POST", self._start, body, headers)
         except urllib.error.HTTPError as problem:

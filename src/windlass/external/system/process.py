@@ -23,8 +23,9 @@ from typing import Annotated
 import msgspec
 
 from windlass import telemetry
-from windlass.core.run.context import context
+from windlass.core.run.context import current_run
 from windlass.external.declare import External
+from windlass.external.engine.submission import submission_of
 from windlass.external.model import Answer, Done, Failed, Running
 from windlass.value.duration import Duration, parse_duration
 
@@ -49,7 +50,7 @@ class Command(External):
 
     def submit(self, argv: Argv) -> str:
         """Start a command, unless this submission has already started it."""
-        name = context().submission
+        name = submission_of(current_run()).name
         place = self._folder / name
         place.mkdir(parents=True, exist_ok=True)
         lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT)

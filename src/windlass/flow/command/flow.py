@@ -310,13 +310,10 @@ def _run_json(run: FlowRunView) -> dict[str, object]:
 
 def _detail_json(loaded: App, run: FlowRun) -> dict[str, object]:
     progress = run.progress()
-    times = ("due_at", "started_at", "finished_at")
     return {
         **_run_json(loaded.flows.run(run.id)),
         "progress": {"total": progress.total, "percent": progress.percent}
         | {str(status): count for status, count in progress.counts.items()},
-        "nodes": [
-            plain(node) | {name: iso(getattr(node, name)) for name in times} for node in run.nodes()
-        ],
+        "nodes": plain(run.nodes()),
         "edges": run.graph().json()["edges"],
     }

@@ -19,8 +19,6 @@ from windlass.value.outcome import Skip
 
 FILL = "windlass:fill"
 RESULT = "windlass:result"
-SKIP = "windlass:skip"
-UNFIT = "windlass:unfit"
 RUN = "windlass:run"
 
 _encode = msgspec.json.Encoder().encode
@@ -144,26 +142,12 @@ class Results:
 
 
 def filled(blank: Blank, results: Results) -> str:
-    """The payload with the results filled in, or the reason why the node does not run."""
+    """The payload with the results filled in; raises Skip if the condition does not hold."""
     if blank.when is not None:
         named = {name: results.get(number) for name, number in blank.names.items()}
         if not NodeCondition(blank.when, node="").holds(named):
-            return _encode({SKIP: f"{SKIPPED}when {blank.when}"}).decode()
+            raise Skip(f"{SKIPPED}when {blank.when}")
     return _encode(_filled(blank.arguments, results.part)).decode()
-
-
-def unfit(problem: BaseException) -> str:
-    """The payload of a node whose gaps could not be filled: it fails with this error."""
-    why = f"{type(problem).__name__}: {problem}"
-    return _encode({UNFIT: f"its arguments cannot be filled in: {why}"}).decode()
-
-
-def check_runs(payload: str) -> None:
-    """Raise Skip or BadFlow if the node must not run."""
-    if payload.startswith(f'{{"{SKIP}"'):
-        raise Skip(_decode(payload)[SKIP])
-    if payload.startswith(f'{{"{UNFIT}"'):
-        raise BadFlow(_decode(payload)[UNFIT])
 
 
 def as_drawn(payload: str, names: Mapping[int, str]) -> tuple[str | None, dict[str, object]]:

@@ -13,6 +13,7 @@ from windlass.errors import BadFlow
 from windlass.flow.model.graph import NodeShape, Rule
 from windlass.flow.model.node import Result, replaced
 from windlass.value.status import FINAL, Status
+from windlass.value.view import Moment
 
 STYLES = {
     Status.WAITING: "#cfe8ff",
@@ -39,9 +40,9 @@ class NodeView:
     id: int
     attempt: int
     open_slots: int
-    due_at: int | None
-    started_at: int | None
-    finished_at: int | None
+    due_at: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
     # By its condition, by the condition of a parent, or by an operator.
     is_skipped: bool = False
 

@@ -15,7 +15,6 @@ from typing import Any
 from windlass.core.shard.shard import Shard
 from windlass.database.connection import Connection
 from windlass.errors import BadFlow, UnknownNode
-from windlass.external import store as external
 from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
@@ -163,9 +162,10 @@ class RunChange:
         if not changed and not self._has_more and is_well:
             return None
         store.set_states(connection, changed, again)
-        external.begin_again(connection, again)
+        faces = self.shard.faces
+        faces.restarted(connection, again)
         away = (row.id for row in changed if before[row.id].status is Status.EXTERNAL)
-        external.stop(connection, [number for number in away if number not in again], now=self.now)
+        faces.stopped(connection, [number for number in away if number not in again], now=self.now)
         left = sum(row.how is None for row in self.rows.values())
         store.go_on(connection, self.run.id, left=left)
         return slot.end_runs(connection, [self.run.id], now=self.now).get(self.run.id)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
 
-from windlass.core.run.context import context
+from windlass.core.run.context import RunContext, current_run
 from windlass.core.task.current import current
 from windlass.core.task.declare import How, OnConflict
 from windlass.core.task.kind import (
@@ -21,7 +21,7 @@ from windlass.core.task.kind import (
 )
 from windlass.errors import BadInput, UnknownFlow
 from windlass.flow.declare import without_first
-from windlass.flow.engine import expand
+from windlass.flow.engine.grow import expand
 from windlass.flow.model.run import FlowGraph
 from windlass.flow.operate.flow import Flows
 from windlass.flow.operate.run import FlowRun
@@ -151,7 +151,7 @@ class FlowDeclarer:
         check_no_required_arguments(flow.kind, self._registry.get(flow.kind).arguments)
 
         def start() -> int:
-            turn = context().due_at
+            turn = RunContext(current_run()).due_at
             return flow.using(key=f"cron {turn.isoformat()}").start().id
 
         start.__name__ = f"{flow.kind} cron"

@@ -9,7 +9,7 @@ from windlass.core.task.kind import Registry
 from windlass.database.connection import Connection
 from windlass.errors import BadFlow
 from windlass.flow.declare import Draft, Edit
-from windlass.flow.engine import Place, insert_nodes
+from windlass.flow.engine.grow import insert_nodes
 from windlass.flow.model.graph import check_graph, check_needs, downwards
 from windlass.flow.model.node import is_to_fill, read_blank
 from windlass.flow.operate.change import RunChange
@@ -60,8 +60,7 @@ def _insert(
     shard, graph, shapes = change.shard, change.graph, [draft.shape for draft in drafts]
     asked = {name for shape in shapes for name in (*shape.after, *shape.needs)}
     known = {name: change.named(name) for name in asked if name in graph.ids}
-    place = Place(shard.database, shard.clock, shard.numbers, registry, shard.max_payload)
-    insert_nodes(connection, place, drafts, change.run.id, known=known)
+    insert_nodes(connection, shard.site(registry), drafts, change.run.id, known=known)
     rows = store.named(connection, change.run.id, {shape.name for shape in shapes})
     for row in rows.values():
         change.added(row)

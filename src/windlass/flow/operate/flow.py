@@ -16,6 +16,7 @@ from windlass.core.task.store import task
 from windlass.database.connection import is_async
 from windlass.errors import BadFlow, DuplicateKey
 from windlass.flow.declare import Draft, Drawing
+from windlass.flow.engine.start import Starts
 from windlass.flow.model.node import RunHead, with_head
 from windlass.flow.operate import view
 from windlass.flow.operate.find import RunFinder
@@ -90,7 +91,7 @@ class Flows:
     def _write(self, kind: Kind, payload: str, drafts: Sequence[Draft], how: How) -> int:
         single = self._fleet.single
         if single is not None:
-            return single.starts.start(kind, payload, drafts, how)
+            return Starts.of(single).start(kind, payload, drafts, how)
         if how.key is not None:
             return self._fleet.keyed(partial(self._write_keyed, kind, payload, drafts, how))
         if how.conn is not None:
@@ -98,7 +99,7 @@ class Flows:
         else:
             shard = next(iter(self._fleet.taking()), None) or self._fleet.shards[0]
         try:
-            return shard.starts.start(kind, payload, drafts, how)
+            return Starts.of(shard).start(kind, payload, drafts, how)
         except OUTAGES as problem:
             raise shard.unavailable(f"flow {kind.name!r} was to start in", problem) from problem
 
@@ -121,4 +122,4 @@ class Flows:
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
             return number
         guard = self._fleet.guard(shard, roster.number)
-        return shard.starts.start(kind, payload, drafts, how, guard=guard)
+        return Starts.of(shard).start(kind, payload, drafts, how, guard=guard)

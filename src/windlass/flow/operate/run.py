@@ -14,7 +14,6 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import TEMPLATE
 from windlass.database.connection import Connection
 from windlass.errors import ResultTimeout
-from windlass.external import store as external
 from windlass.flow.declare import Edit
 from windlass.flow.model.node import as_drawn, head_of
 from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
@@ -129,13 +128,13 @@ class FlowRun:
             head, now = head_of(found.payload), shard.clock.now()
             keep = KEEP_FAILED if head is None else head.keep
             away = store.cancel(connection, run, reason=text, now=now, keep=keep)
-            external.stop(connection, away, now=now)
+            shard.faces.stopped(connection, away, now=now)
             return True
 
         def rest(connection: Connection) -> None:
             now = shard.clock.now()
             store.cancel_rest(connection, run, reason=text, now=now)
-            external.stop_run(connection, run, now=now)
+            shard.faces.stopped(connection, store.cancelled_nodes(connection, run), now=now)
 
         if not shard.database.write(work):
             return False

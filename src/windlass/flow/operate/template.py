@@ -19,7 +19,7 @@ from windlass.core.task.current import current
 from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
 from windlass.flow.declare import Draft, Drawing, Edit
-from windlass.flow.engine import expand
+from windlass.flow.engine.grow import expand
 from windlass.flow.model.run import FlowGraph
 from windlass.flow.model.template import (
     Argument,
@@ -34,6 +34,7 @@ from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
+from windlass.value.payload import ArgumentView, argument_views
 from windlass.value.view import Moment
 
 
@@ -48,6 +49,16 @@ class TemplateView:
     edges: int
     arguments: tuple[str, ...]
     spec: Template
+
+
+@dataclass(frozen=True)
+class StartableView:
+    """What can be started: a declared flow, or the last version of a template."""
+
+    name: str
+    version: int | None
+    summary: str
+    arguments: list[ArgumentView]
 
 
 class Templates:
@@ -138,6 +149,19 @@ class Templates:
         self._fleet.prepare()
         found = self._fleet.fan_out(lambda shard: shard.database.read(store.listing))
         return [_view(row) for row in found.values[0]]
+
+    def startable(self) -> list[StartableView]:
+        """The declared flows, then the last version of every template."""
+        found: list[StartableView] = []
+        for name in self._flows.names:
+            kind = self._registry.kinds[name]
+            summary = (kind.draw.__doc__ or "").strip().partition("\n")[0]
+            arguments = argument_views(kind.arguments.signature)
+            found.append(StartableView(name, None, summary, arguments))
+        for each in self.listing():
+            arguments = [ArgumentView(name, "any", required=True) for name in each.arguments]
+            found.append(StartableView(each.name, each.version, "", arguments))
+        return found
 
     def versions(self, name: str, *, before: int | None = None, limit: int) -> list[TemplateView]:
         """The versions of a template, newest first."""

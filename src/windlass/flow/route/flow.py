@@ -9,11 +9,11 @@ import msgspec
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from windlass.core.task.kind import Kind
 from windlass.errors import BadFlow, BadInput, NotPossible, WindlassError
 from windlass.flow.model.run import FlowGraph
 from windlass.flow.model.template import RunEdit
 from windlass.flow.operate import view
+from windlass.flow.operate.template import StartableView
 from windlass.flow.operate.view import FlowDetail, FlowNodeDetail, FlowNodePage, FlowRunView
 from windlass.value.listing import Listing
 from windlass.value.payload import ArgumentView, argument_views
@@ -48,15 +48,6 @@ When = Annotated[str, Field(max_length=1_000, pattern=STORABLE)]
 Edge = Annotated[tuple[NodeName, NodeName], Field(description="From a node, to one that waits.")]
 Format = Literal["mermaid", "dot", "json"]
 Form = Annotated[Format, Query(alias="format")]
-
-
-class StartableOut(View):
-    """What can be started: a declared flow, or the last version of a template."""
-
-    name: str
-    version: int | None
-    summary: str
-    arguments: list[ArgumentView]
 
 
 class ExportOut(View):
@@ -149,23 +140,10 @@ def flows(
     )
 
 
-@router.get("/flows/startable")
-def startable(console: ReadyConsole) -> list[StartableOut]:
+@router.get("/flows/startable", response_model=answer(list[StartableView]))
+def startable(console: ReadyConsole) -> list[StartableView]:
     """What can be started: declared flows, and templates."""
-    kinds = [kind for kind in console.app.registry.kinds.values() if kind.draw is not None]
-    declared = [_startable(kind) for kind in sorted(kinds, key=lambda kind: kind.name)]
-    templates = [
-        StartableOut(
-            name=each.name,
-            version=each.version,
-            summary="",
-            arguments=[
-                ArgumentView(name=name, type="any", required=True) for name in each.arguments
-            ],
-        )
-        for each in console.app.flow_template.listing()
-    ]
-    return declared + templates
+    return console.app.flow_template.startable()
 
 
 @router.post("/flows", responses=problems(404, 409))
@@ -286,16 +264,6 @@ def exported(graph: FlowGraph, form: Format) -> ExportOut:
     else:
         text = graph.mermaid() if form == "mermaid" else graph.dot()
     return ExportOut(format=form, text=text)
-
-
-def _startable(kind: Kind) -> StartableOut:
-    summary = (kind.draw.__doc__ or "").strip().partition("\n")[0]
-    return StartableOut(
-        name=kind.name,
-        version=None,
-        summary=summary,
-        arguments=argument_views(kind.arguments.signature),
-    )
 
 
 def _try_to_draw(handle: Any, arguments: dict[str, Any]) -> None:

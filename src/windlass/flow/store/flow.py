@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, text, update
 
 from windlass.database.dialect.base import Dialect, Executor, encode
-from windlass.database.schema import external, slot, task
+from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
@@ -340,6 +340,12 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     return external_ids
 
 
+def cancelled_nodes(connection: Connection, run: int) -> list[int]:
+    """The nodes of a flow run that were cancelled."""
+    nodes = select(task.c.id).where(task.c.flow_id == run, task.c.status == Status.CANCELLED)
+    return list(connection.scalars(nodes))
+
+
 def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
     """End the nodes that were locked while `cancel` ended the others, unless the run continues."""
     found = lock(connection, number)
@@ -370,10 +376,16 @@ def unlink(connection: Connection, edges: Collection[tuple[int, int]]) -> None:
             connection.execute(delete(slot).where(one == number, other.in_(part)))
 
 
-def prune(connection: Connection, *, now: int, limit: int) -> int:
-    """Delete about `limit` rows of flow runs that are kept no longer; how many were deleted.
+def prune(
+    connection: Connection,
+    *,
+    now: int,
+    limit: int,
+    pruned: Callable[[Connection, Collection[int]], None],
+) -> int:
+    """Delete up to about `limit` rows of flow runs whose time is over, each run last; how many.
 
-    The row of the flow run goes last.
+    `pruned` is called with the nodes that were deleted.
     """
     over = connection.scalars(
         select(task.c.id)
@@ -383,17 +395,17 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
         .limit(10)
         .with_for_update(skip_locked=True)
     ).all()
-    pruned = 0
+    count = 0
     for number in over:
         inside = select(task.c.id).where(task.c.flow_id == number, task.c.id != number)
         ids = list(connection.scalars(inside.limit(limit)))
         whole = [*ids, number] if len(ids) < limit else ids
         connection.execute(delete(slot).where(slot.c.dep_id.in_(ids)))
-        connection.execute(delete(external).where(external.c.task_id.in_(ids)))
-        pruned += connection.execute(delete(task).where(task.c.id.in_(whole))).rowcount
-        if pruned >= limit:
+        pruned(connection, ids)
+        count += connection.execute(delete(task).where(task.c.id.in_(whole))).rowcount
+        if count >= limit:
             break
-    return pruned
+    return count
 
 
 def row_of(row: Sequence[Any]) -> NodeRow:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
 
 from windlass.core.task.store.page import kinds_undue, undue_of
-from windlass.database.scan import look
+from windlass.database.scan import scan
 from windlass.database.schema import external, slot, task
 from windlass.flow.model.graph import Rule
 from windlass.flow.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
@@ -97,7 +97,7 @@ def _runs_of(
     if below is not None:
         rows = rows.where(task.c.id < below)
 
-    looked = look(
+    looked = scan(
         connection,
         rows.limit,
         ("id",),

@@ -95,6 +95,24 @@ def after_end(
     return after
 
 
+def rows(connection: Connection, dialect: Dialect, ids: Collection[int]) -> list[Sequence[Any]]:
+    """Due nodes as an owner's read finds them."""
+    statements = STATEMENTS.of(dialect)
+    asked = {"ids": statements.listed(ids)}
+    return list(connection.execute(statements.rows, asked).fetchall())
+
+
+def results(
+    connection: Connection, dialect: Dialect, ids: Collection[int]
+) -> dict[int, str | None]:
+    """The results of ended nodes, as JSON."""
+    if not ids:
+        return {}
+    statements = STATEMENTS.of(dialect)
+    found = connection.execute(statements.results, {"ids": statements.listed(ids)})
+    return {row[0]: row[1] for row in found.fetchall()}
+
+
 def fill_below(
     connection: Connection,
     dialect: Dialect,

@@ -1,4 +1,4 @@
-"""Holds lapse by themselves: a task, due when the hold ends, gives back what was not confirmed."""
+"""The tasks that end holds: each is due when its hold ends."""
 
 from __future__ import annotations
 

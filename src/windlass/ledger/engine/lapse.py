@@ -1,4 +1,4 @@
-"""The kind that every worker serves: gives back what is held when the hold has lapsed."""
+"""The kind of task that gives back what is held when the hold ends; every worker runs it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from windlass.clock import Clock, to_datetime
 from windlass.core.task.kind import Kind, Options, make_kind
 from windlass.database.database import Database
 from windlass.errors import DatabaseUnavailable, Snooze
-from windlass.ledger.engine.desk import Desk
+from windlass.ledger.engine.execute import RequestExecutor
 from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.model.ledger import DeductionStatus, Movement, Undo
 from windlass.ledger.store import view as ledger_view
 
-# So far may the clocks of a worker and a database be apart.
+# The clocks of a worker and a database may differ by this much.
 SKEW = timedelta(minutes=1)
 
-Places = Callable[[], Iterable[tuple[Database, Clock]]]
+Databases = Callable[[], Iterable[tuple[Database, Clock]]]
 
 
-def lapse_kind(places: Places) -> Kind:
-    """The kind of the tasks that end holds, in whichever of the databases the deduction is."""
+def lapse_kind(databases: Databases) -> Kind:
+    """The kind of the tasks that end holds, whichever database has the deduction."""
 
     def lapse(deduction: str) -> None:
-        # Which of the databases it is about is not known; one that is away keeps no other waiting.
+        # The task does not say which database has the deduction; try them all, also if one fails.
         problem: DatabaseUnavailable | None = None
         waits = False
-        for database, clock in places():
+        for database, clock in databases():
             try:
                 waits |= _end(database, clock, deduction)
             except DatabaseUnavailable as found:
@@ -37,17 +37,17 @@ def lapse_kind(places: Places) -> Kind:
         if waits:
             raise Snooze("1s")
 
-    # It is tried until it succeeds, and leaves nothing behind.
+    # It is tried until it succeeds.
     return make_kind(lapse, Options(name=LAPSE, retries=1_000, backoff="10s"))
 
 
 def _end(database: Database, clock: Clock, deduction: str) -> bool:
-    """End a hold that is over; whether it is nearly over by the clock of this database."""
-    Desk(database, clock).carry_out([Undo(deduction, Movement.LAPSE)])
+    """End a hold that is over. Returns True if it ends soon by the clock of this database."""
+    RequestExecutor(database, clock).execute([Undo(deduction, Movement.LAPSE)])
     found = database.read(
         lambda connection: ledger_view.deduction(connection, database.dialect, deduction)
     )
     if found is None or found.status is not DeductionStatus.HELD or found.hold_until is None:
         return False
-    # Another deduction of this id, in another shard, has a task of its own.
+    # A deduction with this id in another shard has its own task.
     return found.hold_until <= to_datetime(clock.now()) + SKEW

@@ -9,9 +9,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
-from windlass.ledger.model.ledger import Confirm, Outcome, Request, Undo
+from windlass.ledger.model.ledger import Confirm, GiveBack, Outcome, Request, Undo
 
-# What an undo gives back is not known before it is read.
+# How many lines an undo gives back is unknown before they are read.
 WEIGHT_OF_UNDO = 100
 
 
@@ -22,12 +22,12 @@ class Pending:
     request: Request
     answer: Future[Outcome] | asyncio.Future[Outcome]
     loop: asyncio.AbstractEventLoop | None = None
-    # When it was first found that somebody else holds its rows.
+    # When its rows were first found locked.
     blocked_since: float | None = None
 
     @property
     def weight(self) -> int:
-        """About how many rows it takes."""
+        """About how many rows it needs."""
         match self.request:
             case Undo():
                 return WEIGHT_OF_UNDO
@@ -37,29 +37,28 @@ class Pending:
 
     @property
     def keys(self) -> set[tuple[str, str]]:
-        """The rows that it is known to be about."""
+        """The rows that it is known to need."""
         found: set[tuple[str, str]] = set()
         if not isinstance(self.request, Undo | Confirm):
             found.update(("sku", sku) for sku in self.request.lines)
-        of = getattr(self.request, "deduction", None)
-        if of is not None:
-            found.add(("deduction", of))
+        if isinstance(self.request, GiveBack | Undo | Confirm):
+            found.add(("deduction", self.request.deduction))
         return found
 
     def fail(self, problem: BaseException) -> None:
-        """Let the caller have an error."""
+        """Raise an error in the caller."""
         if isinstance(self.answer, Future):
             if not self.answer.done():
                 self.answer.set_exception(problem)
         elif self.loop is not None:
-            _tell(self.loop, _settle_badly, self.answer, problem)
+            _tell(self.loop, _fail, self.answer, problem)
 
 
-def answer_all(batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
-    """Give everybody their own answer; an event loop is woken once for all in it."""
+def answer_all(group: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
+    """Give each caller its answer; an event loop is woken once for all of its callers."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Outcome], Outcome]]]
     by_loop = defaultdict(list)
-    for pending, outcome in zip(batch, outcomes, strict=True):
+    for pending, outcome in zip(group, outcomes, strict=True):
         if not isinstance(pending.answer, Future):
             assert pending.loop is not None
             by_loop[pending.loop].append((pending.answer, outcome))
@@ -70,7 +69,7 @@ def answer_all(batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *of: object) -> None:
-    # A loop that is closed has nobody left who waits.
+    # If the loop is closed, nobody waits any more.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *of)
 
@@ -81,6 +80,6 @@ def _settle(answers: Sequence[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
             answer.set_result(outcome)
 
 
-def _settle_badly(answer: asyncio.Future[Outcome], problem: BaseException) -> None:
+def _fail(answer: asyncio.Future[Outcome], problem: BaseException) -> None:
     if not answer.done():
         answer.set_exception(problem)

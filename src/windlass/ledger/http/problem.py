@@ -1,8 +1,7 @@
-"""What goes wrong over HTTP: problem+json, in one place with what the OpenAPI says of it."""
+"""Errors over HTTP as problem+json, and their description for OpenAPI."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
@@ -23,21 +22,13 @@ from windlass.errors import (
     UnknownSku,
     WindlassError,
 )
+from windlass.web.problem import PROBLEM, Problem
+from windlass.web.problem import problem as answer
 
-PROBLEM = "application/problem+json"
 REFERENCE = "#/components/schemas/{model}"
 MOST_ERRORS = 100
 
 StatusName = Literal["held", "deducted", "refused", "voided", "lapsed"]
-
-
-class Problem(BaseModel):
-    """What went wrong. `title` is the name of the error; its facts are fields beside these."""
-
-    type: Literal["about:blank"]
-    title: str
-    status: int
-    detail: str
 
 
 class OutOfStockProblem(Problem):
@@ -89,7 +80,7 @@ class IdConflictProblem(Problem):
 
 
 class InvalidQuantityProblem(Problem):
-    """The quantity is out of range, or nothing once the lines of a SKU are added up."""
+    """The quantity is out of range, or the lines of a SKU add up to 0."""
 
     title: Literal["InvalidQuantity"]
     sku: str
@@ -97,21 +88,21 @@ class InvalidQuantityProblem(Problem):
 
 
 class Mistake(BaseModel):
-    """A part of the request that cannot be taken."""
+    """A part of the request that is wrong."""
 
     where: str
     what: str
 
 
 class MalformedProblem(Problem):
-    """The request is not as this document says; of many mistakes, the first hundred."""
+    """The request is not as this document says; has the first hundred mistakes."""
 
     title: Literal["Malformed"]
     errors: list[Mistake]
 
 
 class Malformed(HTTPException):
-    """A mistake that is found before the body is looked into."""
+    """A mistake that is found before the body is validated."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(422, f"{where}: {what}")
@@ -122,11 +113,11 @@ Problems = dict[int, tuple[type[Problem], ...]]
 EVERYWHERE: Problems = {422: (MalformedProblem,), 500: (), 503: ()}
 WORDS = {
     400: "The body cannot be read.",
-    404: "It is unknown.",
+    404: "Unknown.",
     409: "The id was used for something else.",
     413: "The body is too large.",
-    422: "It is refused, or malformed; the facts are fields.",
-    500: "Something is wrong with the server, and its log says what.",
+    422: "Refused or malformed; the facts are fields.",
+    500: "The server failed; its log says why.",
     503: "The database does not answer.",
 }
 MODELS: tuple[type[Problem], ...] = (
@@ -143,7 +134,7 @@ MODELS: tuple[type[Problem], ...] = (
 
 
 def described(problems: Problems) -> dict[int | str, dict[str, Any]]:
-    """The answers that are problems, as FastAPI takes them."""
+    """The problems as FastAPI takes them."""
     return {
         code: {"description": WORDS[code], "content": {PROBLEM: {"schema": _one_of(kinds)}}}
         for code, kinds in problems.items()
@@ -151,7 +142,7 @@ def described(problems: Problems) -> dict[int | str, dict[str, Any]]:
 
 
 class Api(FastAPI):
-    """An application that answers errors by problems, and describes them."""
+    """An application that answers errors with problems, and describes them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, responses=described(EVERYWHERE))
@@ -171,7 +162,7 @@ class Api(FastAPI):
 
 
 def _one_of(kinds: tuple[type[Problem], ...]) -> dict[str, Any]:
-    """One of these, or another that has no facts."""
+    """One of these, or a problem without facts."""
     all_kinds: tuple[type[Problem], ...] = (*kinds, Problem)
     named = [{"$ref": REFERENCE.format(model=kind.__name__)} for kind in all_kinds]
     return {"anyOf": named} if len(named) > 1 else named[0]
@@ -180,22 +171,22 @@ def _one_of(kinds: tuple[type[Problem], ...]) -> dict[str, Any]:
 async def _on_error(_request: Request, problem: Exception) -> JSONResponse:
     match problem:
         case UnknownDeduction() | UnknownSku():
-            return _problem(404, problem, problem.facts)
+            return _answer(404, problem, problem.facts)
         case NotHeld():
-            # The status of the answer has the name already.
-            return _problem(422, problem, {"id": problem.id, "deduction_status": problem.status})
+            # `status` is the status of the answer.
+            return _answer(422, problem, {"id": problem.id, "deduction_status": problem.status})
         case Refused():
-            return _problem(422, problem, problem.facts)
+            return _answer(422, problem, problem.facts)
         case IdConflict():
-            return _problem(409, problem, {"id": problem.id, "difference": problem.difference})
+            return _answer(409, problem, {"id": problem.id, "difference": problem.difference})
         case InvalidQuantity():
-            return _problem(422, problem, {"sku": problem.sku, "quantity": problem.quantity})
+            return _answer(422, problem, {"sku": problem.sku, "quantity": problem.quantity})
         case BadInput():
-            return _problem(422, problem)
+            return _answer(422, problem)
         case DatabaseUnavailable():
-            # Where the database is, and why it is silent, is not for callers.
+            # Callers should not see the address of the database.
             said = "the database does not answer; call again under the same id"
-            return _problem_of(type(problem).__name__, 503, said)
+            return answer(503, type(problem).__name__, said)
     raise problem
 
 
@@ -208,32 +199,21 @@ async def _on_malformed(_request: Request, problem: Exception) -> JSONResponse:
     ]
     said = "; ".join(f"{error['where']}: {error['what']}" for error in found[:3])
     more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
-    return _problem_of("Malformed", 422, said + more, {"errors": found})
+    return answer(422, "Malformed", said + more, facts={"errors": found})
 
 
 async def _on_http(_request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, HTTPException)
     if isinstance(problem, Malformed):
-        return _problem_of("Malformed", 422, problem.detail, {"errors": [problem.mistake]})
-    answer = _problem_of("HttpError", problem.status_code, str(problem.detail))
-    answer.headers.update(problem.headers or {})
-    return answer
+        return answer(422, "Malformed", problem.detail, facts={"errors": [problem.mistake]})
+    headers = dict(problem.headers or {})
+    return answer(problem.status_code, "HttpError", str(problem.detail), headers=headers)
 
 
 async def _on_anything(_request: Request, _problem: Exception) -> JSONResponse:
-    # It is raised again once this is sent, so that the server writes it into its log.
-    said = "something is wrong with the server, and its log says what"
-    return _problem_of("InternalError", 500, said)
+    # It is raised again after this answer, so that the server logs it.
+    return answer(500, "InternalError", "the server failed; its log says why")
 
 
-def _problem(
-    status: int, problem: Exception, facts: Mapping[str, Any] | None = None
-) -> JSONResponse:
-    return _problem_of(type(problem).__name__, status, str(problem), facts)
-
-
-def _problem_of(
-    title: str, status: int, detail: str, facts: Mapping[str, Any] | None = None
-) -> JSONResponse:
-    about = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return JSONResponse({**about, **(facts or {})}, status, media_type=PROBLEM)
+def _answer(status: int, problem: Exception, facts: dict[str, Any] | None = None) -> JSONResponse:
+    return answer(status, type(problem).__name__, str(problem), facts=facts)

@@ -1,4 +1,4 @@
-"""What the ledger asks of HTTP itself: paths as they were sent, and bodies that mean one thing."""
+"""Stricter HTTP: paths as they were sent, and bodies that are neither too large nor ambiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from windlass.ledger.http.problem import Malformed
 
-# The largest request that is allowed, each letter of it escaped, has less.
+# Larger than the largest request that is allowed, with each character escaped.
 MOST_BYTES = 32 * 1024 * 1024
 
 Scope = MutableMapping[str, Any]
@@ -49,10 +49,10 @@ class StrictRoute(APIRoute):
 
 
 class StrictRequest(Request):
-    """A request whose body is neither endless nor ambiguous."""
+    """A request whose body is neither too large nor ambiguous."""
 
     async def body(self) -> bytes:
-        """All of the body, unless it is too large."""
+        """The body, unless it is too large."""
         if not hasattr(self, "_body"):
             length = self.headers.get("content-length", "")
             _check_size(int(length) if length.isdecimal() and len(length) < 20 else 0)
@@ -65,8 +65,8 @@ class StrictRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """The body, in which no object says the same thing twice."""
-        return json.loads(await self.body(), object_pairs_hook=_once)
+        """The body; no object in it may have the same name twice."""
+        return json.loads(await self.body(), object_pairs_hook=_unique)
 
 
 def _check_size(size: int) -> None:
@@ -74,19 +74,19 @@ def _check_size(size: int) -> None:
         raise HTTPException(413, f"the body is larger than {MOST_BYTES:,} bytes")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        # Half a surrogate pair is a name, but no text.
+        # A name may have half a surrogate pair, which UTF-8 cannot encode.
         named = twice[:80].encode(errors="backslashreplace").decode()
         raise Malformed(f"body.{named}", "is given twice in one object")
     return found
 
 
 def _as_sent(root: str, path: str) -> str:
-    """The beginning of the `path` that was sent which stands for the decoded `root`."""
-    # Encoded, each byte has three characters at most.
+    """The beginning of `path`, as it was sent, that decodes to `root`."""
+    # An encoded byte has at most three characters.
     for end in range(len(root), min(len(path), 3 * len(root.encode())) + 1):
         if path[end : end + 1] in ("", "/") and unquote(path[:end]) == root:
             return path[:end]

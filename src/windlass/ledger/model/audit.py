@@ -1,8 +1,8 @@
-"""What must be true of the rows of the ledger, and what is said of those of which it is not.
+"""What must be true of the ledger's rows, and what an audit reports if it is not.
 
-An answer is kept as a body, a refusal and a status; the same is told a second time by lines, a
-third time by entries. Here the first two are compared. Rows come as the database has them, so
-nothing is taken for granted, neither a status that exists nor a body that can be read.
+The body, the refusal and the status of a row say what was answered; its lines say the same again,
+and its entries a third time. Here the first two are compared. Nothing is assumed about the rows: a
+status may not exist, and a body may be unreadable.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from windlass.errors import WindlassError
+from windlass.ledger.model.book import DeductionRow, LineRow, ReceiptRow, ReturnRow
 from windlass.ledger.model.ledger import (
     OWN_RETURNS,
     Adjust,
@@ -28,59 +29,21 @@ from windlass.ledger.model.ledger import (
     difference,
 )
 
+# An audit shows this many problems of each sort.
+SHOWN_OF_EACH = 20
+
 VOID, LAPSE = OWN_RETURNS[Movement.VOID], OWN_RETURNS[Movement.LAPSE]
-MOVEMENT_OF = {own: movement for movement, own in OWN_RETURNS.items()}
 COMES_IN = (Movement.RESTOCK, Movement.ADJUST)
 COMES_BACK = (Movement.RETURN, Movement.VOID, Movement.LAPSE)
 
-# What can be refused, and the facts that are told with it.
+# The possible refusals and their facts.
 SHORT = {"OutOfStock": {"sku", "wanted", "available"}, "UnknownSku": {"sku"}}
 OVER = {"OverReturn": {"sku", "wanted", "returnable"}, "UnknownDeduction": {"id"}}
 LEFT = {"OutOfStock": "available", "OverReturn": "returnable"}
 
 
-class KeptDeduction(NamedTuple):
-    """A deduction as the database has it."""
-
-    id: str
-    status: int
-    body: str | None
-    refusal: str | None
-    hold_until: int | None
-    confirmed_at: int | None
-    created_at: int
-
-
-class KeptReturn(NamedTuple):
-    """A return as the database has it."""
-
-    deduction: str
-    id: str
-    body: str | None
-    refusal: str | None
-    created_at: int
-
-
-class KeptReceipt(NamedTuple):
-    """A restock or an adjustment as the database has it."""
-
-    movement: str
-    id: str
-    body: str | None
-    refusal: str | None
-    created_at: int
-
-
-class KeptLine(NamedTuple):
-    """One SKU of a deduction as the database has it."""
-
-    sku: str
-    quantity: int
-    returned: int
-
-
-class KeptStock(NamedTuple):
-    """The sums of a SKU as the database has them, or as its entries say them."""
+class Balance(NamedTuple):
+    """The sums of a SKU, as its row has them or as its entries add up."""
 
     available: int = 0
     received: int = 0
@@ -88,34 +51,30 @@ class KeptStock(NamedTuple):
     returned: int = 0
 
 
-class Story:
-    """All that is kept about one deduction: first its lines, then its returns one by one."""
+class DeductionCheck:
+    """Checks one deduction: first with its lines, then with its returns one by one."""
 
-    def __init__(
-        self, id_: str, deduction: KeptDeduction | None, lines: Iterable[KeptLine]
-    ) -> None:
+    def __init__(self, id_: str, deduction: DeductionRow | None, lines: Iterable[LineRow]) -> None:
         self._id = id_
         self._row = deduction
         self._lines = {line.sku: line for line in lines}
         self._given_back: dict[str, int] = {}
         self._own: set[str] = set()
 
-    def add(
-        self, return_id: str, row: KeptReturn | None, lines: Mapping[str, int]
-    ) -> Iterator[str]:
+    def add(self, return_id: str, row: ReturnRow | None, lines: Mapping[str, int]) -> Iterator[str]:
         """What is wrong with a return of it."""
         what = f"return {return_id!r} of deduction {self._id!r}"
         for sku, quantity in lines.items():
             self._given_back[sku] = self._given_back.get(sku, 0) + quantity
         if row is None:
-            yield f"{what} never came, but it has {len(lines)} lines"
+            yield f"{what} was never made, but it has {len(lines)} lines"
             return
         if row.refusal is not None:
             yield from self._check_refused(what, row, lines)
             return
         if self._row is None:
             yield f"{what} was made, but there is no such deduction"
-        if return_id in MOVEMENT_OF:
+        if return_id in OWN_RETURNS.values():
             self._own.add(return_id)
         elif not lines:
             yield f"{what} was made, but it has no lines"
@@ -124,51 +83,50 @@ class Story:
             yield f"{what}: {_unlike(row.body, made)}"
 
     def end(self, will_lapse: Callable[[str], bool]) -> Iterator[str]:
-        """What is wrong with the deduction, once all its returns are known."""
+        """What is wrong with the deduction, after all its returns were added."""
         what = f"deduction {self._id!r}"
         row = self._row
         if row is None:
             if self._lines:
-                yield f"{what}: there are lines of it, but no deduction"
+                yield f"{what}: there are lines, but no deduction"
         else:
             yield from (f"{what}{said}" for said in self._check(row, will_lapse))
         yield from self._check_lines(what)
 
-    def _check_refused(self, what: str, row: KeptReturn, lines: Mapping[str, int]) -> Iterator[str]:
+    def _check_refused(self, what: str, row: ReturnRow, lines: Mapping[str, int]) -> Iterator[str]:
         if lines:
             yield f"{what} was refused, but it has {len(lines)} lines"
-        if row.id in MOVEMENT_OF:
+        if row.return_id in OWN_RETURNS.values():
             yield f"{what} is the ledger's own, but it was refused"
         asked = _asked(row.body, signed=False)
-        if asked is None or GiveBack(self._id, row.id, asked).body != row.body:
+        if asked is None or GiveBack(self._id, row.return_id, asked).body != row.body:
             yield f"{what}: {_unreadable(row.body)}"
         elif not _is_refusal(row.refusal, asked, self._can_be_refused()):
-            yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+            yield f"{what}: its refusal {_short(row.refusal)} is not possible"
 
     def _can_be_refused(self) -> Mapping[str, set[str]]:
-        """What may have been wrong with a return: without a deduction, nothing is left of it."""
-        row = self._row
-        was_made = row is not None and row.body is not None and row.refusal is None
+        """The refusals that a return can have; without a deduction only one."""
+        was_made = self._row is not None and self._row.was_made
         return OVER if was_made else {"UnknownDeduction": OVER["UnknownDeduction"]}
 
-    def _check(self, row: KeptDeduction, will_lapse: Callable[[str], bool]) -> Iterator[str]:
+    def _check(self, row: DeductionRow, will_lapse: Callable[[str], bool]) -> Iterator[str]:
         if row.body is None:
-            yield from self._check_tombstone(row)
+            yield from self._check_never_made(row)
         elif row.refusal is not None:
             yield from self._check_refusal(row)
         else:
             yield from self._check_made(row, will_lapse)
 
-    def _check_tombstone(self, row: KeptDeduction) -> Iterator[str]:
+    def _check_never_made(self, row: DeductionRow) -> Iterator[str]:
         if self._lines:
-            yield " never came, but it has lines"
+            yield " was never made, but it has lines"
         if VOID not in self._own:
-            yield " never came, but nobody voided it"
+            yield " was never made, but it was not voided either"
         yield from _wrong_status(row, DeductionStatus.VOIDED)
         if row.refusal is not None or row.hold_until is not None or row.confirmed_at is not None:
-            yield " never came, but it was refused, held or confirmed"
+            yield " was never made, but it was refused, held or confirmed"
 
-    def _check_refusal(self, row: KeptDeduction) -> Iterator[str]:
+    def _check_refusal(self, row: DeductionRow) -> Iterator[str]:
         if self._lines:
             yield " was refused, but it has lines"
         yield from _wrong_status(row, DeductionStatus.REFUSED)
@@ -181,9 +139,9 @@ class Story:
         if asked is None or not is_hold or Deduct(row.id, asked, hold).body != row.body:
             yield f": {_unreadable(row.body)}"
         elif not _is_refusal(row.refusal, asked, SHORT):
-            yield f" has a refusal, {_short(row.refusal)}, that cannot be"
+            yield f" has a refusal, {_short(row.refusal)}, that is not possible"
 
-    def _check_made(self, row: KeptDeduction, will_lapse: Callable[[str], bool]) -> Iterator[str]:
+    def _check_made(self, row: DeductionRow, will_lapse: Callable[[str], bool]) -> Iterator[str]:
         if not self._lines:
             yield " was made, but it has no lines"
         hold = None if row.hold_until is None else row.hold_until - row.created_at
@@ -191,7 +149,7 @@ class Story:
         if row.body != made:
             yield f": {_unlike(row.body, made)}"
         if hold is None and row.confirmed_at not in (None, row.created_at):
-            yield " was never held, but it is confirmed since another time than it was made"
+            yield " was never held, but it was confirmed at another time than it was made"
         status = self._status_by_traces(row)
         yield from _wrong_status(row, status)
         if status in (DeductionStatus.VOIDED, DeductionStatus.LAPSED):
@@ -201,9 +159,9 @@ class Story:
         if status is DeductionStatus.LAPSED and (row.hold_until is None or row.confirmed_at):
             yield " lapsed, but it was not held, or was confirmed"
         if status is DeductionStatus.HELD and not will_lapse(row.id):
-            yield " is held, but there is no task that would let it lapse"
+            yield " is held, but no task will end the hold"
 
-    def _status_by_traces(self, row: KeptDeduction) -> DeductionStatus:
+    def _status_by_traces(self, row: DeductionRow) -> DeductionStatus:
         """The status that follows from the other columns and from the ledger's own returns."""
         if LAPSE in self._own:
             return DeductionStatus.LAPSED
@@ -216,7 +174,7 @@ class Story:
         for sku, line in self._lines.items():
             if line.quantity <= 0 or not 0 <= line.returned <= line.quantity:
                 yield f"{what}, sku {sku!r}: {line.returned} returned of {line.quantity} deducted"
-        for sku in sorted({*self._lines, *self._given_back}, key=str.encode):
+        for sku in sorted({*self._lines, *self._given_back}):
             back, kept = self._given_back.get(sku, 0), self._lines.get(sku)
             if kept is None:
                 yield f"{what}, sku {sku!r}: {back} came back, but it was never deducted"
@@ -227,11 +185,11 @@ class Story:
                 )
 
 
-def check_receipt(row: KeptReceipt) -> Iterator[str]:
+def check_receipt(row: ReceiptRow) -> Iterator[str]:
     """What is wrong with a restock or an adjustment by itself."""
     what = f"{row.movement} {row.id!r}"
     if row.movement not in COMES_IN:
-        yield f"{what}: no receipt has the movement {row.movement!r}"
+        yield f"{what}: a receipt cannot have the movement {row.movement!r}"
         return
     asked = received(row)
     if asked is None:
@@ -239,11 +197,11 @@ def check_receipt(row: KeptReceipt) -> Iterator[str]:
     elif row.refusal is not None:
         less = {sku: -quantity for sku, quantity in asked.items()}
         if row.movement == Movement.RESTOCK or not _is_refusal(row.refusal, less, SHORT):
-            yield f"{what}: its refusal {_short(row.refusal)} cannot be"
+            yield f"{what}: its refusal {_short(row.refusal)} is not possible"
 
 
-def received(row: KeptReceipt) -> dict[str, int] | None:
-    """The lines that a receipt was asked for; None if its body says no such thing."""
+def received(row: ReceiptRow) -> dict[str, int] | None:
+    """The lines that a receipt was asked for; None if its body is unreadable."""
     is_restock = row.movement == Movement.RESTOCK
     asked = _asked(row.body, signed=not is_restock)
     if asked is None:
@@ -256,7 +214,7 @@ def received(row: KeptReceipt) -> dict[str, int] | None:
     return asked if of.body == row.body else None
 
 
-def check_stock(sku: str, kept: KeptStock, entered: KeptStock) -> Iterator[str]:
+def check_stock(sku: str, kept: Balance, entered: Balance) -> Iterator[str]:
     """What is wrong with the sums of a SKU, by themselves and by its entries."""
     what = f"stock {sku!r}:"
     available, received_, deducted, returned = kept
@@ -278,16 +236,16 @@ def check_stock(sku: str, kept: KeptStock, entered: KeptStock) -> Iterator[str]:
         )
 
 
-def entered(movement: str, quantity: int) -> KeptStock:
+def balance_of(movement: str, quantity: int) -> Balance:
     """What an entry adds to the sums of its SKU."""
     if movement == Movement.DEDUCT:
-        return KeptStock(quantity, 0, -quantity, 0)
+        return Balance(quantity, 0, -quantity, 0)
     if movement in COMES_BACK:
-        return KeptStock(quantity, 0, 0, quantity)
-    return KeptStock(quantity, quantity if movement in COMES_IN else 0, 0, 0)
+        return Balance(quantity, 0, 0, quantity)
+    return Balance(quantity, quantity if movement in COMES_IN else 0, 0, 0)
 
 
-def _wrong_status(row: KeptDeduction, right: DeductionStatus) -> Iterator[str]:
+def _wrong_status(row: DeductionRow, right: DeductionStatus) -> Iterator[str]:
     if row.status == right:
         return
     known = row.status in DeductionStatus.__members__.values()

@@ -1,9 +1,8 @@
 """The rules of the ledger: what a request makes of the rows that it is about.
 
-A book is a part of the ledger, read and locked in a transaction. Requests are applied to it one
-after the other, each to what the ones before have left, and it collects what is to be written. No
-database is needed to know what is right, and one transaction can carry many requests: one that is
-refused changes nothing for the others.
+A book has a part of the ledger's rows, read and locked in a transaction. Requests are applied to it
+one after the other, and it collects what is to be written. The rules need no database, and one
+transaction can have many requests: a refused one changes nothing for the others.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ PLENTY = 1 << 100
 
 @dataclass(slots=True)
 class DeductionRow:
-    """A deduction; without a body it is the tombstone of one that never came."""
+    """A deduction. Without a body it was voided before it arrived, and can never be made."""
 
     id: str
     status: DeductionStatus
@@ -57,16 +56,15 @@ class DeductionRow:
     is_changed: bool = False
 
     @property
-    def has_effect(self) -> bool:
-        """Whether anything was ever deducted by it."""
+    def was_made(self) -> bool:
         return self.body is not None and self.refusal is None
 
 
 @dataclass(slots=True)
 class LineRow:
-    """One SKU of a deduction; `change` is what came back of it just now."""
+    """One SKU of a deduction; `change` is what this transaction gives back of it."""
 
-    deduction: str
+    deduction_id: str
     sku: str
     quantity: int
     returned: int
@@ -80,10 +78,10 @@ class LineRow:
 
 @dataclass(slots=True)
 class ReturnRow:
-    """A return under its id, done or refused."""
+    """A return under its id, made or refused."""
 
-    deduction: str
-    id: str
+    deduction_id: str
+    return_id: str
     body: str
     refusal: str | None
     created_at: int
@@ -91,8 +89,19 @@ class ReturnRow:
 
 
 @dataclass(slots=True)
+class ReturnLineRow:
+    """One SKU of a return; only ever inserted."""
+
+    deduction_id: str
+    return_id: str
+    sku: str
+    quantity: int
+    is_new = True
+
+
+@dataclass(slots=True)
 class ReceiptRow:
-    """A restock or an adjustment under its id, done or refused."""
+    """A restock or an adjustment under its id, made or refused."""
 
     movement: Movement
     id: str
@@ -104,7 +113,7 @@ class ReceiptRow:
 
 @dataclass(slots=True)
 class StockRow:
-    """What there is of a SKU, and what has changed of its sums just now."""
+    """What is available of a SKU; the other fields are the changes of this transaction."""
 
     sku: str
     available: int
@@ -121,7 +130,7 @@ class StockRow:
 
 @dataclass(slots=True)
 class EntryRow:
-    """One change of what is available."""
+    """One change of what is available; only ever inserted."""
 
     sku: str
     quantity: int
@@ -129,6 +138,7 @@ class EntryRow:
     reference: str
     return_id: str | None
     created_at: int
+    is_new = True
 
 
 @dataclass(slots=True)
@@ -140,14 +150,14 @@ class Book:
     lines: dict[str, dict[str, LineRow]] = field(default_factory=dict)
     returns: dict[tuple[str, str], ReturnRow] = field(default_factory=dict)
     receipts: dict[tuple[Movement, str], ReceiptRow] = field(default_factory=dict)
-    return_lines: list[tuple[str, str, str, int]] = field(default_factory=list)
+    return_lines: list[ReturnLineRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)
 
     @classmethod
-    def hopeful(cls, requests: Iterable[Request]) -> Book | None:
-        """A book without a row read: ids are new, and there is plenty of whatever is asked for.
+    def optimistic(cls, requests: Iterable[Request]) -> Book | None:
+        """A book for which no row was read: it assumes that ids are new and stock suffices.
 
-        What it says is right if that turns out to be so. None if more must be known of a request.
+        Its answers are right if that is so. None if rows must be read to answer a request.
         """
         book, used = cls(), set[tuple[str, ...]]()
         for request in requests:
@@ -156,7 +166,7 @@ class Book:
                     key: tuple[str, ...] = (request.id,)
                 case GiveBack():
                     key = (request.deduction, request.id)
-                    book._hope_for(request)
+                    book._assume_returnable(request)
                 case _:
                     return None
             if key in used:
@@ -164,10 +174,10 @@ class Book:
             used.add(key)
             for sku in request.lines:
                 book.stock.setdefault(sku, StockRow(sku, PLENTY))
-        # A deduction of the same batch has lines of its own.
+        # A deduction of the same group has lines of its own.
         return None if any((of,) in used for of in book.deductions) else book
 
-    def _hope_for(self, request: GiveBack) -> None:
+    def _assume_returnable(self, request: GiveBack) -> None:
         of = request.deduction
         made = DeductionRow(of, DeductionStatus.DEDUCTED, NOTHING, None, None, None, 0)
         self.deductions.setdefault(of, made)
@@ -196,68 +206,54 @@ class Book:
         place = (request.movement, request.id)
         found = self.receipts.get(place)
         if found is not None:
-            if found.body != request.body:
-                return Conflict(request.id, difference(found.body, request.body))
-            if found.refusal is not None:
-                return decode_refusal(found.refusal)
-            return _receipt(found, replayed=True)
+            return _failed_before(found, request) or _receipt(found, replayed=True)
         less = {sku: -quantity for sku, quantity in request.lines.items()}
         refusal = None if request.movement is Movement.RESTOCK else self._shortage(less)
-        kept = None if refusal is None else refusal.encode()
-        row = ReceiptRow(request.movement, request.id, request.body, kept, now, is_new=True)
+        row = ReceiptRow(*place, request.body, _encoded(refusal), now, is_new=True)
         self.receipts[place] = row
         if refusal is not None:
             return refusal
         for sku, quantity in request.lines.items():
-            # Only a restock gets here with a SKU that is new.
+            # Only a restock can have a SKU that is new.
             stock = self.stock.setdefault(sku, StockRow(sku, 0, is_new=True))
             stock.received += quantity
-            self._move(stock, quantity, row.movement, row.id, None, now)
+            self._move(stock, EntryRow(sku, quantity, row.movement, row.id, None, now))
         return _receipt(row)
 
     def _deduct(self, request: Deduct, now: int) -> Outcome:
         found = self.deductions.get(request.id)
         if found is not None:
-            return _deducted_before(found, request)
+            return _failed_before(found, request) or _deduction(found, replayed=True)
         refusal = self._shortage(request.lines)
+        hold = None if refusal is not None else request.hold
         row = DeductionRow(
             request.id,
-            DeductionStatus.DEDUCTED if request.hold is None else DeductionStatus.HELD,
+            _status(refusal, hold),
             request.body,
-            refusal=None,
-            hold_until=None if request.hold is None else now + request.hold,
+            refusal=_encoded(refusal),
+            hold_until=None if hold is None else now + hold,
             confirmed_at=None,
             created_at=now,
             is_new=True,
         )
         self.deductions[request.id] = row
         if refusal is not None:
-            row.status, row.refusal, row.hold_until = (
-                DeductionStatus.REFUSED,
-                refusal.encode(),
-                None,
-            )
             return refusal
         lines = self.lines.setdefault(request.id, {})
         for sku, quantity in request.lines.items():
             lines[sku] = LineRow(request.id, sku, quantity, 0, is_new=True)
             stock = self.stock[sku]
             stock.deducted += quantity
-            self._move(stock, -quantity, Movement.DEDUCT, request.id, None, now)
+            self._move(stock, EntryRow(sku, -quantity, Movement.DEDUCT, request.id, None, now))
         return _deduction(row)
 
     def _give_back(self, request: GiveBack, now: int) -> Outcome:
         place = (request.deduction, request.id)
         found = self.returns.get(place)
         if found is not None:
-            if found.body != request.body:
-                return Conflict(request.id, difference(found.body, request.body))
-            if found.refusal is not None:
-                return decode_refusal(found.refusal)
-            return _return(found, replayed=True)
+            return _failed_before(found, request) or _return(found, replayed=True)
         refusal = self._not_returnable(request)
-        kept = None if refusal is None else refusal.encode()
-        row = ReturnRow(*place, request.body, kept, now, is_new=True)
+        row = ReturnRow(*place, request.body, _encoded(refusal), now, is_new=True)
         self.returns[place] = row
         if refusal is not None:
             return refusal
@@ -270,14 +266,14 @@ class Book:
         if found is not None:
             return _return(found, replayed=True)
         deduction = self.deductions.get(request.deduction)
-        row = ReturnRow(*place, NOTHING, None, now, is_new=True)
-        self.returns[place] = row
+        row = self.returns[place] = ReturnRow(*place, NOTHING, None, now, is_new=True)
         if deduction is None:
             self.deductions[request.deduction] = DeductionRow(
                 request.deduction, DeductionStatus.VOIDED, None, None, None, None, now, is_new=True
             )
         elif deduction.status in (DeductionStatus.HELD, DeductionStatus.DEDUCTED):
-            self._end(deduction, row, request)
+            self._end(deduction, row, request.movement)
+            deduction.status = DeductionStatus.VOIDED
         return _return(row)
 
     def _lapse(self, request: Undo, now: int) -> Outcome:
@@ -288,7 +284,8 @@ class Book:
             assert deduction.hold_until is not None
             if deduction.hold_until <= now:
                 self.returns[place] = row
-                self._end(deduction, row, request)
+                self._end(deduction, row, request.movement)
+                deduction.status = DeductionStatus.LAPSED
         return _return(row)
 
     def _confirm(self, request: Confirm, now: int) -> Outcome:
@@ -299,7 +296,7 @@ class Book:
             return Confirmation(request.deduction, to_datetime(row.confirmed_at), replayed=True)
         if row.status not in (DeductionStatus.HELD, DeductionStatus.DEDUCTED):
             return Refusal("NotHeld", {"id": request.deduction, "status": str(row.status)})
-        # What was never held is for good from the start.
+        # Without a hold it was final from the start.
         row.confirmed_at = now if row.status is DeductionStatus.HELD else row.created_at
         row.status, row.is_changed = DeductionStatus.DEDUCTED, True
         return Confirmation(request.deduction, to_datetime(row.confirmed_at))
@@ -316,7 +313,7 @@ class Book:
 
     def _not_returnable(self, request: GiveBack) -> Refusal | None:
         deduction = self.deductions.get(request.deduction)
-        if deduction is None or not deduction.has_effect:
+        if deduction is None or not deduction.was_made:
             return Refusal("UnknownDeduction", {"id": request.deduction})
         lines = self.lines.get(request.deduction, {})
         for sku, wanted in request.lines.items():
@@ -327,50 +324,49 @@ class Book:
                 return Refusal("OverReturn", {"sku": sku, **facts})
         return None
 
-    def _end(self, deduction: DeductionRow, row: ReturnRow, request: Undo) -> None:
-        """Give back all that is left of a deduction, and end it."""
+    def _end(self, deduction: DeductionRow, row: ReturnRow, movement: Movement) -> None:
+        """Give back all that is left of the deduction."""
         own = self.lines.get(deduction.id, {})
-        left = {
-            sku: own[sku].returnable for sku in sorted(own, key=str.encode) if own[sku].returnable
-        }
-        row.body = GiveBack(deduction.id, row.id, left).body
-        self._take_back(row, left, request.movement)
-        is_void = request.movement is Movement.VOID
-        deduction.status = DeductionStatus.VOIDED if is_void else DeductionStatus.LAPSED
+        left = {sku: own[sku].returnable for sku in sorted(own) if own[sku].returnable}
+        row.body = GiveBack(deduction.id, row.return_id, left).body
+        self._take_back(row, left, movement)
         deduction.is_changed = True
 
     def _take_back(self, row: ReturnRow, lines: Mapping[str, int], movement: Movement) -> None:
-        own = self.lines[row.deduction]
+        place = row.deduction_id, row.return_id
         for sku, quantity in lines.items():
-            own[sku].returned += quantity
-            own[sku].change += quantity
-            self.return_lines.append((row.deduction, row.id, sku, quantity))
-            stock = self.stock[sku]
+            line, stock = self.lines[row.deduction_id][sku], self.stock[sku]
+            line.returned += quantity
+            line.change += quantity
             stock.returned += quantity
-            self._move(stock, quantity, movement, row.deduction, row.id, row.created_at)
+            self.return_lines.append(ReturnLineRow(*place, sku, quantity))
+            self._move(stock, EntryRow(sku, quantity, movement, *place, row.created_at))
 
-    def _move(
-        self,
-        stock: StockRow,
-        quantity: int,
-        movement: Movement,
-        reference: str,
-        return_id: str | None,
-        now: int,
-    ) -> None:
-        stock.available += quantity
-        stock.change += quantity
-        self.entries.append(EntryRow(stock.sku, quantity, movement, reference, return_id, now))
+    def _move(self, stock: StockRow, entry: EntryRow) -> None:
+        stock.available += entry.quantity
+        stock.change += entry.quantity
+        self.entries.append(entry)
 
 
-def _deducted_before(row: DeductionRow, request: Deduct) -> Outcome:
+def _failed_before(
+    row: DeductionRow | ReturnRow | ReceiptRow, request: Deduct | GiveBack | Restock | Adjust
+) -> Conflict | Refusal | None:
+    """Why the id of `row` cannot be used for this request; None if the row is its answer."""
     if row.body is None:
         return Conflict(request.id, "it was voided before it was made")
     if row.body != request.body:
         return Conflict(request.id, difference(row.body, request.body))
-    if row.refusal is not None:
-        return decode_refusal(row.refusal)
-    return _deduction(row, replayed=True)
+    return None if row.refusal is None else decode_refusal(row.refusal)
+
+
+def _status(refusal: Refusal | None, hold: int | None) -> DeductionStatus:
+    if refusal is not None:
+        return DeductionStatus.REFUSED
+    return DeductionStatus.DEDUCTED if hold is None else DeductionStatus.HELD
+
+
+def _encoded(refusal: Refusal | None) -> str | None:
+    return None if refusal is None else refusal.encode()
 
 
 def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
@@ -378,7 +374,7 @@ def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
     assert row.body is not None
     return Deduction(
         row.id,
-        DeductionStatus.DEDUCTED if row.hold_until is None else DeductionStatus.HELD,
+        _status(None, row.hold_until),
         tuple(DeductionLine(sku, quantity) for sku, quantity in lines_of(row.body).items()),
         to_datetime(row.created_at),
         None if row.hold_until is None else to_datetime(row.hold_until),
@@ -387,13 +383,13 @@ def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
 
 
 def _return(row: ReturnRow, *, replayed: bool = False) -> Return:
-    return Return(row.deduction, row.id, _lines(row.body), to_datetime(row.created_at), replayed)
+    place, made_at = (row.deduction_id, row.return_id), to_datetime(row.created_at)
+    return Return(*place, _lines(row.body), made_at, replayed)
 
 
 def _receipt(row: ReceiptRow, *, replayed: bool = False) -> Receipt:
-    return Receipt(
-        row.id, row.movement, _lines(row.body), to_datetime(row.created_at), replayed=replayed
-    )
+    made_at = to_datetime(row.created_at)
+    return Receipt(row.id, row.movement, _lines(row.body), made_at, replayed)
 
 
 def _lines(body: str) -> tuple[Line, ...]:

@@ -1,7 +1,7 @@
-"""The ledger as values: what may be asked of it, and what it answers.
+"""The requests that a ledger takes and the answers that it gives, as immutable values.
 
-All of them are immutable. A request is checked when it is made, so whatever comes after can rely on
-it: ids and SKUs that every database can keep, each SKU once, in the order of their bytes.
+A request is checked when it is made, so that all later code can rely on it: every database can
+store its ids and SKUs, and it has each SKU once, in the order of their bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.value.task import LONGEST_KEY, RESERVED, is_storable
 
 MOST_OF_A_SKU = 10**12
 MOST_LINES = 10_000
-# Three of them are the key of a row, and PostgreSQL's indexes take no more than 2,704 bytes.
+# The key of a row may have three of them, and an index of PostgreSQL takes at most 2,704 bytes.
 MOST_BYTES = 880
 LONGEST_REASON = 1_000
 
@@ -55,6 +55,12 @@ class Movement(StrEnum):
 OWN_RETURNS = {Movement.VOID: f"{RESERVED}void", Movement.LAPSE: f"{RESERVED}lapse"}
 
 
+def movement_of(return_id: str) -> Movement:
+    """What makes the entries of a return."""
+    own = (movement for movement, id_ in OWN_RETURNS.items() if id_ == return_id)
+    return next(own, Movement.RETURN)
+
+
 @dataclass(frozen=True, slots=True)
 class Restock:
     """Goods that came in."""
@@ -75,7 +81,7 @@ class Restock:
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """What a count of the shelves found: more, or less."""
+    """A count found more, or less."""
 
     id: str
     lines: dict[str, int]
@@ -153,7 +159,7 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """A hold that becomes a deduction for good."""
+    """A hold that becomes final."""
 
     deduction: str
 
@@ -190,7 +196,7 @@ class DeductionLine:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What cannot be done: the name of the error, and its facts."""
+    """Why a request is refused: the name of the error, and its facts."""
 
     error: str
     facts: Mapping[str, str | int]
@@ -205,7 +211,7 @@ class Refusal:
         return type(self), (self.error, dict(self.facts))
 
     def encode(self) -> str:
-        """As it is kept."""
+        """The text that is stored."""
         return _encode({"error": self.error, **self.facts})
 
 
@@ -256,7 +262,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A deduction that is for good, and since when."""
+    """A deduction that is final, and since when."""
 
     deduction: str
     confirmed_at: datetime
@@ -310,7 +316,7 @@ def check_id(given: object, *, what: str) -> str:
             f"{what} {given[:40]!r}... has {len(given.encode())} bytes in UTF-8; "
             f"at most {MOST_BYTES} fit"
         )
-    # Of a subclass, such as a StrEnum, only the text is kept.
+    # A plain string, also of a subclass such as a StrEnum.
     return str.__str__(given)
 
 
@@ -328,18 +334,19 @@ def check_lines(given: object, *, signed: bool = False) -> dict[str, int]:
         raise BadInput("no lines; give at least one sku with its quantity")
     for sku, quantity in merged.items():
         _check_quantity(sku, quantity, signed=signed)
-    return {sku: merged[sku] for sku in sorted(merged, key=str.encode)}
+    # The order of code points is that of the bytes.
+    return {sku: merged[sku] for sku in sorted(merged)}
 
 
 def check_reason(given: object) -> str:
-    """`given`, if it can be kept with an adjustment."""
+    """`given`, if it can be stored with an adjustment."""
     if not isinstance(given, str) or len(given) > LONGEST_REASON or not is_storable(given):
         raise BadInput(f"reason={given!r}: give a text of at most {LONGEST_REASON} characters")
     return given
 
 
 def difference(before: str, after: str) -> str:
-    """What differs between two bodies, for people."""
+    """What differs between two bodies, in words."""
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)
     found: list[str] = []
     for sku in sorted({*old["lines"], *new["lines"]}):
@@ -365,7 +372,7 @@ def lines_of(body: str) -> dict[str, int]:
 
 
 def decode_refusal(text: str) -> Refusal:
-    """The refusal that `Refusal.encode` made `text` of."""
+    """The refusal from which `Refusal.encode` made `text`."""
     facts = msgspec.json.decode(text)
     return Refusal(facts.pop("error"), facts)
 
@@ -386,7 +393,7 @@ def _check_quantity(sku: str, quantity: object, *, signed: bool) -> int:
     if quantity < 0 and not signed:
         raise InvalidQuantity(sku, quantity, "is negative; give a number from 1 on")
     if abs(quantity) > MOST_OF_A_SKU:
-        # Python refuses to write out a number of many thousand digits.
+        # Python raises an error if a number of many thousand digits becomes a text.
         shown = quantity if quantity.bit_length() < 200 else f"of {quantity.bit_length()} bits"
         raise InvalidQuantity(sku, shown, f"is too large; at most {MOST_OF_A_SKU} fit")
     return quantity

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The ledger in the console's API."""

@@ -1,214 +1,204 @@
-"""The ledger's own API, behind the console's gate: what changes something is in the audit log.
+"""The ledger's own HTTP API behind the console's login; the audit log has every movement.
 
 Paths, bodies and answers are those of `windlass.ledger.http`, below /api/ledger.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
+from fastapi import APIRouter, Depends, Query, Response
 
 from windlass.errors import NotPossible
-from windlass.ledger.http.server import (
-    AdjustmentBody,
-    AuditView,
-    ConfirmationView,
-    DeductionBody,
-    DeductionView,
-    EntryView,
-    MovementBody,
-    ReceiptView,
-    ReturnView,
-    StockView,
-    deduction_view,
-    entry_view,
-    pairs,
-    receipt_view,
-    return_view,
-    stock_view,
-    told,
-)
-from windlass.ledger.route.ledger import Shard
+from windlass.ledger.http import answer
+from windlass.ledger.http.answer import made, with_status
+from windlass.ledger.http.body import AdjustmentBody, DeductionBody, MovementBody, pairs
+from windlass.ledger.ledger import Ledger
+from windlass.ledger.model.ledger import Confirmation, Deduction, Entry, Receipt, Return, Stock
+from windlass.ledger.route.ledger import Prefix, Shard
+from windlass.value.audit import Audit
 from windlass.watch.audit.model import Action
 from windlass.web.problem import problems
 from windlass.web.request import DeductionId, ReadyConsole, RequestLog, Sku
-from windlass.web.view import STORABLE
 
 router = APIRouter(prefix="/ledger", tags=["ledger"])
 
-# The log tells the first lines of a movement; the ledger has all of them.
+T = TypeVar("T", Receipt, Deduction, Return, Confirmation)
+
+# The audit log has the first lines of a movement; the ledger has all of them.
 LINES_LOGGED = 50
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 
-def _made(*codes: int, view: type[BaseModel]) -> dict[str, Any]:
-    """What a movement answers: 201, 200 when it was made before, or a problem."""
-    again = {"model": view, "description": "It was made before; this is the same answer."}
-    return {"status_code": 201, "responses": {200: again, **problems(*codes)}}
+def _ledger(console: ReadyConsole, shard: Shard = None) -> Ledger:
+    return console.ledgers.of(shard)
 
 
-@router.post("/restocks", **_made(409, view=ReceiptView))
-def restock(
-    body: MovementBody,
-    response: Response,
-    console: ReadyConsole,
-    log: RequestLog,
-    shard: Shard = None,
-) -> ReceiptView:
-    """Goods came in, under an id of the caller's."""
-    with log.record(Action.LEDGER_RESTOCK, body.id, **_logged(body, shard)) as entry:
-        made = told(response, console.ledgers.of(shard).restock(body.id, pairs(body)))
-        entry.says(_said(f"{_sum(body)} came in", made.replayed))
-    return receipt_view(made)
+AskedLedger = Annotated[Ledger, Depends(_ledger)]
 
 
-@router.post("/adjustments", **_made(404, 409, view=ReceiptView))
-def adjust(
-    body: AdjustmentBody,
-    response: Response,
-    console: ReadyConsole,
-    log: RequestLog,
-    shard: Shard = None,
-) -> ReceiptView:
+class LoggedMovement:
+    """Makes a movement in the ledger that is asked for, and records it in the audit log."""
+
+    def __init__(
+        self, response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
+    ) -> None:
+        self._response = response
+        self._console = console
+        self._log = log
+        self._shard = shard
+
+    def make(
+        self,
+        action: Action,
+        about: str,
+        move: Callable[[Ledger], T],
+        *,
+        outcome: Callable[[T], str],
+        **detail: Any,
+    ) -> T:
+        """What the ledger answers to `move`."""
+        with self._log.record(action, about, shard=self._shard, **detail) as entry:
+            ledger = self._console.ledgers.of(self._shard)
+            made = with_status(self._response, move(ledger))
+            entry.says(outcome(made) + ("; it was done before" if made.replayed else ""))
+        return made
+
+
+Logged = Annotated[LoggedMovement, Depends()]
+
+
+@router.post("/restocks", **made(answer.RECEIPT, problems(409)))
+def restock(body: MovementBody, logged: Logged) -> Receipt:
+    """Goods came in, under an id that the caller chooses."""
+    return logged.make(
+        Action.LEDGER_RESTOCK,
+        body.id,
+        lambda ledger: ledger.restock(body.id, pairs(body)),
+        outcome=lambda _: f"{_sum(body)} came in",
+        **_lines(body),
+    )
+
+
+@router.post("/adjustments", **made(answer.RECEIPT, problems(404, 409)))
+def adjust(body: AdjustmentBody, logged: Logged) -> Receipt:
     """A count found more, or less: quantities have a sign."""
-    with log.record(
-        Action.LEDGER_ADJUST, body.id, reason=body.reason, **_logged(body, shard)
-    ) as entry:
-        ledger = console.ledgers.of(shard)
-        made = told(response, ledger.adjust(body.id, pairs(body), reason=body.reason))
-        entry.says(_said(f"the stock of {len(made.lines):,} SKUs is adjusted", made.replayed))
-    return receipt_view(made)
+    return logged.make(
+        Action.LEDGER_ADJUST,
+        body.id,
+        lambda ledger: ledger.adjust(body.id, pairs(body), reason=body.reason),
+        outcome=lambda made: f"the stock of {len(made.lines):,} SKUs is adjusted",
+        reason=body.reason,
+        **_lines(body),
+    )
 
 
-@router.post("/deductions", **_made(404, 409, view=DeductionView))
-def deduct(
-    body: DeductionBody,
-    response: Response,
-    console: ReadyConsole,
-    log: RequestLog,
-    shard: Shard = None,
-) -> DeductionView:
+@router.post("/deductions", **made(answer.DEDUCTION, problems(404, 409)))
+def deduct(body: DeductionBody, logged: Logged) -> Deduction:
     """Goods go out, all lines or none; with a hold, until it lapses."""
-    with log.record(Action.LEDGER_DEDUCT, body.id, hold=body.hold, **_logged(body, shard)) as entry:
-        ledger = console.ledgers.of(shard)
-        made = told(response, ledger.deduct(body.id, pairs(body), hold=body.hold))
-        entry.says(_said(f"{_sum(body)} went out", made.replayed))
-    return deduction_view(made)
+    return logged.make(
+        Action.LEDGER_DEDUCT,
+        body.id,
+        lambda ledger: ledger.deduct(body.id, pairs(body), hold=body.hold),
+        outcome=lambda _: f"{_sum(body)} went out",
+        hold=body.hold,
+        **_lines(body),
+    )
 
 
-@router.post("/deductions/{id}/returns", **_made(404, 409, view=ReturnView))
-def give_back(
-    of: DeductionId,
-    body: MovementBody,
-    response: Response,
-    console: ReadyConsole,
-    log: RequestLog,
-    shard: Shard = None,
-) -> ReturnView:
+@router.post("/deductions/{id}/returns", **made(answer.RETURN, problems(404, 409)))
+def give_back(of: DeductionId, body: MovementBody, logged: Logged) -> Return:
     """A part of a deduction comes back, under an id of its own."""
-    with log.record(
-        Action.LEDGER_GIVE_BACK, of, return_id=body.id, **_logged(body, shard)
-    ) as entry:
-        made = told(response, console.ledgers.of(shard).give_back(of, body.id, pairs(body)))
-        entry.says(_said(f"{_sum(body)} of {of} came back", made.replayed))
-    return return_view(made)
+    return logged.make(
+        Action.LEDGER_GIVE_BACK,
+        of,
+        lambda ledger: ledger.give_back(of, body.id, pairs(body)),
+        outcome=lambda _: f"{_sum(body)} of {of} came back",
+        return_id=body.id,
+        **_lines(body),
+    )
 
 
-@router.post("/deductions/{id}/void", **_made(view=ReturnView))
-def void(
-    of: DeductionId, response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
-) -> ReturnView:
-    """Whatever is left of a deduction comes back; one that is unknown can never come to be."""
-    with log.record(Action.LEDGER_VOID, of, shard=shard) as entry:
-        made = told(response, console.ledgers.of(shard).void(of))
-        total = sum(line.quantity for line in made.lines)
-        entry.says(_said(f"{of} is voided, {total:,} came back", made.replayed))
-    return return_view(made)
+@router.post("/deductions/{id}/void", **made(answer.RETURN, {}))
+def void(of: DeductionId, logged: Logged) -> Return:
+    """All that is left of a deduction comes back; an unknown one can never be made."""
+    return logged.make(
+        Action.LEDGER_VOID,
+        of,
+        lambda ledger: ledger.void(of),
+        outcome=lambda made: f"{of} is voided, {_sum(made)} came back",
+    )
 
 
-@router.post("/deductions/{id}/confirm", **_made(404, view=ConfirmationView))
-def confirm(
-    of: DeductionId, response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
-) -> ConfirmationView:
+@router.post("/deductions/{id}/confirm", **made(answer.CONFIRMATION, problems(404)))
+def confirm(of: DeductionId, logged: Logged) -> Confirmation:
     """What is held by a deduction stays deducted."""
-    with log.record(Action.LEDGER_CONFIRM, of, shard=shard) as entry:
-        made = told(response, console.ledgers.of(shard).confirm(of))
-        entry.says(_said(f"{of} is confirmed", made.replayed))
-    return ConfirmationView(deduction=made.deduction, confirmed_at=made.confirmed_at)
+    return logged.make(
+        Action.LEDGER_CONFIRM,
+        of,
+        lambda ledger: ledger.confirm(of),
+        outcome=lambda _: f"{of} is confirmed",
+    )
 
 
-@router.get("/deductions/{id}", responses=problems(404))
-def deduction(of: DeductionId, console: ReadyConsole, shard: Shard = None) -> DeductionView:
+@router.get("/deductions/{id}", response_model=answer.DEDUCTION, responses=problems(404))
+def deduction(of: DeductionId, ledger: AskedLedger) -> Deduction:
     """A deduction as it is now: its lines, and how much of each has come back."""
-    return deduction_view(console.ledgers.of(shard).deduction(of))
+    return ledger.deduction(of)
 
 
-@router.get("/deductions/{id}/returns", responses=problems(404))
-def returns(of: DeductionId, console: ReadyConsole, shard: Shard = None) -> list[ReturnView]:
+@router.get("/deductions/{id}/returns", response_model=answer.RETURNS, responses=problems(404))
+def returns(of: DeductionId, ledger: AskedLedger) -> list[Return]:
     """What was given back of a deduction, in order."""
-    ledger = console.ledgers.of(shard)
     found = ledger.returns(of)
     if not found:
-        # Unknown is said so, and not shown as empty.
+        # Raises an error if the deduction is unknown.
         ledger.deduction(of)
-    return [return_view(row) for row in found]
+    return found
 
 
-@router.get("/stocks")
-def stocks(
-    console: ReadyConsole,
-    shard: Shard = None,
-    after: Annotated[str, Query(max_length=255, pattern=STORABLE)] = "",
-    limit: Limit = 1_000,
-) -> list[StockView]:
+@router.get("/stocks", response_model=answer.STOCKS)
+def stocks(ledger: AskedLedger, after: Prefix = "", limit: Limit = 1_000) -> list[Stock]:
     """How much there is, by SKU, of those after `after`."""
-    return [stock_view(row) for row in console.ledgers.of(shard).stocks(after=after, limit=limit)]
+    return ledger.stocks(after=after, limit=limit)
 
 
-@router.get("/stocks/{sku}", responses=problems(404))
-def stock(sku: Sku, console: ReadyConsole, shard: Shard = None) -> StockView:
+@router.get("/stocks/{sku}", response_model=answer.STOCK, responses=problems(404))
+def stock(sku: Sku, ledger: AskedLedger) -> Stock:
     """How much there is of a SKU."""
-    return stock_view(console.ledgers.of(shard).stock(sku))
+    return ledger.stock(sku)
 
 
-@router.get("/stocks/{sku}/entries", responses=problems(404))
+@router.get("/stocks/{sku}/entries", response_model=answer.ENTRIES, responses=problems(404))
 def entries(
     sku: Sku,
-    console: ReadyConsole,
-    shard: Shard = None,
+    ledger: AskedLedger,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Limit = 1_000,
-) -> list[EntryView]:
+) -> list[Entry]:
     """Every change of a SKU, oldest first, those after the entry `after`."""
-    ledger = console.ledgers.of(shard)
     found = ledger.entries(sku, after=after, limit=limit)
     if not found:
         ledger.stock(sku)
-    return [entry_view(row) for row in found]
+    return found
 
 
-@router.get("/audit", responses=problems(409))
-def audit(console: ReadyConsole, shard: Shard = None) -> AuditView:
+@router.get("/audit", response_model=answer.AUDIT, responses=problems(409))
+def audit(console: ReadyConsole, shard: Shard = None) -> Audit:
     """Check that every rule of the ledger holds for every row. It reads all of them."""
     found = console.ledgers.audit(shard)
     if found is None:
-        raise NotPossible("an audit is under way already; wait until it has ended")
-    return AuditView(ok=found.ok, problems=list(found.problems))
+        raise NotPossible("an audit is already running; wait until it ends")
+    return found
 
 
-def _logged(body: MovementBody | AdjustmentBody, shard: str | None) -> dict[str, Any]:
-    """What the log tells of a movement."""
-    shown = {"lines": pairs(body)[:LINES_LOGGED], "shard": shard}
+def _lines(body: MovementBody | AdjustmentBody) -> dict[str, Any]:
+    """What the audit log has of the lines."""
     more = len(body.lines) - LINES_LOGGED
-    return shown | ({"more_lines": more} if more > 0 else {})
+    return {"lines": pairs(body)[:LINES_LOGGED]} | ({"more_lines": more} if more > 0 else {})
 
 
-def _sum(body: MovementBody) -> str:
-    return f"{sum(line.quantity for line in body.lines):,}"
-
-
-def _said(what: str, replayed: bool) -> str:
-    return f"{what}; it was done before" if replayed else what
+def _sum(moved: MovementBody | Return) -> str:
+    return f"{sum(line.quantity for line in moved.lines):,}"

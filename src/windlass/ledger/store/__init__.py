@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The SQL of the ledger."""

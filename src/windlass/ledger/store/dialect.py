@@ -1,392 +1,384 @@
-"""What the ledger says differently to each database: lists of rows meet a table by its keys."""
+"""The ledger's statements that differ between the databases: lists of rows meet tables by key.
+
+Rows travel as one JSON document in one bound parameter. A statement is thus the same text however
+many rows it is about.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, TextClause, text
-from sqlalchemy.dialects.mysql import pymysql
+from sqlalchemy import Connection, Table, Text, TextClause, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
 
-from windlass.database.dialect.base import Dialect, Executor, encode, original
+from windlass.database.column import Exact
+from windlass.database.dialect.base import Dialect, Executor, LongText, encode, original
+from windlass.database.dialect.choice import PerDialect
 from windlass.database.dialect.postgresql import often
 
-# So many rows, with the longest names, are a message that every server takes.
+# A message with this many rows is short enough for every server, also with the longest names.
 AT_ONCE = 2_000
-# Up to so many updates are quicker one by one than as a list, where JSON is slow.
-FEW = 2
-# What a block of MariaDB says, and as which error it comes, when a row is not as it should be.
-UNMET, SIGNALLED = "45000", 1644
-# Stands between texts that are escaped as one. It is no character, and no escape contains it.
-BETWEEN = "\uffff"
-# How long PostgreSQL waits for rows that somebody else holds, and for the next word of a process
-# that holds some; the dialect of MySQL tells each connection.
-BOUNDED = (
+# The error by which a block of MariaDB says that a row is not as it should be.
+SIGNALLED = 1644
+# PostgreSQL waits this long for locked rows, and for the next statement of a process that holds
+# locks; MySQL and MariaDB set it for each connection.
+TIME_LIMITS = (
     "select set_config('lock_timeout', '1s', true) as waits, "
     "set_config('idle_in_transaction_session_timeout', '4s', true) as idles"
 )
-# What a column of a list is in MySQL: a key, a number, or a long text.
-TYPES = {str: "varchar(255)", int: "bigint", bytes: "mediumtext"}
+PLANNER = text("select current_setting('enable_seqscan'), current_setting('enable_sort')")
+PLAN = text(
+    "select set_config('enable_seqscan', :scan, true), set_config('enable_sort', :sort, true)"
+)
 
 
-class Part(NamedTuple):
-    """A statement about rows that travel as one list, in the parameter of its name.
+Columns = Mapping[str, type]
+Row = Mapping[str, Any]
 
-    `plain` says the same of one row, whose columns are the parameters.
+
+@cache
+def kinds(table: Table) -> Columns:
+    """The columns of a table as `Dialect.rows` takes them; those of JSON are long texts."""
+    return {column.name: _kind(column.type) for column in table.columns}
+
+
+def _kind(of: TypeEngine[Any]) -> type:
+    if isinstance(of, Text):
+        return LongText
+    return str if isinstance(of, Exact) else int
+
+
+@cache
+def keys(table: Table) -> tuple[str, ...]:
+    """The columns of the primary key."""
+    return tuple(column.name for column in table.primary_key)
+
+
+@dataclass(frozen=True)
+class Insert:
+    """New rows of a table. Where callers choose the key, it may exist already."""
+
+    table: Table
+    key_is_chosen: bool = False
+
+    @cached_property
+    def columns(self) -> Columns:
+        number = self.table.autoincrement_column
+        return {
+            name: kind
+            for name, kind in kinds(self.table).items()
+            if number is None or name != number.name
+        }
+
+
+@dataclass(frozen=True)
+class Update:
+    """A change of rows by their keys: of some columns to new values, and of others by adding.
+
+    The `guard` is a condition on the table, t, and on the list, {0}.
     """
 
-    statement: str
-    plain: str
-    rows: Sequence[Mapping[str, Any]]
+    table: Table
+    sets: Sequence[str] = ()
+    adds: Sequence[str] = ()
+    guard: str = "true"
+
+    @cached_property
+    def columns(self) -> Columns:
+        known = kinds(self.table)
+        return {name: known[name] for name in (*keys(self.table), *self.sets, *self.adds)}
+
+    def assignments(self, name: str, *, target: str = "{}") -> str:
+        """The new values, from the list `name`."""
+        values = {each: f"{name}.{each}" for each in self.sets}
+        values |= {each: f"t.{each} + {name}.{each}" for each in self.adds}
+        return ", ".join(f"{target.format(each)} = {value}" for each, value in values.items())
 
 
-class Condition(NamedTuple):
-    """What must be true of the rows of a table, t, whose keys are in the list of a part.
+class Write(NamedTuple):
+    """An insert or an update, and its rows."""
 
-    With a guard: there is one for each in the list, which fulfils it; without: there is none.
+    of: Insert | Update
+    rows: Sequence[Row]
+
+
+# By name, which is also the name of the list and of its parameter.
+Writes = Mapping[str, Write]
+
+
+class RowLists:
+    """Queries and statements about the rows whose keys are in a list.
+
+    As it is, it suits SQLite: a statement costs no round trip, and one transaction writes at a
+    time, so rows are read first and then written.
     """
 
-    table: str
-    keys: Sequence[str]
-    guard: str | None = None
-    columns: Mapping[str, type] = {}
-
-
-Conditions = Mapping[str, Condition]
-
-
-class Lists(ABC):
-    """The contract: queries and statements about the rows whose keys are in a list."""
-
-    # How the rows that a query finds are locked, in the order of some columns.
     lock = ""
     # A text as JSON, and JSON as its text.
     to_json = "{}"
     from_json = "{}"
-    # Whether to write in the hope that all is well is quicker than to look first.
-    hopes = False
-    # Whether `execute_alone` is there.
-    executes_alone = False
-    # Said first in a transaction, so that it neither waits nor holds rows for long.
-    bounded: str | None = None
-    # Whether to lock what is not there keeps others from writing beside it.
+    # Whether it is quicker to write at once, and to read only if a guard or a key forbids that.
+    writes_first = False
+    # Whether `execute_if_met` exists.
+    executes_if_met = False
+    # Executed first in a transaction, so that it neither waits for rows nor holds them for long.
+    time_limits: TextClause | None = None
+    # Whether locking a row that does not exist keeps others from inserting beside it.
     locks_gaps = False
 
-    def said(self, statement: str) -> TextClause:
-        """A statement that is said again and again."""
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        # The same names always stand for the same statements.
+        self._statements: dict[tuple[str, ...], TextClause] = {}
+
+    def text(self, statement: str) -> TextClause:
+        """A statement that is executed again and again."""
         return text(statement)
 
-    @abstractmethod
-    def rows(self, name: str, **columns: type) -> str:
-        """The list of objects in the parameter `name`, as a table of that name."""
+    def select(self, table: Table, columns: Iterable[str], *, of: str = "t") -> str:
+        """The columns as a query names them, with JSON as its text."""
+        known = kinds(table)
+        return ", ".join(
+            self.from_json.format(f"{of}.{name}") if known[name] is LongText else f"{of}.{name}"
+            for name in columns
+        )
 
-    def find(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
-        """A query for those rows of a table, t, whose keys are in the list `name`."""
-        of = self.rows(name, **dict.fromkeys(keys, str))
-        return f"select {columns} from {of} join {table} as t on {_are_equal(name, keys)}"
+    @contextmanager
+    def read_by_index(self, executor: Executor) -> Iterator[None]:
+        """Have queries in the block read tables by their indexes, in their order."""
+        del executor
+        yield
 
-    def update(
-        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
-    ) -> str:
-        """A statement that changes those rows of a table, t, whose keys are in the list `name`.
+    def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
+        """A query for the rows of `table`, t, whose columns `by` are in the list `name`."""
+        listed = self._dialect.rows(name, **dict.fromkeys(by, str))
+        return f"select {found} from {listed} join {table.name} as t on {_equal(name, by)}"
 
-        The list has `more` columns, from which the changes come.
-        """
-        of = self.rows(name, **dict.fromkeys(keys, str), **more)
-        on = _are_equal(name, keys)
-        return f"update {table} as t set {changes} from {of} where {on} and {where}"
+    def locking(self, table: Table) -> str:
+        """What a query ends with that locks rows of `table`, t, in the order of their keys."""
+        return self.lock.format(order=", ".join(f"t.{key}" for key in keys(table)))
 
-    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        """Execute statements in their order; how many rows each of them touched.
+    def write(self, name: str, of: Insert | Update) -> str:
+        """The statement that inserts or updates the rows in the list `name`."""
+        listed = self._dialect.rows(name, **of.columns)
+        if isinstance(of, Update):
+            return self._update(name, listed, of)
+        values = ", ".join(
+            self.to_json.format(column) if kind is LongText else column
+            for column, kind in of.columns.items()
+        )
+        into = f"{of.table.name} ({', '.join(of.columns)})"
+        return f"insert into {into} select {values} from {listed} where true"
 
-        One that touches less than it should is the last.
+    def _update(self, name: str, listed: str, of: Update) -> str:
+        return (
+            f"update {of.table.name} as t set {of.assignments(name)} from {listed} "
+            f"where {_equal(name, keys(of.table))} and {of.guard.format(name)}"
+        )
+
+    def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
+        """Execute statements in their order; returns how many rows each of them touched.
+
+        Ends after the first that touches fewer rows than its list has.
         """
         counts: dict[str, int] = {}
-        for name, part in parts.items():
-            counts[name] = self.execute(executor, name, part)
-            if counts[name] != len(part.rows):
+        for name, (of, rows) in writes.items():
+            if (name,) not in self._statements:
+                self._statements[name,] = self.text(self.write(name, of))
+            counts[name] = sum(
+                executor.execute(self._statements[name,], {name: document}).rowcount
+                for document in documents(rows)
+            )
+            if counts[name] != len(rows):
                 break
         return counts
 
-    def execute(self, executor: Executor, name: str, part: Part) -> int:
-        """Execute one statement; how many rows it touched."""
-        count = 0
-        for begin in range(0, len(part.rows), AT_ONCE):
-            rows = {name: encode(part.rows[begin : begin + AT_ONCE]).decode()}
-            count += executor.execute(_text(part.statement), rows).rowcount
-        return count
+    def execute_if_met(self, executor: Executor, writes: Writes) -> bool:
+        """Execute all writes by one statement if all guards hold and all chosen keys are new.
 
-    def execute_alone(
-        self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
-    ) -> bool:
-        """Execute all of `parts` in one statement if the conditions hold; whether they do."""
+        Returns whether that was so.
+        """
         raise NotImplementedError
 
 
-class ListsOfSQLite(Lists):
-    """Everything is near, and nobody else writes: it is read and written in turn."""
-
-    def rows(self, name: str, **columns: type) -> str:
-        values = ", ".join(f"value ->> '{column}' as {column}" for column in columns)
-        return f"(select {values} from json_each(:{name})) as {name}"
-
-
-class ListsOfMySQL(Lists):
-    """Its planner is told what to read first, and by which index."""
+class MySQLRowLists(RowLists):
+    """The planner is told what to read first, and by which index."""
 
     lock = " for update"
-    hopes = True
+    writes_first = True
     locks_gaps = True
 
-    def rows(self, name: str, **columns: type) -> str:
-        typed = ", ".join(
-            f"{column} {TYPES[kind]} path '$.{column}'" for column, kind in columns.items()
+    def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
+        listed = self._dialect.rows(name, **dict.fromkeys(by, str))
+        return f"select {found} from {listed} {_by_primary_key(table, name, by)}"
+
+    def _update(self, name: str, listed: str, of: Update) -> str:
+        found = _by_primary_key(of.table, name, keys(of.table))
+        assignments = of.assignments(name, target="t.{}")
+        return f"update {listed} {found} set {assignments} where {of.guard.format(name)}"
+
+    def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
+        is_short = sum(len(rows) for _, rows in writes.values()) <= AT_ONCE
+        if is_short and isinstance(executor, Connection) and _takes_blocks(executor):
+            return self._execute_block(executor, writes)
+        return super().execute(executor, writes)
+
+    def _execute_block(self, connection: Connection, writes: Writes) -> dict[str, int]:
+        """All writes in one round trip; the first that misses a row ends the block."""
+        names = ("block", *writes)
+        if names not in self._statements:
+            self._statements[names] = self._build_block(writes)
+        sizes = {name: len(rows) for name, (_, rows) in writes.items()}
+        try:
+            connection.execute(self._statements[names], _documents(writes))
+        except DBAPIError as problem:
+            number, *words = original(problem).args
+            if number != SIGNALLED or words[0] not in writes:
+                raise
+            return sizes | {words[0]: 0}
+        return sizes
+
+    def _build_block(self, writes: Writes) -> TextClause:
+        parts = (
+            self._loop(name, of) if isinstance(of, Update) else self.write(name, of)
+            for name, (of, _) in writes.items()
         )
-        return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
+        return self.text(f"begin not atomic {'; '.join(parts)}; end")
 
-    def find(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
-        of = self.rows(name, **dict.fromkeys(keys, str))
-        return f"select {columns} from {of} {self._met(table, name, keys)}"
-
-    def update(
-        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
-    ) -> str:
-        of = self.rows(name, **dict.fromkeys(keys, str), **more)
-        return f"update {of} {self._met(table, name, keys)} set {changes} where {where}"
-
-    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        if isinstance(executor, Connection) and _knows_blocks(executor):
-            block = _block(executor, parts)
-            if block is not None:
-                return _execute_block(executor, block, parts)
-        return super().execute_all(executor, parts)
-
-    def execute(self, executor: Executor, name: str, part: Part) -> int:
-        if not isinstance(executor, Connection):
-            return super().execute(executor, name, part)
-        if part.plain.startswith("insert"):
-            chunks = (part.rows[at : at + AT_ONCE] for at in range(0, len(part.rows), AT_ONCE))
-            return sum(_insert_literally(executor, part.plain, rows) for rows in chunks)
-        if len(part.rows) <= FEW:
-            return int(executor.execute(_text(part.plain), list(part.rows)).rowcount)
-        return super().execute(executor, name, part)
-
-    @staticmethod
-    def _met(table: str, name: str, keys: Sequence[str]) -> str:
-        on = _are_equal(name, keys)
-        return f"straight_join {table} as t force index (primary) on {on}"
+    def _loop(self, name: str, of: Update) -> str:
+        """An update row by row, which MariaDB does ten times as fast as a join with a list."""
+        assignments = of.assignments(name, target="t.{}")
+        where = f"{_equal(name, keys(of.table))} and {of.guard.format(name)}"
+        missed = f"signal sqlstate '45000' set message_text = '{name}'"
+        return (
+            f"for {name} in (select * from {self._dialect.rows(name, **of.columns)}) do "
+            f"update {of.table.name} as t set {assignments} where {where}; "
+            f"if row_count() <> 1 then {missed}; end if; end for"
+        )
 
 
-class ListsOfPostgreSQL(Lists):
-    """One statement does what several do, and so needs one round trip."""
+class PostgreSQLRowLists(RowLists):
+    """One statement does what several do, and needs one round trip."""
 
     lock = " order by {order} for update of t"
     to_json = "cast({} as json)"
     from_json = "cast({} as text)"
-    hopes = True
-    executes_alone = True
-    bounded = BOUNDED
+    writes_first = True
+    executes_if_met = True
+    time_limits = often(TIME_LIMITS)
 
-    def __init__(self) -> None:
-        # By the names of their parts, of which the same are always the same statements.
-        self._together: dict[tuple[str, ...], TextClause] = {}
-        self._alone: dict[tuple[str, ...], TextClause] = {}
-
-    def said(self, statement: str) -> TextClause:
+    def text(self, statement: str) -> TextClause:
         return often(statement)
 
-    def rows(self, name: str, **columns: type) -> str:
-        typed = ", ".join(
-            f"{column} {'bigint' if kind is int else 'text'}" for column, kind in columns.items()
-        )
-        return f"json_to_recordset(cast(:{name} as json)) as {name} ({typed})"
+    @contextmanager
+    def read_by_index(self, executor: Executor) -> Iterator[None]:
+        # Without statistics it would read and sort the whole table for every page.
+        (before,) = executor.execute(PLANNER, {}).fetchall()
+        executor.execute(PLAN, {"scan": "off", "sort": "off"}).fetchall()
+        yield
+        executor.execute(PLAN, {"scan": before[0], "sort": before[1]}).fetchall()
 
-    def find(self, table: str, columns: str, name: str, keys: Sequence[str]) -> str:
-        return f"{super().find(table, columns, name, keys)} where {_is_short(name, keys)}"
+    def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
+        return f"{super().find(table, found, by, name=name)} where {_is_short(name, by)}"
 
-    def update(
-        self, table: str, name: str, keys: Sequence[str], *, changes: str, where: str, **more: type
-    ) -> str:
-        plain = super().update(table, name, keys, changes=changes, where=where, **more)
-        return f"{plain} and {_is_short(name, keys)}"
+    def _update(self, name: str, listed: str, of: Update) -> str:
+        return f"{super()._update(name, listed, of)} and {_is_short(name, keys(of.table))}"
 
-    def execute_all(self, executor: Executor, parts: Mapping[str, Part]) -> dict[str, int]:
-        names = tuple(parts)
-        if names not in self._together:
-            self._together[names] = self._build_together(parts)
-        (counts,) = executor.execute(self._together[names], _documents(parts)).fetchall()
-        return dict(zip(parts, counts, strict=True))
+    def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
+        names = tuple(writes)
+        if names not in self._statements:
+            made, counted = self._parts(writes, "returning 1")
+            self._statements[names] = self.text(f"with {made} select {counted}")
+        (counts,) = executor.execute(self._statements[names], _documents(writes)).fetchall()
+        return dict(zip(writes, counts, strict=True))
 
-    def _build_together(self, parts: Mapping[str, Part]) -> TextClause:
-        """One statement that does what several do, and counts the rows of each."""
-        made = ", ".join(
-            f"of_{name} as ({part.statement} returning 1)" for name, part in parts.items()
-        )
-        counts = ", ".join(f"(select count(*) from of_{name})" for name in parts)
-        return self.said(f"with {made} select {counts}")
-
-    def execute_alone(
-        self, executor: Executor, parts: Mapping[str, Part], conditions: Conditions
-    ) -> bool:
-        names = tuple(parts)
-        if names not in self._alone:
-            self._alone[names] = self._build_alone(parts, conditions)
-        counts = {f"count_{name}": len(part.rows) for name, part in parts.items()}
-        rows = executor.execute(self._alone[names], _documents(parts) | counts).fetchall()
+    def execute_if_met(self, executor: Executor, writes: Writes) -> bool:
+        names = ("if met", *writes)
+        if names not in self._statements:
+            self._statements[names] = self._build_if_met(writes)
+        rows = executor.execute(self._statements[names], _parameters(writes)).fetchall()
         return bool(rows[0][0])
 
-    def _build_alone(self, parts: Mapping[str, Part], conditions: Conditions) -> TextClause:
-        found = [f"setting as materialized ({BOUNDED})"]
-        found += [
-            f"met_{name} as materialized ({self._met(name, condition)})"
-            for name, condition in conditions.items()
-            if condition.guard is not None
-        ]
-        holds = " and ".join(self._holds(name, each) for name, each in conditions.items())
-        met = ", ".join((*found, f"met as materialized (select {holds} as all_of_it)"))
-        only = "and (select all_of_it from met) returning 1"
-        made = ", ".join(f"of_{name} as ({part.statement} {only})" for name, part in parts.items())
-        counts = ", ".join(f"(select count(*) from of_{name})" for name in parts)
-        return self.said(f"with {met}, {made} select (select all_of_it from met), {counts}")
+    def _parts(self, writes: Writes, ending: str) -> tuple[str, str]:
+        made = (
+            f"of_{name} as ({self.write(name, of)} {ending})" for name, (of, _) in writes.items()
+        )
+        counted = (f"(select count(*) from of_{name})" for name in writes)
+        return ", ".join(made), ", ".join(counted)
 
-    def _met(self, name: str, condition: Condition) -> str:
-        """The rows that fulfil the guard, locked in the order in which everybody locks them."""
-        more = {**dict.fromkeys(condition.keys, str), **condition.columns}
-        order = ", ".join(f"t.{key}" for key in condition.keys)
-        found = f"{self.rows(name, **more)} join {condition.table} as t"
-        return (
-            f"select 1 from {found} on {_are_equal(name, condition.keys)} "
-            f"where {_is_short(name, condition.keys)} and {condition.guard} "
-            "and (select waits from setting) is not null" + self.lock.format(order=order)
+    def _build_if_met(self, writes: Writes) -> TextClause:
+        found, conditions = [f"setting as materialized ({TIME_LIMITS})"], []
+        for name, (of, _) in writes.items():
+            if isinstance(of, Update):
+                found.append(f"met_{name} as materialized ({self._met(name, of)})")
+                count = f"cast(:count_{name} as bigint)"
+                conditions.append(f"(select count(*) from met_{name}) = {count}")
+            elif of.key_is_chosen:
+                # Asked before the rows of others are locked.
+                used = self.find(of.table, "1", keys(of.table), name=name)
+                conditions.insert(0, f"not exists ({used})")
+        found.append(f"met as materialized (select {' and '.join(conditions)} as is_so)")
+        made, counted = self._parts(writes, "and (select is_so from met) returning 1")
+        return self.text(
+            f"with {', '.join(found)}, {made} select (select is_so from met), {counted}"
         )
 
-    def _holds(self, name: str, condition: Condition) -> str:
-        if condition.guard is not None:
-            return f"(select count(*) from met_{name}) = cast(:count_{name} as bigint)"
-        return f"not exists ({self.find(condition.table, '1', name, condition.keys)})"
+    def _met(self, name: str, of: Update) -> str:
+        """The rows that fulfil the guard, locked in the order in which everybody locks them."""
+        by = keys(of.table)
+        return (
+            f"select 1 from {self._dialect.rows(name, **of.columns)} "
+            f"join {of.table.name} as t on {_equal(name, by)} "
+            f"where {_is_short(name, by)} and {of.guard.format(name)} "
+            "and (select waits from setting) is not null" + self.locking(of.table)
+        )
 
 
-OF_DIALECT: dict[str, Lists] = {
-    "sqlite": ListsOfSQLite(),
-    "mysql": ListsOfMySQL(),
-    "postgresql": ListsOfPostgreSQL(),
-}
+ROW_LISTS = PerDialect[type[RowLists]](
+    sqlite=RowLists, postgresql=PostgreSQLRowLists, mysql=MySQLRowLists
+)
+HAS_BLOCKS = PerDialect(sqlite=False, postgresql=False, mysql=False, mariadb=True)
 
 
-def lists_of(dialect: Dialect) -> Lists:
+def row_lists(dialect: Dialect) -> RowLists:
     """How lists meet tables in the database of `dialect`."""
-    return OF_DIALECT[dialect.name]
+    return ROW_LISTS.of(dialect)(dialect)
 
 
-def _are_equal(name: str, keys: Sequence[str]) -> str:
-    return " and ".join(f"t.{key} = {name}.{key}" for key in keys)
+def documents(rows: Sequence[Row]) -> list[str]:
+    """The rows as JSON, in as many documents as every server takes."""
+    return [
+        encode(rows[begin : begin + AT_ONCE]).decode() for begin in range(0, len(rows), AT_ONCE)
+    ]
 
 
-def _is_short(name: str, keys: Sequence[str]) -> str:
-    """True, and a hint for the planner: by it the list has a row or two, so that it leads and each
-    row of the table is found by its key, whatever is known of a table that grows by the second."""
-    return f"{name}.{keys[0]} || '' = {name}.{keys[0]}"
+def _documents(writes: Writes) -> dict[str, Any]:
+    return {name: encode(rows).decode() for name, (_, rows) in writes.items()}
 
 
-def _documents(parts: Mapping[str, Part]) -> dict[str, Any]:
-    return {name: encode(part.rows).decode() for name, part in parts.items()}
+def _parameters(writes: Writes) -> dict[str, Any]:
+    return _documents(writes) | {f"count_{name}": len(rows) for name, (_, rows) in writes.items()}
 
 
-def _knows_blocks(connection: Connection) -> bool:
-    is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-    return is_mariadb and connection.dialect.driver == "pymysql"
+def _equal(name: str, by: Sequence[str]) -> str:
+    return " and ".join(f"t.{key} = {name}.{key}" for key in by)
 
 
-def _block(connection: Connection, parts: Mapping[str, Part]) -> str | None:
-    """All of `parts` as one block of MariaDB, which is one round trip; None if it is none.
-
-    It ends at the first that does not touch its row, and says of which part that is.
-    """
-    said: list[str] = []
-    for name, part in parts.items():
-        if part.plain.startswith("insert"):
-            is_short = len(part.rows) <= AT_ONCE
-            insertion = _insertion(connection, part.plain, part.rows) if is_short else None
-            if insertion is None:
-                return None
-            said.append(insertion)
-        elif len(part.rows) <= FEW:
-            unmet = f"signal sqlstate '{UNMET}' set message_text = '{name}'"
-            for row in part.rows:
-                said += [
-                    _literally(connection, part.plain, row),
-                    f"if row_count() <> 1 then {unmet}; end if",
-                ]
-        else:
-            return None
-    return f"begin not atomic {'; '.join(said)}; end"
+def _is_short(name: str, by: Sequence[str]) -> str:
+    # Always true, and a hint for the planner: it expects a row or two from the list, so it reads
+    # the list first and each row of the table by its key, whatever its statistics say.
+    return f"{name}.{by[0]} || '' = {name}.{by[0]}"
 
 
-def _execute_block(connection: Connection, block: str, parts: Mapping[str, Part]) -> dict[str, int]:
-    counts = {name: len(part.rows) for name, part in parts.items()}
-    try:
-        connection.exec_driver_sql(block, execution_options={"no_parameters": True})
-    except DBAPIError as problem:
-        number, *words = original(problem).args
-        if number != SIGNALLED or words[0] not in parts:
-            raise
-        counts[words[0]] = 0
-    return counts
+def _by_primary_key(table: Table, name: str, by: Sequence[str]) -> str:
+    return f"straight_join {table.name} as t force index (primary) on {_equal(name, by)}"
 
 
-def _literally(connection: Connection, statement: str, row: Mapping[str, Any]) -> str:
-    """A statement with the values of a row in it."""
-    driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor:
-        return str(cursor.mogrify(_for_driver(statement), row))
-
-
-def _insert_literally(
-    connection: Connection, statement: str, rows: Sequence[Mapping[str, Any]]
-) -> int:
-    """Insert rows by one statement; how many."""
-    insertion = _insertion(connection, statement, rows)
-    if insertion is None:
-        return int(connection.execute(_text(statement), list(rows)).rowcount)
-    done = connection.exec_driver_sql(insertion, execution_options={"no_parameters": True})
-    return int(done.rowcount)
-
-
-def _insertion(
-    connection: Connection, statement: str, rows: Sequence[Mapping[str, Any]]
-) -> str | None:
-    """The statement that inserts rows, with their values in it; None if they cannot be.
-
-    JSON is slow there, and the driver escapes value by value: all texts are escaped as one instead.
-    """
-    values = [value for row in rows for value in row.values()]
-    texts = [value for value in values if isinstance(value, str)]
-    together = BETWEEN.join(texts)
-    if together.count(BETWEEN) != len(texts) - 1:
-        return None
-    driver: Any = connection.connection.driver_connection
-    escaped = iter(driver.escape(together)[1:-1].split(BETWEEN))
-
-    def literal(value: object) -> str:
-        return f"'{next(escaped)}'" if isinstance(value, str) else f"{value:d}"
-
-    literals = ["null" if value is None else literal(value) for value in values]
-    width = len(rows[0])
-    lists = (",".join(literals[at : at + width]) for at in range(0, len(literals), width))
-    into = f"{statement.partition(' (')[0]} ({', '.join(rows[0])})"
-    return f"{into} values ({'),('.join(lists)})"
-
-
-@cache
-def _for_driver(statement: str) -> str:
-    """The statement as PyMySQL takes it, with the names of its values."""
-    return str(_text(statement).compile(dialect=pymysql.dialect(paramstyle="pyformat")))
-
-
-@cache
-def _text(statement: str) -> TextClause:
-    """The statement, compiled once and not for each execution."""
-    return text(statement)
+def _takes_blocks(connection: Connection) -> bool:
+    # A block needs its parameters in its text, where only PyMySQL writes them.
+    return HAS_BLOCKS.on(connection) and connection.dialect.driver == "pymysql"

@@ -1,16 +1,16 @@
-"""Lists of the ledger: a page at a time, and never more than so many rows looked at.
+"""Lists of the ledger, a page at a time; a page reads a limited number of rows.
 
-Pages begin after the row that the last one ended with. Where an index has just what is wanted, it
-is used. What else is wanted is picked out of rows that come in the order of an index; a page that
-has looked at enough of them ends early, and says where to go on.
+A page begins after the row with which the last one ended. Rows come in the order of an index. Where
+no index has exactly what is asked for, a page that has read enough rows ends early, and its cursor
+says where to go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -24,7 +24,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from windlass.database.scan import Looked, Rows, Wanted, look
+from windlass.database.dialect.choice import force_index
+from windlass.database.scan import Rows, Scanned, Wanted, scan
 from windlass.database.schema import (
     deduction,
     deduction_line,
@@ -33,37 +34,36 @@ from windlass.database.schema import (
     stock_entry,
     stock_return,
 )
+from windlass.errors import BadInput
 from windlass.ledger.model.ledger import (
-    OWN_RETURNS,
     DeductionLine,
     DeductionStatus,
     Line,
     Movement,
-    Refusal,
     Stock,
-    decode_refusal,
+    movement_of,
 )
+from windlass.ledger.model.listing import LedgerPart, ListedDeduction, ListedEntry, ListedReturn
+from windlass.ledger.store.view import entry_fields
 
 Query = Select[*tuple[Any, ...]]
-P = TypeVar("P")
-T = TypeVar("T")
+P = TypeVar("P", bound=NamedTuple)
 
 LOOKED_AT = 10_000
-# So many lines of a deduction or a return are in a list; it may have thousands.
+# A list shows this many lines of a deduction or a return, which may have thousands.
 LINES_SHOWN = 3
 LAST = chr(0x10FFFF)
-OWN_MOVEMENTS = {id_: movement for movement, id_ in OWN_RETURNS.items()}
 
 
-class Moment(NamedTuple):
-    """Where a deduction is among all of them: when it was made, and its id."""
+class DeductionPlace(NamedTuple):
+    """Where a deduction is in the list."""
 
     at: int
     id: str
 
 
 class ReturnPlace(NamedTuple):
-    """Where a return is among all of them."""
+    """Where a return is in the list."""
 
     at: int
     deduction: str
@@ -71,74 +71,24 @@ class ReturnPlace(NamedTuple):
 
 
 class EntryPlace(NamedTuple):
-    """Where an entry is, and, in a list of one SKU, how much there was before it."""
+    """Where an entry is in the list, and, in a list of one SKU, what was available before it."""
 
     id: int
-    balance: int | None = None
-
-
-@dataclass(frozen=True)
-class Found(Generic[T, P]):
-    """A part of a list, and where it goes on; None at the end."""
-
-    items: list[T]
-    next: P | None
-    looked_at: int
-
-
-@dataclass(frozen=True)
-class DeductionRow:
-    """A deduction as a list shows it: with its first lines. Times are microseconds."""
-
-    id: str
-    status: DeductionStatus
-    refusal: Refusal | None
-    hold_until: int | None
-    confirmed_at: int | None
-    created_at: int
-    lines: tuple[DeductionLine, ...] = ()
-    has_more_lines: bool = False
-
-
-@dataclass(frozen=True)
-class ReturnRow:
-    """A return as a list shows it: with its first lines; with a refusal it never came to be."""
-
-    deduction: str
-    id: str
-    movement: Movement
-    refusal: Refusal | None
-    created_at: int
-    lines: tuple[Line, ...] = ()
-    has_more_lines: bool = False
-
-
-@dataclass(frozen=True)
-class EntryRow:
-    """An entry, and, in a list of one SKU, how much there was after it."""
-
-    id: int
-    sku: str
-    quantity: int
-    movement: Movement
-    reference: str
-    return_id: str | None
-    created_at: int
     balance: int | None = None
 
 
 def stocks(
-    connection: Connection, *, prefix: str, after: str, limit: int, sold_out: bool = False
-) -> Found[Stock, str]:
+    connection: Connection, *, prefix: str, after: str, limit: int, sold_out: bool
+) -> LedgerPart[Stock]:
     """Stock by SKU, of those that begin with `prefix` and come after `after`."""
     of = stock.c
-    rows = select(of.sku, of.available, of.received, of.deducted, of.returned)
-    rows = rows.where(of.sku > after, *_begins(of.sku, prefix)).order_by(of.sku)
+    rows = select(stock).where(of.sku > after, *_begins(of.sku, prefix)).order_by(of.sku)
     wanted = (lambda window: window.c.available == 0) if sold_out else None
-    looked = _look(connection, rows.limit, ("sku",), wanted, limit, ascending=True)
-    last = looked.last
-    next_ = None if last is None else last.sku
-    return Found([Stock(*tuple(row)) for row in looked.rows], next_, looked.looked_at)
+    scanned = _scan(
+        connection, rows.limit, limit=limit, keys=("sku",), wanted=wanted, ascending=True
+    )
+    next_ = None if scanned.last is None else scanned.last.sku
+    return LedgerPart([Stock(*tuple(row)) for row in scanned.rows], next_, scanned.looked_at)
 
 
 def deductions(
@@ -146,56 +96,68 @@ def deductions(
     *,
     status: DeductionStatus | None,
     prefix: str,
-    after: Moment | None,
+    after: str | None,
     limit: int,
-) -> Found[DeductionRow, Moment]:
-    """Deductions, the newest first; those whose ids begin with a `prefix`, by their ids."""
-    of = deduction.c
-
+) -> LedgerPart[ListedDeduction]:
+    """Deductions, newest first; those whose ids begin with a `prefix`, by their ids."""
+    of, place = deduction.c, _place(after, DeductionPlace)
     # Without refusals, which may be long.
-    rows = select(of.id, of.created_at, of.status)
+    rows: Query = select(of.id, of.created_at, of.status)
     if prefix:
         rows = rows.where(*_begins(of.id, prefix)).order_by(of.id)
-        rows = rows if after is None else rows.where(of.id > after.id)
+        rows = rows if place is None else rows.where(of.id > place.id)
     else:
-        rows = _newest_first(_hinted(rows, deduction), (of.created_at, of.id), after)
+        rows = _newest_first(_by_creation(rows, deduction), (of.created_at, of.id), place)
     wanted = None if status is None else (lambda window: window.c.status == status)
     keys = ("id",) if prefix else ("created_at", "id")
-    looked = _look(connection, rows.limit, keys, wanted, limit, ascending=bool(prefix))
-    last = looked.last
-    next_ = None if last is None else Moment(last.created_at, last.id)
-    found = _deductions(connection, [row.id for row in looked.rows])
-    lines = _lines(connection, deduction_line, ("returned",), [(row.id,) for row in found])
-    shown = [
-        DeductionRow(
-            **vars(row) | _shown(DeductionLine(*each) for each in lines.get((row.id,), ()))
+    scanned = _scan(
+        connection, rows.limit, limit=limit, keys=keys, wanted=wanted, ascending=bool(prefix)
+    )
+    ids = [row.id for row in scanned.rows]
+    lines = _lines(connection, deduction_line, [(id_,) for id_ in ids])
+    found = connection.execute(select(deduction).where(of.id.in_(ids))) if ids else ()
+    shown = {
+        row.id: ListedDeduction(
+            row.id,
+            DeductionStatus(row.status),
+            row.created_at,
+            row.hold_until,
+            row.confirmed_at,
+            _refusal(row.refusal),
+            *_first(DeductionLine(*each) for each in lines.get((row.id,), ())),
         )
         for row in found
-    ]
-    return Found(shown, next_, looked.looked_at)
+    }
+    last = scanned.last and DeductionPlace(scanned.last.created_at, scanned.last.id)
+    return LedgerPart([shown[id_] for id_ in ids if id_ in shown], _cursor(last), scanned.looked_at)
 
 
 def returns(
-    connection: Connection, *, of: str | None, after: ReturnPlace | None, limit: int
-) -> Found[ReturnRow, ReturnPlace]:
-    """Returns, the newest first: of all deductions, or of one."""
-    at = stock_return.c
-    columns = at.deduction_id, at.return_id, at.refusal, at.created_at
-
-    rows: Query = select(*columns)
-    rows = _hinted(rows, stock_return) if of is None else rows.where(at.deduction_id == of)
-    rows = _newest_first(rows, (at.created_at, at.deduction_id, at.return_id), after)
-    looked = _look(connection, rows.limit, (), None, limit)
-    last = looked.last
-    place = last and ReturnPlace(last.created_at, last.deduction_id, last.return_id)
-    found = Found([_return(row) for row in looked.rows], place, looked.looked_at)
-    keys = [(row.deduction, row.id) for row in found.items]
-    lines = _lines(connection, return_line, (), keys)
+    connection: Connection, *, deduction: str | None, after: str | None, limit: int
+) -> LedgerPart[ListedReturn]:
+    """Returns, newest first: of all deductions, or of one."""
+    of, place = stock_return.c, _place(after, ReturnPlace)
+    rows: Query = select(of.deduction_id, of.return_id, of.refusal, of.created_at)
+    if deduction is None:
+        rows = _by_creation(rows, stock_return)
+    else:
+        rows = rows.where(of.deduction_id == deduction)
+    rows = _newest_first(rows, (of.created_at, of.deduction_id, of.return_id), place)
+    scanned = _scan(connection, rows.limit, limit=limit)
+    keys = [(row.deduction_id, row.return_id) for row in scanned.rows]
+    lines = _lines(connection, return_line, keys)
     shown = [
-        ReturnRow(**vars(row) | _shown(Line(*each) for each in lines.get(key, ())))
-        for key, row in zip(keys, found.items, strict=True)
+        ListedReturn(
+            *key,
+            movement_of(row.return_id),
+            row.created_at,
+            _refusal(row.refusal),
+            *_first(Line(*each) for each in lines.get(key, ())),
+        )
+        for key, row in zip(keys, scanned.rows, strict=True)
     ]
-    return Found(shown, found.next, found.looked_at)
+    last = scanned.last and ReturnPlace(scanned.last.created_at, *keys[-1])
+    return LedgerPart(shown, _cursor(last), scanned.looked_at)
 
 
 def entries(
@@ -203,49 +165,48 @@ def entries(
     *,
     sku: str | None,
     movement: Movement | None,
-    after: EntryPlace | None,
+    after: str | None,
     limit: int,
-) -> Found[EntryRow, EntryPlace]:
-    """Entries, the newest first: of all SKUs, or of one, with how much there was after each."""
-    of = stock_entry.c
-    columns = of.id, of.sku, of.quantity, of.movement, of.reference, of.return_id, of.created_at
-    query = select(*columns).order_by(of.id.desc())
+) -> LedgerPart[ListedEntry]:
+    """Entries, newest first: of all SKUs, or of one, with what was available after each."""
+    of, place = stock_entry.c, _place(after, EntryPlace)
+    query = select(stock_entry).order_by(of.id.desc())
     query = query if sku is None else query.where(of.sku == sku)
-    query = query if after is None else query.where(of.id < after.id)
+    query = query if place is None else query.where(of.id < place.id)
 
     def rows(most: int) -> Query:
-        return query.limit(most) if sku is None else _balanced(query.limit(most), sku, after)
+        return query.limit(most) if sku is None else _balanced(query.limit(most), sku, place)
 
     wanted = None if movement is None else (lambda window: window.c.movement == movement)
-    looked = _look(connection, rows, ("id",), wanted, limit)
-    found = [_entry(row) for row in looked.rows]
-    if looked.last is None:
-        return Found(found, None, looked.looked_at)
-    last = _entry(looked.last)
+    scanned = _scan(connection, rows, limit=limit, keys=("id",), wanted=wanted)
+    found = [_entry(row) for row in scanned.rows]
+    if scanned.last is None:
+        return LedgerPart(found, None, scanned.looked_at)
+    last = _entry(scanned.last)
     before = None if last.balance is None else last.balance - last.quantity
-    return Found(found, EntryPlace(last.id, before), looked.looked_at)
+    return LedgerPart(found, _cursor(EntryPlace(last.id, before)), scanned.looked_at)
 
 
-def _look(
+def _scan(
     connection: Connection,
     rows: Rows,
-    keys: Sequence[str],
-    wanted: Wanted | None,
-    limit: int,
     *,
+    limit: int,
+    keys: Sequence[str] = (),
+    wanted: Wanted | None = None,
     ascending: bool = False,
-) -> Looked:
+) -> Scanned:
     """The next rows, or those of the next 10,000 that are wanted."""
     if wanted is not None:
-        return look(
+        return scan(
             connection, rows, keys, wanted, limit=limit, most=LOOKED_AT, ascending=ascending
         )
     found = connection.execute(rows(limit)).all()
-    return Looked(found, len(found), found[-1] if len(found) == limit else None)
+    return Scanned(found, len(found), found[-1] if len(found) == limit else None)
 
 
 def _balanced(entries: Query, sku: str, after: EntryPlace | None) -> Query:
-    """Entries with how much of the SKU there was after each: what is there now, taken back."""
+    """Entries with what was available after each: what is available now, less what came later."""
     newest = entries.subquery("newest")
     # In the same statement, and so of the same moment.
     there: ColumnElement[Any] = (
@@ -262,10 +223,9 @@ def _begins(column: ColumnElement[str], prefix: str) -> list[ColumnElement[bool]
     return [column.between(prefix, prefix + LAST)] if prefix else []
 
 
-def _hinted(query: Query, table: Table) -> Query:
-    """A query that goes by when rows were made; MySQL and MariaDB would rather sort them all."""
-    hint = f"force index ({table.name}_created)"
-    return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")
+def _by_creation(query: Query, table: Table) -> Query:
+    # MySQL and MariaDB would rather sort all rows.
+    return force_index(query, table, f"{table.name}_created")
 
 
 def _newest_first(
@@ -278,64 +238,52 @@ def _newest_first(
     beyond: ColumnElement[bool] = columns[-1] < place[-1]
     for column, value in reversed([*zip(columns[:-1], place[:-1], strict=True)]):
         beyond = or_(column < value, and_(column == value, beyond))
-    # Said once more, for planners that do not see through the rest.
+    # Implied by the rest, but planners use an index only for this.
     return query.where(columns[0] <= place[0], beyond)
 
 
 def _lines(
-    connection: Connection, table: Table, more: Sequence[str], keys: Sequence[tuple[str, ...]]
-) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    connection: Connection, table: Table, keys: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], list[Sequence[Any]]]:
     """The first lines of each of the rows with these keys, one more than are shown."""
-    names = ["deduction_id", "return_id"][: len(keys[0])] if keys else []
-    columns = [table.c[name] for name in (*names, "sku", "quantity", *more)]
     parts = []
     for key in keys:
-        same = [table.c[name] == value for name, value in zip(names, key, strict=True)]
-        part = select(*columns).where(*same).order_by(table.c.sku).limit(LINES_SHOWN + 1)
+        same = [column == value for column, value in zip(table.c, key, strict=False)]
+        part = select(table).where(*same).order_by(table.c.sku).limit(LINES_SHOWN + 1)
         parts.append(select(part.subquery()))
-    found: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+    found: dict[tuple[str, ...], list[Sequence[Any]]] = {}
     for row in connection.execute(union_all(*parts)) if parts else ():
-        found.setdefault(tuple(row[: len(names)]), []).append(tuple(row[len(names) :]))
+        width = len(keys[0])
+        found.setdefault(tuple(row[:width]), []).append(row[width:])
     return found
 
 
-def _shown(lines: Iterable[Any]) -> dict[str, Any]:
-    read = sorted(lines, key=lambda line: str(line.sku).encode())
-    return {"lines": tuple(read[:LINES_SHOWN]), "has_more_lines": len(read) > LINES_SHOWN}
+def _first(lines: Iterable[Any]) -> tuple[tuple[Any, ...], bool]:
+    """The lines that are shown, and whether there are more."""
+    read = sorted(lines, key=lambda line: str(line.sku))
+    return tuple(read[:LINES_SHOWN]), len(read) > LINES_SHOWN
 
 
-def _deductions(connection: Connection, ids: Sequence[str]) -> list[DeductionRow]:
-    of = deduction.c
-    columns = of.id, of.status, of.refusal, of.hold_until, of.confirmed_at, of.created_at
-    rows = connection.execute(select(*columns).where(of.id.in_(ids))) if ids else ()
-    found = {row.id: _deduction(row) for row in rows}
-    return [found[each] for each in ids if each in found]
+def _entry(row: Sequence[Any]) -> ListedEntry:
+    # MariaDB sums numbers as decimals.
+    balance = int(row[-1]) if len(row) > len(stock_entry.c) else None
+    return ListedEntry(**entry_fields(row), balance=balance)
 
 
-def _deduction(row: Any) -> DeductionRow:
-    status, refusal = DeductionStatus(row.status), _refusal(row.refusal)
-    return DeductionRow(row.id, status, refusal, row.hold_until, row.confirmed_at, row.created_at)
+def _refusal(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else msgspec.json.decode(text, type=dict[str, Any])
 
 
-def _return(row: Any) -> ReturnRow:
-    movement = OWN_MOVEMENTS.get(row.return_id, Movement.RETURN)
-    refusal = _refusal(row.refusal)
-    return ReturnRow(row.deduction_id, row.return_id, movement, refusal, row.created_at)
+def _cursor(place: tuple[Any, ...] | None) -> str | None:
+    return None if place is None else msgspec.json.encode(place).decode()
 
 
-def _refusal(text: str | None) -> Refusal | None:
-    return None if text is None else decode_refusal(text)
-
-
-def _entry(row: Any) -> EntryRow:
-    number, sku, quantity, movement, reference, return_id, created_at, *balance = row
-    return EntryRow(
-        number,
-        sku,
-        quantity,
-        Movement(movement),
-        reference,
-        return_id,
-        created_at,
-        *map(int, balance),
-    )
+def _place(cursor: str | None, kind: type[P]) -> P | None:
+    """The place that `_cursor` made a text of."""
+    if cursor is None:
+        return None
+    try:
+        place = msgspec.json.decode(cursor.encode(), type=kind)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        raise BadInput(f"after={cursor[:100]!r} is not the `next` of a page") from None
+    return place

@@ -1,4 +1,4 @@
-"""The ledger as people see it: stock, deductions, returns and entries, without a lock."""
+"""Reads stock, deductions, returns and entries as callers see them, without locks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import text
 
 from windlass.clock import to_datetime
-from windlass.database.dialect.base import Dialect, Executor, encode
+from windlass.database import schema
+from windlass.database.dialect.base import Dialect, Executor, document
 from windlass.ledger.model.ledger import (
     Deduction,
     DeductionLine,
@@ -21,18 +22,18 @@ from windlass.ledger.model.ledger import (
     decode_refusal,
     lines_of,
 )
-from windlass.ledger.store.dialect import lists_of
+from windlass.ledger.store.dialect import kinds, row_lists
 
 ENDLESS = 1 << 62
-STOCK = "t.sku, t.available, t.received, t.deducted, t.returned"
+STOCK = ", ".join(f"t.{name}" for name in kinds(schema.stock))
 ALL_STOCK = text(
     f"select {STOCK} from windlass_stock as t where t.sku > :after order by t.sku limit :limit"
 )
 ONE_STOCK = text(f"select {STOCK} from windlass_stock as t where t.sku = :sku")
-ENTRIES = text("""
-select id, sku, quantity, movement, reference, return_id, created_at from windlass_stock_entry
-where sku = :sku and id > :after order by id limit :limit
-""")
+ENTRIES = text(
+    f"select {', '.join(kinds(schema.stock_entry))} from windlass_stock_entry "
+    "where sku = :sku and id > :after order by id limit :limit"
+)
 
 
 def stock(executor: Executor, sku: str) -> Stock | None:
@@ -49,17 +50,17 @@ def stocks(executor: Executor, *, after: str = "", limit: int | None = None) -> 
 
 def stocks_of(executor: Executor, dialect: Dialect, skus: Collection[str]) -> list[Stock]:
     """What there is of these SKUs, by SKU; those that are unknown are left out."""
-    query = text(lists_of(dialect).find("windlass_stock", STOCK, "wanted", ["sku"]))
-    rows = executor.execute(query, {"wanted": encode([{"sku": sku} for sku in skus]).decode()})
+    query = text(row_lists(dialect).find(schema.stock, STOCK, ["sku"]))
+    rows = executor.execute(query, {"wanted": document([{"sku": sku} for sku in skus])})
     return sorted((Stock(*row) for row in rows.fetchall()), key=lambda row: row.sku.encode())
 
 
 def deduction(executor: Executor, dialect: Dialect, id_: str) -> Deduction | None:
     """A deduction with its lines, as it is now."""
-    refusal = lists_of(dialect).from_json.format("d.refusal")
+    names = ("status", "refusal", "hold_until", "confirmed_at", "created_at")
+    columns = row_lists(dialect).select(schema.deduction, names, of="d")
     query = text(
-        f"select d.status, {refusal}, d.hold_until, d.confirmed_at, d.created_at, "
-        "l.sku, l.quantity, l.returned from windlass_deduction as d "
+        f"select {columns}, l.sku, l.quantity, l.returned from windlass_deduction as d "
         "left join windlass_deduction_line as l on l.deduction_id = d.id "
         "where d.id = :id order by l.sku"
     )
@@ -80,9 +81,10 @@ def deduction(executor: Executor, dialect: Dialect, id_: str) -> Deduction | Non
 
 def returns(executor: Executor, dialect: Dialect, deduction_id: str) -> list[Return]:
     """What was given back of a deduction, in order; what was refused is left out."""
+    names = ("return_id", "body", "created_at")
     query = text(
-        f"select return_id, {lists_of(dialect).from_json.format('body')}, created_at "
-        "from windlass_stock_return where deduction_id = :id and refusal is null "
+        f"select {row_lists(dialect).select(schema.stock_return, names)} "
+        "from windlass_stock_return as t where deduction_id = :id and refusal is null "
         "order by created_at, return_id"
     )
     return [
@@ -101,9 +103,11 @@ def entries(
 ) -> list[Entry]:
     """The changes of a SKU in the order in which they were made, those after the entry `after`."""
     asked = {"sku": sku, "after": after, "limit": ENDLESS if limit is None else limit}
-    return [
-        Entry(number, of, quantity, Movement(movement), reference, return_id, to_datetime(at))
-        for number, of, quantity, movement, reference, return_id, at in executor.execute(
-            ENTRIES, asked
-        ).fetchall()
-    ]
+    return [Entry(**entry_fields(row)) for row in executor.execute(ENTRIES, asked).fetchall()]
+
+
+def entry_fields(row: Sequence[Any]) -> dict[str, Any]:
+    """What an entry has, from the columns of its table."""
+    fields = dict(zip(kinds(schema.stock_entry), row, strict=False))
+    movement, created_at = Movement(fields["movement"]), to_datetime(fields["created_at"])
+    return fields | {"movement": movement, "created_at": created_at}

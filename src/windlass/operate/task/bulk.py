@@ -12,7 +12,6 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.task.kind import Registry
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
-from windlass.external import store as external
 from windlass.operate.task.operate import ask_tasks
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.shard import COMING
@@ -41,7 +40,7 @@ def retry(fleet: Fleet, wanted: TaskFilter, *, after: str | None) -> Bulk:
 
     def act(connection: Connection, found: list[TaskView], now: int) -> int:
         retried = task.retry_many(connection, [each.id for each in found], now=now)
-        external.begin_again(connection, retried)
+        fleet.faces.restarted(connection, retried)
         return len(retried)
 
     done = _each(fleet, wanted, act, after=after, what="will run again")
@@ -66,7 +65,7 @@ def cancel(
             keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
             ids = sorted(each.id for each in same)
             ended = task.cancel_many(connection, ids, reason=text, now=now, keep=keep)
-            external.stop(connection, ended, now=now)
+            fleet.faces.stopped(connection, ended, now=now)
             changed += len(ended)
         return changed
 

@@ -20,7 +20,6 @@ from windlass.core.task.store import task
 from windlass.core.task.store.page import TasksBelow
 from windlass.database.connection import Connection
 from windlass.errors import BadInput, DatabaseUnavailable, NotPossible, TaskNotFound
-from windlass.external import store as external
 from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.shard import COMING
@@ -179,7 +178,7 @@ def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> boo
         keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
         is_cancelled = task.cancel(connection, number, reason=text, now=now, keep=keep)
         if is_cancelled:
-            external.stop(connection, [number], now=now)
+            fleet.faces.stopped(connection, [number], now=now)
         return is_cancelled
 
     return _act(fleet, number, cancel_here)
@@ -192,7 +191,7 @@ def retry(fleet: Fleet, number: int) -> bool:
         _refuse_nodes(connection, number)
         is_retried = task.retry(connection, number, now=now)
         if is_retried:
-            external.begin_again(connection, [number])
+            fleet.faces.restarted(connection, [number])
         return is_retried
 
     return _act(fleet, number, retry_here)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from windlass.core.shard.fleet import Fleet
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import original
@@ -110,3 +111,15 @@ def _change(database: Database, table: Table, work: Callable[[Connection], T]) -
             ) from problem
         line = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
         raise BadSource(f"{table.name} cannot be followed: {line[:300]}; {CURE}") from problem
+
+
+def only_database(fleet: Fleet, source: MirrorSource) -> Database:
+    """The database whose triggers can keep all items; an app with several shards has none."""
+    if fleet.single is None:
+        name = source.name if isinstance(source, MirrorSource) else repr(source)
+        raise BadSource(
+            f"{name} cannot be followed: its triggers could only write into their own database, "
+            f"and the items of this app are in {len(fleet.shards)} shards; mirror it now and then, "
+            "or call add(now=True) and remove from your own code"
+        )
+    return fleet.single.database

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from windlass.clock import SECOND, from_datetime
-from windlass.core.fetch.one import in_thread
+from windlass.core.face import Runnable
+from windlass.core.fetch.one import Only
 from windlass.core.limit.store import switch
 from windlass.core.limit.switch import setting_of
+from windlass.core.ring.leave import mark_dead
 from windlass.core.ring.store import worker
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
@@ -27,8 +29,7 @@ from windlass.rolling.model import Item
 from windlass.rolling.operate.item import shard_of
 from windlass.rolling.store import item as store
 from windlass.value.status import Status
-from windlass.value.twin import twin
-from windlass.worker import Only, Worker
+from windlass.value.twin import in_thread, twin
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class ItemVisit:
         kind: Kind,
         code: str,
         *,
-        worker_for: Callable[[Shard, Kind, Only], Worker],
+        worker_for: Callable[[Shard, Kind, Only], Runnable],
         dead_after: int,
     ) -> None:
         self._fleet = fleet
@@ -178,10 +179,9 @@ class ItemVisit:
         # Twice the time, because after an outage all workers come back a moment late.
         for view in workers:
             if view.id in (holder, owner) and view.lease_until < now - self._dead_after:
-                why = "it missed its heartbeat"
-                worker.mark_dead(self._shard.database, number=view.id, now=now, why=why)
+                mark_dead(self._shard.database, self._shard.faces, number=view.id, now=now)
 
-    def _worker_if_needed(self) -> Worker | None:
+    def _worker_if_needed(self) -> Runnable | None:
         """Have a live worker run the item next; if there is none, a worker of our own for it."""
         if self.has_worker():
             ItemWriter(self._shard).hurry(self._kind, [self._code])
@@ -192,7 +192,7 @@ class ItemVisit:
             return None
         return self._worker_for(self._shard, self._kind, Only(number, self.is_rested))
 
-    def _run_in_thread(self, worker: Worker, deadline: float) -> None:
+    def _run_in_thread(self, worker: Runnable, deadline: float) -> None:
         """Run it until the deadline. A sync handler cannot be stopped: it goes on, recorded."""
         running = in_thread(worker.run)
         try:
@@ -203,7 +203,7 @@ class ItemVisit:
                 running.result(CANCEL_SECONDS)
 
 
-async def _run_here(worker: Worker, deadline: float) -> None:
+async def _run_here(worker: Runnable, deadline: float) -> None:
     """Run it on this event loop until the deadline, or until the caller is cancelled."""
     running = asyncio.ensure_future(worker.run())
     try:
@@ -214,7 +214,7 @@ async def _run_here(worker: Worker, deadline: float) -> None:
         await running
 
 
-def _stop_at_once(worker: Worker) -> None:
+def _stop_at_once(worker: Runnable) -> None:
     """Asked twice, a worker waits for nothing: it cancels the handler and returns the row."""
     worker.stop()
     worker.stop()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
 
 from windlass.clock import to_datetime
-from windlass.database.dialect.base import Dialect, NewItems
+from windlass.database.dialect.base import Dialect
 from windlass.database.schema import bucket, tally, task
 from windlass.rolling.model import Item
+from windlass.rolling.store.insert import INSERTERS, NewItems
 from windlass.value.period import GOES, HURRIED
 from windlass.value.status import Status
 
@@ -30,10 +31,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     revived = _revive(connection, dialect, new)
     before = _written(connection, new) if again else 0
     if fast and not revived:
-        dialect.copy_items(connection, new)
+        INSERTERS.of(dialect).copy(connection, new)
         added = len(new.rows)
     else:
-        added = dialect.insert_items(connection, new)
+        added = INSERTERS.of(dialect).insert(connection, new)
         if again:
             added = _written(connection, new) - before
     if added or revived:
@@ -225,3 +226,20 @@ def _written(connection: Connection, new: NewItems) -> int:
         query = select(func.count()).where(task.c.id.in_(numbers))
         written += connection.execute(query).scalar_one()
     return written
+
+
+def kinds_with_items(connection: Connection) -> set[str]:
+    """The rolling kinds that have items here."""
+    return set(connection.scalars(select(tally.c.kind).distinct()))
+
+
+def counted(
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    sign: int,
+    items: Collection[str],
+) -> None:
+    """Add items that came with a move between shards to the tally, or take them from it."""
+    kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
+    for kind in sorted(set(kinds)):
+        count(connection, kind, sign * kinds.count(kind))

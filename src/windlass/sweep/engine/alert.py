@@ -8,7 +8,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import first_line
 from windlass.database.number import Numbers
 from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import Range, Round
+from windlass.sweep.model import Range, RoundView
 from windlass.sweep.store import sweep as store
 
 
@@ -30,7 +30,7 @@ def alert_of_trouble(tools: Tools, name: str, problem: BaseException) -> None:
 
 
 def alert_of_failed_items(
-    connection: Connection, numbers: Numbers, name: str, *, over: Round, now: int
+    connection: Connection, numbers: Numbers, name: str, *, over: RoundView, now: int
 ) -> None:
     """Alert people of the failed items of a round, in the transaction that ends the round."""
     if over.failed:

@@ -30,7 +30,7 @@ class ItemRun(Run):
     __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
 
     def __init__(
-        self, task: Claimed, load: KindLoad, keeper: Keeper | None, rows: Sequence[Row]
+        self, task: Claimed, load: KindLoad, rows: Sequence[Row], *, keeper: Keeper | None = None
     ) -> None:
         super().__init__(task, load)
         self.number = next(NUMBERS)

@@ -173,7 +173,7 @@ class RangeRunner:
         while self._entries and len(runs) < most:
             rows, is_again, is_last = self._entries.popleft()
             self._rows_waiting -= len(rows)
-            run = ItemRun(self._task, self.load, self, rows)
+            run = ItemRun(self._task, self.load, rows, keeper=self)
             run.is_again, run.is_last = is_again, is_last
             self._window.append(run)
             runs.append(run)

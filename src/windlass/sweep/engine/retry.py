@@ -136,7 +136,7 @@ class RetryRunner:
                 found.succeeded.append(each.id)
                 continue
             task = claimed(name, each.id, batch=batch, worker=worker, now=now)
-            found.runs.append(ItemRun(task, self._load, self, [(key, row[1])]))
+            found.runs.append(ItemRun(task, self._load, [(key, row[1])], keeper=self))
         return found
 
     def _settle(self, found: ClaimedItems) -> None:

@@ -15,7 +15,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.source.contract import SweepSource, name_of
-from windlass.sweep.model import Round, SweepRow, Tile, described, tiles
+from windlass.sweep.model import RoundView, SweepRow, Tile, described, tiles
 from windlass.sweep.store import sweep as store
 from windlass.value.key import encode_key
 
@@ -72,7 +72,7 @@ def take_over(database: Database, numbers: Numbers, clock: Clock, kind: Kind) ->
     assert declared is not None
     now, source = clock.now(), described(declared, name_of(declared))
 
-    def work(connection: Connection) -> Round | None:
+    def work(connection: Connection) -> RoundView | None:
         over = store.take_over(connection, kind.name, source=source, now=now)
         if over is not None:
             text = (
@@ -142,7 +142,7 @@ def open_round(
             connection,
             before,
             plan.tiles,
-            ids,
+            numbers=ids,
             rows=plan.rows,
             now=clock.now(),
             source=source_text,

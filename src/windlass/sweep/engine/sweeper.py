@@ -17,19 +17,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 
-from windlass.clock import Clock
+from windlass.core.face import FaceLoop, Workplace
 from windlass.core.finish.store.history import MINUTE
-from windlass.core.limit.breaker import Breakers, Move
-from windlass.core.limit.gate import Gate
-from windlass.core.loop import Loop
-from windlass.core.run.in_flight import InFlight
+from windlass.core.limit.breaker import Move
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.database.database import Database
 from windlass.database.dialect.base import Count
-from windlass.database.number import Numbers
 from windlass.sweep.engine.range_runner import SAVE_EVERY, RangeRunner
 from windlass.sweep.engine.runner import SweepRunner
 from windlass.sweep.engine.tally import Tally
@@ -52,43 +47,30 @@ STRAGGLER_SECONDS = 10.0
 WAY_SECONDS = (2.0, 6.0)
 
 
-class Sweeper(Loop):
+class Sweeper(FaceLoop):
     """Runs all sweeps of one worker."""
 
     name = "sweep"
+    begins_runs = True
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        kinds: Mapping[str, Kind],
-        clock: Clock,
-        numbers: Numbers,
-        in_flight: InFlight,
-        gate: Gate,
-        breakers: Breakers,
-        worker: Callable[[], int],
-        is_quiet: Callable[[], bool],
-        once: bool = False,
-        only_retries: bool = False,
-    ) -> None:
+    def __init__(self, kinds: Sequence[Kind], workplace: Workplace) -> None:
         super().__init__()
-        swept = [kind for kind in kinds.values() if kind.sweep is not None]
+        site = workplace.site
         self._tools = Tools(
-            database=database,
-            clock=clock,
-            numbers=numbers,
-            in_flight=in_flight,
-            gate=gate,
+            database=site.database,
+            clock=site.clock,
+            numbers=site.numbers,
+            in_flight=workplace.in_flight,
+            gate=workplace.gate,
             wake=self.wake,
-            is_quiet=is_quiet,
-            once=once,
-            only_retries=only_retries,
-            threads=THREADS if len(swept) == 1 else FEWEST_THREADS,
+            is_quiet=workplace.is_quiet,
+            once=workplace.until_idle,
+            only_retries=workplace.only_asked,
+            threads=THREADS if len(kinds) == 1 else FEWEST_THREADS,
         )
-        self._breakers = breakers
-        self._worker = worker
-        self.runners = [SweepRunner(kind, self._tools) for kind in swept]
+        self._breakers = workplace.breakers
+        self._worker = workplace.worker
+        self.runners = [SweepRunner(kind, self._tools) for kind in kinds]
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
@@ -96,11 +78,6 @@ class Sweeper(Loop):
         # Sweeps with a range that waits to run alone.
         self._careful: list[SweepRunner] = []
         self._make_way_at: float | None = None
-        self.done = 0
-        self.failed = 0
-        self.is_idle = False
-        # Why a source could not be read, for a worker that does not wait until it can be.
-        self.trouble: Exception | None = None
 
     def tick(self) -> float:
         me, is_halted = self._worker(), self._tools.in_flight.is_halted
@@ -118,7 +95,7 @@ class Sweeper(Loop):
             runner.step(me, may_claim=not has_careful, is_alone=not has_ranges, makes_way=makes_way)
         self.save()
         if makes_way and all(each.is_still for _, each in self._held()):
-            self.release_all()
+            self.release()
             self._make_way_at = None
         self._hand_back_unknown(me)
         self._check_stragglers()
@@ -157,7 +134,7 @@ class Sweeper(Loop):
             self._noted_at = now
         self._write(due, tallies)
 
-    def release_all(self) -> None:
+    def release(self) -> None:
         """Save all ranges and return them, so that other workers may claim them."""
         for _, each in self._held():
             each.fail_delayed()

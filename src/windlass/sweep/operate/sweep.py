@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from windlass.clock import to_datetime
-from windlass.core.fetch.one import in_thread
+from windlass.core.face import Runnable
 from windlass.core.limit.held_back import held_back
 from windlass.core.limit.store import switch
 from windlass.core.limit.store.switch import Switch
 from windlass.core.ring.store.worker import listing as workers_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.core.shard.team import sweep_home
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.source.contract import SweepSource, name_of
 from windlass.sweep import model
+from windlass.sweep.engine.home import sweep_home
 from windlass.sweep.engine.round import declare, open_round
 from windlass.sweep.engine.split import cut
 from windlass.sweep.model import (
@@ -35,7 +35,7 @@ from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
 from windlass.value.audit import Audit
 from windlass.value.key import Key, decode_key
-from windlass.worker import Worker
+from windlass.value.twin import in_thread
 
 HISTORY_SHOWN = 10
 
@@ -43,7 +43,7 @@ HISTORY_SHOWN = 10
 class Sweeps:
     """The sweeps of an app, each in its shard."""
 
-    def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Worker]) -> None:
+    def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Runnable]) -> None:
         self._fleet = fleet
         self._worker_for = worker_for
 
@@ -91,7 +91,7 @@ class Sweeps:
 
         def read(
             connection: Connection,
-        ) -> tuple[SweepRow | None, list[Range], list[model.Round], Switch]:
+        ) -> tuple[SweepRow | None, list[Range], list[RoundView], Switch]:
             return (
                 store.get(connection, kind.name),
                 ranges.listing(connection, kind.name),
@@ -106,12 +106,9 @@ class Sweeps:
 
     def rounds(self, kind: Kind, *, limit: int) -> list[RoundView]:
         """The rounds that ended, newest first."""
-        shard = self._at(kind)
-        now = shard.clock.now()
-        found = shard.database.read(
+        return self._at(kind).database.read(
             lambda connection: store.rounds(connection, kind.name, limit=limit)
         )
-        return [model.round_view(each, now) for each in found]
 
     def failures(self, kind: Kind, *, limit: int) -> list[SetAside]:
         """Failed items, newest first."""
@@ -231,7 +228,7 @@ def views(found: list[Range], now: int) -> list[RangeView]:
 
 
 def progress(
-    row: SweepRow, found: list[Range], rounds: list[model.Round], *, why: str, now: int
+    row: SweepRow, found: list[Range], rounds: list[RoundView], *, why: str, now: int
 ) -> Progress:
     """How far a sweep is, from its rows."""
     rate = sum(each.speed(now) for each in found)
@@ -254,7 +251,7 @@ def progress(
         error=row.error,
         why=why,
         ranges=tuple(views(found, now)),
-        history=tuple(model.round_view(each, now) for each in rounds),
+        history=tuple(rounds),
     )
 
 

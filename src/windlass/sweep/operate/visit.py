@@ -124,7 +124,7 @@ class SweepVisitor:
 
     def _run(self, row: Row, now: int) -> ItemRun:
         task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
-        return ItemRun(task, KindLoad(self._kind, 1), None, [row])
+        return ItemRun(task, KindLoad(self._kind, 1), [row])
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
         per_second = setting_of(self._kind, held).rate
@@ -151,7 +151,7 @@ class SweepVisitor:
 
         def work(connection: Connection) -> None:
             dialect = shard.database.dialect
-            failed_item.note_visit(connection, dialect, kind.name, prepared.text, what)
+            failed_item.note_visit(connection, dialect, kind.name, key=prepared.text, what=what)
             if error is None:
                 failed_item.forget(connection, kind.name, prepared.text)
             else:

@@ -215,7 +215,7 @@ def visited(connection: Connection, sweep: str, key: str) -> Visited | None:
 
 
 def note_visit(
-    connection: Connection, dialect: Dialect, sweep: str, key: str, what: Visited
+    connection: Connection, dialect: Dialect, sweep: str, *, key: str, what: Visited
 ) -> None:
     """Record the visit of a key and its result."""
     key_hash = hash_of(key)

@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from windlass.core.alert.store import write_alert
 from windlass.database.schema import range_
-from windlass.sweep.model import Range, RangeOrder, Round, Tile, lose
+from windlass.sweep.model import Range, RangeOrder, RoundView, Tile, lose
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as sweeps
 from windlass.sweep.store.failed_item import NewFailedItem
@@ -294,7 +294,7 @@ class Completed(NamedTuple):
     """Whether the range is done, and the round that ended with it."""
 
     is_done: bool
-    over: Round | None = None
+    over: RoundView | None = None
 
 
 def complete(

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import range_, round_, sweep, sweep_failure
-from windlass.sweep.model import Round, SweepRow, Tile, has_same_keys, next_round_at
+from windlass.sweep.model import RoundView, SweepRow, Tile, has_same_keys, next_round_at
 from windlass.value.status import Status
 
 KEEP_ROUNDS = 1_000
@@ -134,8 +134,8 @@ def open_round(
     connection: Connection,
     before: SweepRow,
     tiles: Sequence[Tile],
-    numbers: Sequence[int],
     *,
+    numbers: Sequence[int],
     rows: int | None,
     now: int,
     source: str | None = None,
@@ -186,18 +186,15 @@ def new_range(tile: Tile, *, id_: int, sweep: str, number: int) -> dict[str, Any
     }
 
 
-def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[Round]:
+def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[RoundView]:
     """The rounds that ended, newest first."""
-    rows = connection.execute(
-        select(*(round_.c[field] for field in Round._fields))
-        .where(round_.c.sweep == name)
-        .order_by(round_.c.round.desc())
-        .limit(limit)
-    )
-    return [Round(*row) for row in rows]
+    columns = [column for column in round_.c if column is not round_.c.sweep]
+    query = select(*columns).where(round_.c.sweep == name).order_by(round_.c.round.desc())
+    rows = connection.execute(query.limit(limit)).mappings()
+    return [RoundView.of(**row) for row in rows]
 
 
-def take_over(connection: Connection, name: str, *, source: str, now: int) -> Round | None:
+def take_over(connection: Connection, name: str, *, source: str, now: int) -> RoundView | None:
     """Let a sweep read a source with other keys; the round that was given up, if one ran.
 
     The ranges of that round are deleted, so a worker that has one finds that it has lost it.
@@ -218,23 +215,19 @@ def take_over(connection: Connection, name: str, *, source: str, now: int) -> Ro
     return over
 
 
-def _note_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
-    done, failed, repeated, count = connection.execute(
-        select(
-            func.sum(range_.c.done),
-            func.sum(range_.c.failed),
-            func.sum(range_.c.repeated),
-            func.count(),
-        ).where(range_.c.sweep == row.name, range_.c.round == row.round)
-    ).one()
-    over = Round(
-        row.round, row.started_at or now, now, int(done), int(failed), int(repeated), int(count)
+def _note_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
+    counts = [func.sum(range_.c[name]).label(name) for name in ("done", "failed", "repeated")]
+    query = select(*counts, func.count().label("ranges")).where(
+        range_.c.sweep == row.name, range_.c.round == row.round
     )
-    connection.execute(insert(round_).values(sweep=row.name, **over._asdict()))
-    return over
+    found = connection.execute(query).mappings().one()
+    values = {name: int(count) for name, count in found.items()}
+    values |= {"round": row.round, "started_at": row.started_at or now, "ended_at": now}
+    connection.execute(insert(round_).values(sweep=row.name, **values))
+    return RoundView.of(**values)
 
 
-def end_round(connection: Connection, row: SweepRow, *, now: int) -> Round:
+def end_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
     """End a round whose ranges are all done."""
     over = _note_round(connection, row, now=now)
     connection.execute(

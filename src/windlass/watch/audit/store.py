@@ -59,10 +59,11 @@ def listing(
     ]
 
 
-def prune(connection: Connection) -> None:
-    """Delete the oldest entries beyond the limit."""
+def prune(connection: Connection) -> int:
+    """Delete the oldest entries where there are more than are kept; how many."""
     over = connection.scalar(
         select(audit.c.acted_at).order_by(audit.c.acted_at.desc()).offset(KEPT).limit(1)
     )
-    if over is not None:
-        connection.execute(delete(audit).where(audit.c.acted_at <= over))
+    if over is None:
+        return 0
+    return connection.execute(delete(audit).where(audit.c.acted_at <= over)).rowcount

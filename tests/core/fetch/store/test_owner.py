@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from windlass import App
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim
+from windlass.core.fetch.rows import Rows
 from windlass.database.dialect.base import Lane, Most, Stamp
 from windlass.database.schema import task
 from windlass.value.bucket import BUCKETS
@@ -29,7 +29,7 @@ def database(database_url):
 
 def read(database, kind):
     lane = Lane(kind, 0, 0)
-    return claim.read(database, lane, Stamp(None, 7, NOW, NOW), MOST)
+    return Rows(database).read(lane, Stamp(None, 7, NOW, NOW), MOST)
 
 
 def write(database, kind, rows):

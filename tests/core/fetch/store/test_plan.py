@@ -13,10 +13,11 @@ from sqlalchemy import text
 from tests.core.fetch.manual_worker import Hand
 from tests.database.plan import Statement, explain, statements
 from windlass import App
+from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.store import claim
-from windlass.core.finish.store.finish import Batch
-from windlass.core.ring.store import worker
+from windlass.core.fetch.rows import Rows
+from windlass.core.finish.store.finish import Group
+from windlass.core.ring import leave
 from windlass.core.task.store import task
 from windlass.value.outcome import Retried, Succeeded, settle_visits
 
@@ -59,7 +60,7 @@ def act(function: Callable[[Hand], object]) -> Callable[[Hand], object]:
 
 @act
 def lanes(hand: Hand) -> object:
-    return claim.lanes(hand.database, hand.app.registry.kinds)
+    return Rows(hand.database).lanes(hand.app.registry.kinds)
 
 
 @act
@@ -84,7 +85,7 @@ def finish_visits(hand: Hand) -> object:
     terms = hand.app.registry.get("visited").terms
     visits = settle_visits(visited, terms, now=hand.app.clock.now(), is_hurried=False)
     assert visits.rows
-    return hand.write(Batch(worker=hand.id, visits=[visits]))
+    return hand.write(Group(worker=hand.id, visits=[visits]))
 
 
 @act
@@ -109,7 +110,7 @@ def mark_dead_and_leave(hand: Hand) -> object:
     victim = Hand(hand.app)
     victim.claim(20)
     now = hand.app.clock.now() + 60 * SECOND
-    worker.mark_dead(hand.database, number=victim.id, now=now, why="silent")
+    leave.mark_dead(hand.database, FACES, number=victim.id, now=now, why="silent")
     leaver = Hand(hand.app)
     leaver.claim(20)
     return leaver.leave()

@@ -8,6 +8,7 @@ from sqlalchemy import insert, select
 from tests.table import count, failures
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
+from windlass.core.alert import store as alerts
 from windlass.core.finish.store import history
 from windlass.core.ring.store import worker
 from windlass.core.task.store import task
@@ -121,7 +122,7 @@ def test_pruning_takes_the_oldest_first_and_only_what_is_over(database):
         end(database, [number], prune_at=100 - number)
 
     pruned = [
-        database.write(lambda connection, now=now: task.prune(connection, now=now, limit=3))
+        len(database.write(lambda connection, now=now: task.prune(connection, now=now, limit=3)))
         for now in (91, 95, 95, 95)
     ]
 
@@ -210,6 +211,7 @@ def test_old_statistics_and_alerts_are_forgotten(app, database):
     )
 
     database.write(lambda connection: history.prune(connection, now=now))
+    database.write(lambda connection: alerts.prune(connection, now=now))
 
     assert count(app, stat) == 1
     assert [each.id for each in app.alerts()] == [1]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select
 
 from windlass.core.fetch.store.claim import PICKED
-from windlass.database.database import Database
-from windlass.database.dialect.base import Lane, Most, Stamp, stamped
+from windlass.database.dialect.base import Dialect, Lane, Most, Stamp, stamped
+from windlass.database.dialect.choice import force_index
 from windlass.database.schema import offer, task
 from windlass.value.status import Status
 from windlass.value.task import Claimed
@@ -29,8 +29,8 @@ class Made(NamedTuple):
 
 
 def make(
-    database: Database,
-    worker: int,
+    connection: Connection,
+    dialect: Dialect,
     lane: Lane,
     most: Most,
     *,
@@ -42,31 +42,25 @@ def make(
 
     Of the others the first ones are spared. Nothing is offered if the worker is left.
     """
-
-    def work(connection: Connection) -> Made:
-        if not database.dialect.alive(connection, worker):
-            return Made([], 0)
-        due = database.dialect.read_ids(connection, lane, most)
-        free = [number for number in due if number not in unless]
-        ids, spared = free[spare : spare + count], min(spare, len(free))
-        if not ids:
-            return Made([], spared)
-        # An entry from before may be in the hands of one who is about to delete it.
-        database.dialect.remove_offers(connection, ids)
-        database.dialect.give_up(connection, ids)
-        given_up = connection.execute(
-            select(task.c.id, task.c.kind, task.c.due_at).where(
-                task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
-            )
-        ).all()
-        new = [{"task_id": row.id, "kind": row.kind, "due_at": row.due_at} for row in given_up]
-        if new:
-            connection.execute(insert(offer), new)
-            if database.dialect.wakes:
-                database.dialect.notify(connection)
-        return Made([row.id for row in given_up], spared)
-
-    return database.write(work)
+    due = dialect.read_ids(connection, lane, most)
+    free = [number for number in due if number not in unless]
+    ids, spared = free[spare : spare + count], min(spare, len(free))
+    if not ids:
+        return Made([], spared)
+    # An entry from before may be in the hands of one who is about to delete it.
+    dialect.remove_offers(connection, ids)
+    dialect.give_up(connection, ids)
+    given_up = connection.execute(
+        select(task.c.id, task.c.kind, task.c.due_at).where(
+            task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED
+        )
+    ).all()
+    new = [{"task_id": row.id, "kind": row.kind, "due_at": row.due_at} for row in given_up]
+    if new:
+        connection.execute(insert(offer), new)
+        if dialect.wakes:
+            dialect.notify(connection)
+    return Made([row.id for row in given_up], spared)
 
 
 def kinds(connection: Connection) -> set[str]:
@@ -80,36 +74,31 @@ def counts(connection: Connection) -> dict[str, int]:
     return dict(map(tuple, connection.execute(query)))
 
 
-def claim(database: Database, kind: str, stamp: Stamp, *, limit: int) -> list[Claimed]:
+def claim(
+    connection: Connection, dialect: Dialect, kind: str, *, stamp: Stamp, limit: int
+) -> list[Claimed]:
     """Take offered rows of a kind by a written claim, the oldest first."""
-
-    def work(connection: Connection) -> list[Claimed]:
-        if not database.dialect.alive(connection, stamp.worker):
-            return []
-        ids = connection.scalars(
-            select(offer.c.task_id)
-            .where(offer.c.kind == kind, offer.c.due_at <= stamp.now)
-            .order_by(offer.c.due_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        ).all()
-        if not ids:
-            return []
-        rows = connection.execute(
-            select(*PICKED)
-            .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
-            .order_by(task.c.id)
-            .with_hint(task, "force index (primary)", "mysql")
-            .with_hint(task, "force index (primary)", "mariadb")
-            .with_for_update()
-        ).all()
-        if rows:
-            database.dialect.stamp(connection, [row.id for row in rows], stamp)
-        # Those of rows that are gone meanwhile too.
-        database.dialect.remove_offers(connection, ids)
-        return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
-
-    return database.write(work)
+    ids = connection.scalars(
+        select(offer.c.task_id)
+        .where(offer.c.kind == kind, offer.c.due_at <= stamp.now)
+        .order_by(offer.c.due_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    ).all()
+    if not ids:
+        return []
+    offered = (
+        select(*PICKED)
+        .where(task.c.id.in_(ids), task.c.status == Status.WAITING, task.c.batch == OFFERED)
+        .order_by(task.c.id)
+        .with_for_update()
+    )
+    rows = connection.execute(force_index(offered, task, "primary")).all()
+    if rows:
+        dialect.stamp(connection, [row.id for row in rows], stamp)
+    # Those of rows that are gone meanwhile too.
+    dialect.remove_offers(connection, ids)
+    return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
 
 
 def withdraw(connection: Connection, ids: Collection[int]) -> set[int]:

@@ -7,10 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, select
 
-from windlass.core.alert import store as alert
 from windlass.database.schema import failure, stat
 from windlass.value.task import FailureView
-from windlass.watch.audit import store as audit
 
 MINUTE = 60 * 1_000_000
 FAILURES_PER_KIND = 1_000
@@ -99,8 +97,9 @@ def minutes(connection: Connection, *, since: int) -> dict[int, Work]:
     return {int(row[0]): Work("", *(int(value) for value in row[1:])) for row in rows}
 
 
-def prune(connection: Connection, *, now: int) -> None:
-    """Forget what is older than its bound."""
+def prune(connection: Connection, *, now: int) -> int:
+    """Delete old failures and statistics; how many rows."""
+    pruned = 0
     for kind in connection.scalars(select(failure.c.kind).distinct()).all():
         oldest_kept = connection.scalar(
             select(failure.c.id)
@@ -110,12 +109,10 @@ def prune(connection: Connection, *, now: int) -> None:
             .limit(1)
         )
         if oldest_kept is not None:
-            connection.execute(
-                delete(failure).where(failure.c.kind == kind, failure.c.id <= oldest_kept)
-            )
-    connection.execute(delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS))
-    alert.prune(connection, now=now)
-    audit.prune(connection)
+            old = delete(failure).where(failure.c.kind == kind, failure.c.id <= oldest_kept)
+            pruned += connection.execute(old).rowcount
+    old = delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS)
+    return pruned + connection.execute(old).rowcount
 
 
 def _failures() -> Select[Any]:

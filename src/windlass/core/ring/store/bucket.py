@@ -54,7 +54,7 @@ def leave(connection: Connection, worker: int) -> None:
     connection.execute(update(bucket).where(bucket.c.owner == worker).values(owner=None))
 
 
-def bury(connection: Connection, worker: int, *, now: int) -> None:
+def abandon(connection: Connection, worker: int, *, now: int) -> None:
     """A worker that died owns nothing. What was due by now may be what it died of."""
     connection.execute(
         update(bucket).where(bucket.c.owner == worker).values(owner=None, careful_to=now)

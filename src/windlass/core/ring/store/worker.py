@@ -1,25 +1,21 @@
-"""Workers: who is there, who is alive, and what happens to the work of those who are not.
+"""Workers: who is there, who is alive, who has left.
 
-Whether a worker is alive is decided by its own row alone. Everyone who writes on behalf of a worker
-holds a shared lock on that row while it does; the one who marks it dead locks it alone. So an act
-of a worker is either wholly before its funeral or does not happen.
+Whether a worker is alive is decided by its own row alone. Whoever writes on behalf of a worker
+holds a shared lock on that row meanwhile; marking it left takes the row exclusively. So a write of a
+worker is either committed before it is marked left, or does not happen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, select, update
-from sqlalchemy.exc import DBAPIError
 
-from windlass.core.fetch.store import claim
-from windlass.core.ring.store import bucket
-from windlass.database.database import Database
+from windlass.database.dialect.base import Dialect
 from windlass.database.schema import shard, task, worker
-from windlass.sweep.store import range as ranges
 from windlass.value.status import Status
 from windlass.value.view import Moment
 
@@ -90,7 +86,7 @@ def join(
 
 
 def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
-    """Give a heartbeat; False when the worker was marked left before.
+    """Renew the lease of a worker; False if it was marked left.
 
     `idle` is how many rows it could start soon while it has none: 0 if it has enough to do.
     """
@@ -115,60 +111,28 @@ def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
 
 
 def mark_dead(
-    database: Database, *, number: int, now: int, why: str, by_lease: bool = True
-) -> int | None:
-    """Mark a silent worker left and let everything it held fall; how many rows, None if it lives.
+    connection: Connection, dialect: Dialect, *, number: int, now: int, why: str, by_lease: bool
+) -> bool:
+    """Mark a silent worker left; False if it lives, or has left already.
 
-    Its claims become due at once and lose their batch: nothing it still tries to write matches.
-    Unless it goes `by_lease`, others have told that it is gone, whatever it wrote here last. Also
-    None if somebody holds one of the rows for long: who cares for the dead has a heartbeat to keep.
+    Its row stays locked, so nothing else can act for it until the transaction ends. Without
+    `by_lease` it is gone whatever its lease says: a coordinator has told so.
     """
-
-    def work(connection: Connection) -> int | None:
-        if not database.dialect.lock_worker(connection, number, patient=False):
-            return None
-        lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
-        if lease_until is None or (by_lease and lease_until >= now):
-            return None
-        _leave(connection, number, now=now, why=why)
-        abandoned = ranges.fall(connection, number)
-        bucket.bury(connection, number, now=now)
-        ids = connection.scalars(claim.claimed_by(number)).all()
-        if ids:
-            connection.execute(
-                update(task)
-                .where(task.c.id.in_(ids), task.c.status == Status.RUNNING)
-                .values(due_at=now, batch=None)
-            )
-            claim.let_go(connection, ids)
-        return len(ids) + abandoned
-
-    try:
-        return database.write(work, patient=False)
-    except DBAPIError as problem:
-        if database.dialect.is_locked(problem):
-            return None
-        raise
+    if not dialect.lock_worker(connection, number, patient=False):
+        return False
+    lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
+    if lease_until is None or (by_lease and lease_until >= now):
+        return False
+    _leave(connection, number, now=now, why=why)
+    return True
 
 
-def leave(
-    database: Database, *, number: int, now: int, why: str, due: Mapping[str, int] = claim.NOTHING
-) -> int | None:
-    """Go, and hand back all claims without counting the attempt; None if already marked left.
-
-    They are due now, or when `due` says for their kind.
-    """
-
-    def work(connection: Connection) -> int | None:
-        if not database.dialect.lock_worker(connection, number):
-            return None
-        handed_back = ranges.hand_back(connection, number)
-        bucket.leave(connection, number)
-        handed_back += claim.hand_back(connection, worker=number, now=now, due=due)
-        _leave(connection, number, now=now, why=why)
-        return handed_back
-
-    return database.write(work)
+def leave(connection: Connection, dialect: Dialect, *, number: int, now: int, why: str) -> bool:
+    """Mark the worker left; False if it was already. Its row stays locked."""
+    if not dialect.lock_worker(connection, number):
+        return False
+    _leave(connection, number, now=now, why=why)
+    return True
 
 
 def present(connection: Connection) -> set[int]:

@@ -10,26 +10,21 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    Table,
     and_,
     delete,
-    insert,
     or_,
     select,
     update,
 )
 
-from windlass.control.model.argument import ControlKey
-from windlass.control.model.control import RunStatus
+from windlass.core.face import Faces
 from windlass.core.fetch.store import offer
 from windlass.core.fetch.store.offer import OFFERED
 from windlass.core.ring.store import bucket, worker
-from windlass.core.shard.store import move_along
+from windlass.core.shard.store import along
 from windlass.database.dialect.base import Dialect
-from windlass.database.schema import control, control_run, tally, task
-from windlass.rolling.store.item import count
+from windlass.database.schema import task
 from windlass.value.shard import COMING, LEAVING
 from windlass.value.status import Status
 
@@ -161,13 +156,13 @@ def leaving(connection: Connection, ids: Collection[int]) -> dict[int, Values]:
     return {row["id"]: dict(row) for row in rows}
 
 
-def item_kinds(connection: Connection) -> set[str]:
-    """The rolling kinds that have items here."""
-    return set(connection.scalars(select(tally.c.kind).distinct()))
-
-
 def put(
-    connection: Connection, dialect: Dialect, rows: Sequence[Values], *, items: Collection[str]
+    connection: Connection,
+    dialect: Dialect,
+    rows: Sequence[Values],
+    *,
+    faces: Faces,
+    kinds: set[str],
 ) -> dict[int, str]:
     """Write copies that wait until their rows have left; which could not be, and why not.
 
@@ -175,12 +170,17 @@ def put(
     "here". Where a key is taken by another row, it is "taken".
     """
     ids = [row["id"] for row in rows]
-    drop(connection, ids)
+    drop(connection, ids, faces=faces)
     dialect.ensure_all(connection, task, [{**row, "batch": COMING} for row in rows])
     found = dict(
         map(tuple, connection.execute(select(task.c.id, task.c.batch).where(task.c.id.in_(ids))))
     )
-    _count(connection, [row for row in rows if found.get(row["id"]) == COMING], items, +1)
+    along.added(
+        connection,
+        faces,
+        [row for row in rows if found.get(row["id"]) == COMING],
+        kinds=kinds,
+    )
     return {
         number: "here" if number in found else "taken"
         for number in ids
@@ -188,7 +188,7 @@ def put(
     }
 
 
-def release(connection: Connection, copies: Mapping[int, Values]) -> set[int]:
+def release(connection: Connection, copies: Mapping[int, Values], *, faces: Faces) -> set[int]:
     """Delete the rows that are still as they were copied; which those are."""
     rows = connection.execute(
         select(task)
@@ -198,21 +198,23 @@ def release(connection: Connection, copies: Mapping[int, Values]) -> set[int]:
     ).mappings()
     same = {row["id"] for row in rows if dict(row) == copies[row["id"]]}
     if same:
-        move_along.drop(connection, [copies[number] for number in same])
+        along.drop(connection, faces, [copies[number] for number in same])
         connection.execute(delete(task).where(task.c.id.in_(same)))
-        _count(connection, [copies[number] for number in same], item_kinds(connection), -1)
+        along.removed(connection, faces, [copies[number] for number in same])
     return same
 
 
-def arrive(connection: Connection, ids: Collection[int], stay: Collection[int]) -> None:
+def arrive(
+    connection: Connection, ids: Collection[int], stay: Collection[int], *, faces: Faces
+) -> None:
     """The rows have left: their copies are what runs now. Those of rows that stay go."""
-    drop(connection, stay)
+    drop(connection, stay, faces=faces)
     connection.execute(
         update(task).where(task.c.id.in_(ids), task.c.batch == COMING).values(batch=None)
     )
 
 
-def drop(connection: Connection, ids: Collection[int]) -> None:
+def drop(connection: Connection, ids: Collection[int], *, faces: Faces) -> None:
     """Delete copies whose rows have not left."""
     rows = connection.execute(
         select(task.c.id, task.c.kind, task.c.task_key, task.c.flow_id)
@@ -222,73 +224,6 @@ def drop(connection: Connection, ids: Collection[int]) -> None:
     copies = [dict(row) for row in rows]
     if copies:
         numbers = [row["id"] for row in copies]
-        move_along.drop(connection, copies)
+        along.drop(connection, faces, copies)
         connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == COMING))
-        _count(connection, copies, item_kinds(connection), -1)
-
-
-def _count(
-    connection: Connection, rows: Sequence[Values], items: Collection[str], sign: int
-) -> None:
-    kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
-    for kind in sorted(set(kinds)):
-        count(connection, kind, sign * kinds.count(kind))
-
-
-# Named runs
-
-
-def runs(connection: Connection) -> list[tuple[ControlKey, RunStatus]]:
-    """All named runs here, and how they are."""
-    rows = connection.execute(select(control.c.name, control.c.partition_id, control.c.status))
-    return [(ControlKey(name, partition), RunStatus(status)) for name, partition, status in rows]
-
-
-def copy_run(connection: Connection, place: ControlKey) -> tuple[Values, list[Values]] | None:
-    """The row of a run that nobody runs, and its history."""
-    row = connection.execute(select(control).where(*_at(control, place))).mappings().first()
-    if row is None or row["status"] == RunStatus.RUNNING:
-        return None
-    tries = connection.execute(
-        select(control_run).where(*_at(control_run, place)).order_by(control_run.c.id)
-    ).mappings()
-    history = [{name: value for name, value in each.items() if name != "id"} for each in tries]
-    return dict(row), history
-
-
-def put_run(connection: Connection, row: Values, history: list[Values]) -> bool:
-    """Write a copy of a run; nobody looks at it until the run has left where it was.
-
-    False if one of that name is running here. One that was started later than the row stays.
-    """
-    place = ControlKey(row["name"], row["partition_id"])
-    found = connection.execute(
-        select(control.c.status, control.c.batch).where(*_at(control, place)).with_for_update()
-    ).first()
-    if found is not None and found.status == RunStatus.RUNNING:
-        return False
-    if found is not None and (found.batch or 0) > (row["batch"] or 0):
-        return True
-    for table in (control, control_run):
-        connection.execute(delete(table).where(*_at(table, place)))
-    connection.execute(insert(control).values(row))
-    if history:
-        connection.execute(insert(control_run), history)
-    return True
-
-
-def release_run(connection: Connection, row: Values) -> bool:
-    """Delete a run that is still as it was copied; whether it was."""
-    place = ControlKey(row["name"], row["partition_id"])
-    found = connection.execute(
-        select(control).where(*_at(control, place)).with_for_update()
-    ).mappings()
-    if [dict(each) for each in found] != [row]:
-        return False
-    for table in (control, control_run):
-        connection.execute(delete(table).where(*_at(table, place)))
-    return True
-
-
-def _at(table: Table, place: ControlKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return table.c.name == place.name, table.c.partition_id == place.partition
+        along.removed(connection, faces, copies)

@@ -24,7 +24,8 @@ from sqlalchemy import (
 
 from windlass.core.task.store.task import VIEW, view_of
 from windlass.database.dialect.base import Dialect
-from windlass.database.scan import look
+from windlass.database.dialect.choice import force_index
+from windlass.database.scan import scan
 from windlass.database.schema import task
 from windlass.value.status import FINAL, Status
 from windlass.value.task import TaskFilter, TaskView
@@ -35,7 +36,6 @@ FEW = 2_000
 FETCHED_AT_ONCE = 500
 # Nothing in these states has a time at which it is due.
 UNDUE = (*FINAL, Status.BLOCKED)
-HINT = "force index (windlass_task_undue)"
 
 # In the order of the index, or a planner may walk the table for the first of them.
 DUE = (task.c.kind, task.c.priority, task.c.due_at)
@@ -120,14 +120,13 @@ def undue_of(status: Status, kind: str, *more: ColumnElement[Any]) -> Select[Any
     By its name twice: where a planner knows that it is one kind, it may take the order of the ids
     from the primary key instead, and walk through everything else.
     """
-    return (
+    query = (
         select(task.c.id, task.c.kind, task.c.status, task.c.created_at, *more)
         .where(task.c.status == status, task.c.kind.between(kind, kind))
         .where(task.c.due_at.is_(None))
         .order_by(task.c.kind.desc(), task.c.id.desc())
-        .with_hint(task, HINT, "mysql")
-        .with_hint(task, HINT, "mariadb")
     )
+    return force_index(query, task, "windlass_task_undue")
 
 
 def _few(connection: Connection, query: TaskFilter) -> list[int] | None:
@@ -168,7 +167,7 @@ def _walk(
     connection: Connection, query: TaskFilter, rows: Select[Any], *, below: int | None, limit: int
 ) -> TasksBelow:
     """Go through some of the rows, and take those that match."""
-    looked = look(
+    looked = scan(
         connection,
         _below(rows, below).limit,
         ("id",),

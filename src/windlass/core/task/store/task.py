@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.expression import text
 
 from windlass.database.dialect.base import Dialect, Executor
-from windlass.database.schema import external, task
+from windlass.database.schema import task
 from windlass.value.status import FINAL, Status
 from windlass.value.task import COUNTED_EXACTLY, NewTask, TaskFilter, TaskView
 
@@ -118,7 +118,7 @@ def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
     It is never due when it was: a run of the old one, of which nothing is written, must not count.
     """
     result = executor.execute(
-        text(REPLACE.format(payload=dialect.payload)),
+        text(REPLACE.format(payload=dialect.to_json.format(":payload"))),
         {
             "kind": row.kind,
             "task_key": row.task_key,
@@ -246,8 +246,8 @@ def _locked(
     )
 
 
-def prune(connection: Connection, *, now: int, limit: int) -> int:
-    """Delete up to `limit` ended rows whose time is over."""
+def prune(connection: Connection, *, now: int, limit: int) -> list[int]:
+    """Delete up to `limit` ended rows whose time is over; their ids."""
     ids = connection.scalars(
         select(task.c.id)
         .where(task.c.prune_at <= now, task.c.flow_id.is_(None))
@@ -256,13 +256,11 @@ def prune(connection: Connection, *, now: int, limit: int) -> int:
         .with_for_update(skip_locked=True)
     ).all()
     if not ids:
-        return 0
-    # Somebody may have begun it again since: only what is still over is deleted.
-    result = connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
+        return []
+    # A retry may have begun one again since: only what is still over is deleted.
+    connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
     left = set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids))))
-    gone = [number for number in ids if number not in left]
-    connection.execute(delete(external).where(external.c.task_id.in_(gone)))
-    return result.rowcount
+    return [number for number in ids if number not in left]
 
 
 def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> dict[str, int]:

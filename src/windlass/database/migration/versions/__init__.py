@@ -1,1 +1,1 @@
-"""The history of the tables, one file a step."""
+"""The migrations, one file for each version of the tables."""

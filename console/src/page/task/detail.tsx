@@ -1,0 +1,162 @@
+/** One task: its status and times, arguments, result and errors. */
+import { useState } from "react";
+import type { Answer } from "../../api/call";
+import { post } from "../../api/client";
+import { useLive } from "../../data/hook";
+import { prettyJson } from "../../format/format";
+import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
+import { Faces } from "../../part/faces";
+import { Status } from "../../part/status";
+import { useAsk } from "../../part/ask";
+import { pathOf, queryOf } from "../../route/address";
+import { Link } from "../../route/router";
+import { useSession } from "../../shell/session";
+import { useText } from "../../text";
+
+type Detail = Answer<"tasks/{number}">;
+
+export function TaskDetailPage({ id }: { id: string }) {
+  const { t } = useText();
+  const resource = useLive("tasks/{number}", {
+    params: { number: id },
+    topics: ["tasks", "failures"],
+  });
+  const task = resource.data?.task;
+  return (
+    <Page
+      up={{ to: "tasks", label: t.menu.tasks }}
+      title={t.task.title(id)}
+      badge={task && <Status status={task.status} />}
+      lead={task && <Link to={pathOf("switches", task.kind)}>{task.kind}</Link>}
+      actions={task && <Actions task={task} />}
+    >
+      <Faces resource={resource} lines={10}>
+        {(data) => <Full data={data} />}
+      </Faces>
+    </Page>
+  );
+}
+
+function Full({ data }: { data: Detail }) {
+  const { t, f } = useText();
+  const { task, failures } = data;
+  const facts = [
+    [t.field.key, task.key === null ? null : <span className="name">{task.key}</span>],
+    ...(data.flow === null
+      ? []
+      : [[t.flow.flow, <RunLink key="flow" flow={data.flow} />] as const]),
+    [t.field.due, <Ago key="due" at={task.due_at} />],
+    [t.field.attempt, f.number(task.attempt)],
+    [t.task.lostLabel, f.number(task.lost)],
+    [t.field.priority, f.number(task.priority)],
+    [t.field.created, <Ago key="created" at={task.created_at} />],
+    [t.field.started, <Ago key="started" at={task.started_at} />],
+    [t.field.ended, <Ago key="ended" at={task.finished_at} />],
+    [t.field.worker, task.worker === null ? null : <span className="id">{task.worker}</span>],
+    [t.task.batch, task.batch === null ? null : <span className="id">{task.batch}</span>],
+    [t.task.bucket, f.number(task.bucket)],
+    [t.field.shard, data.shard],
+  ] as const;
+  return (
+    <>
+      <Missing shards={data.missing} />
+      <div className="columns even">
+        <div className="main-column">
+          {failures.length > 0 && <Failures failures={failures} />}
+          <Card title={t.task.payload}>
+            <Plain text={prettyJson(task.payload)} label={t.task.payload} />
+          </Card>
+          {task.result !== null && (
+            <Card title={t.task.result}>
+              <Plain text={prettyJson(task.result)} label={t.task.result} />
+            </Card>
+          )}
+        </div>
+        <div className="side-column">
+          {task.remark && (
+            <Card title={t.field.remark}>
+              <p className="plain-text">{task.remark}</p>
+            </Card>
+          )}
+          <Card title={t.task.details}>
+            <Facts facts={facts} />
+          </Card>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function RunLink({ flow }: { flow: NonNullable<Detail["flow"]> }) {
+  const { t } = useText();
+  return (
+    <Link to={pathOf("flows", flow.run) + queryOf({ node: flow.node })}>
+      {t.flow.run(flow.run)}
+    </Link>
+  );
+}
+
+function Failures({ failures }: { failures: Detail["failures"] }) {
+  const { t, f } = useText();
+  const [open, setOpen] = useState<number | null>(failures[0]?.id ?? null);
+  return (
+    <Card title={t.task.errors} aside={<span className="faint">{f.number(failures.length)}</span>}>
+      <ul className="errors">
+        {failures.map((failure) => (
+          <li key={failure.id}>
+            <button
+              type="button"
+              aria-expanded={open === failure.id}
+              onClick={() => setOpen(open === failure.id ? null : failure.id)}
+            >
+              <span className="text-bad clip">{failure.error}</span>
+              <small>
+                {t.task.attemptOf(failure.attempt)} · <Ago at={failure.failed_at} />
+              </small>
+            </button>
+            {open === failure.id && <Plain text={failure.trace} label={t.task.trace} />}
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function Actions({ task }: { task: Detail["task"] }) {
+  const { t } = useText();
+  const { canAct } = useSession();
+  const action = useAsk();
+  if (!canAct) return null;
+
+  const retry = () =>
+    action.run(
+      () => post("tasks/{number}/retry", { params: { number: task.id } }),
+      () => t.task.retried(task.id),
+    );
+  const cancel = () =>
+    action.ask(
+      {
+        title: t.task.cancelTitle(task.id),
+        text: t.task.cancelText,
+        action: t.task.cancel,
+        isDanger: true,
+        reason: true,
+      },
+      (reason) => post("tasks/{number}/cancel", { params: { number: task.id }, body: { reason } }),
+      () => t.task.cancelled(task.id),
+    );
+  return (
+    <>
+      {task.can_retry && (
+        <Button icon="retry" look="main" isBusy={action.isBusy} onClick={() => void retry()}>
+          {t.task.retry}
+        </Button>
+      )}
+      {task.can_cancel && (
+        <Button icon="cancel" look="danger" isBusy={action.isBusy} onClick={() => void cancel()}>
+          {t.task.cancel}
+        </Button>
+      )}
+    </>
+  );
+}

@@ -1,7 +1,0 @@
-/** The top of an axis: the next round number that is not below `value`, halves of it round too. */
-export function niceTop(value: number): number {
-  if (value <= 2) return 2;
-  const power = 10 ** Math.floor(Math.log10(value));
-  const found = [1, 2, 4, 6, 8, 10].find((step) => step * power >= value) ?? 10;
-  return found * power;
-}

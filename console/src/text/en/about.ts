@@ -1,0 +1,22 @@
+/** English, of the settings. */
+export const about = {
+  answers: "Answers in",
+  auto: "System",
+  dark: "Dark",
+  database: "Database",
+  databases: "Databases",
+  expires: "Session ends",
+  language: "Language",
+  light: "Light",
+  look: "Appearance",
+  name: "Name",
+  openapi: "OpenAPI document",
+  role: "Role",
+  roles: { operator: "operator", viewer: "viewer: can look, cannot act" },
+  schema: "Schema",
+  server: "Server",
+  theme: "Theme",
+  versions: "Versions",
+  well: "No problems found in the declared kinds.",
+  who: "You",
+};

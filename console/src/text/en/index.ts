@@ -1,0 +1,32 @@
+/** English. Every other language has the same keys, or it does not compile. */
+import { about } from "./about";
+import { alert } from "./alert";
+import { audit } from "./audit";
+import { control } from "./control";
+import { flow } from "./flow";
+import { ledger } from "./ledger";
+import { overview } from "./overview";
+import { ring } from "./ring";
+import { rolling } from "./rolling";
+import { sweep } from "./sweep";
+import { switch_ } from "./switch";
+import { task } from "./task";
+import { shared } from "./shared";
+
+export const en = {
+  ...shared,
+  about,
+  alert,
+  audit,
+  control,
+  flow,
+  ledger,
+  overview,
+  ring,
+  rolling,
+  sweep,
+  switch: switch_,
+  task,
+};
+
+export type Dictionary = typeof en;

@@ -1,0 +1,40 @@
+/** Chinese, of named runs. */
+import type { Dictionary } from "../en";
+
+export const control: Dictionary["control"] = {
+  data: "数据",
+  day: "日期",
+  expired: "已过期",
+  expires: "过期",
+  find: "运行名称",
+  firstTry: "首次尝试",
+  history: "以前的尝试",
+  lead: "具名运行同一时间只有一个，并记住它的步骤。",
+  noMatch: "没有符合的运行",
+  noSteps: "没有步骤",
+  noStepsText: "此运行尚未开始步骤；run.step(…) 开始一个。",
+  none: "还没有运行",
+  noneText: "在代码中启动一个：",
+  release: {
+    action: "释放",
+    title: (name) => `释放 ${name}？`,
+    text: "持有者将被隔离，本次尝试记为失败，其他人可以启动它。",
+    done: (name) => `${name} 已释放。`,
+  },
+  reset: {
+    action: "从头开始",
+    title: (name) => `让 ${name} 从头开始？`,
+    text: "它的步骤、结果和数据会被遗忘：下次尝试从第一步开始。",
+    done: (name) => `${name} 将从头开始。`,
+  },
+  run: "运行",
+  step: "步骤",
+  steps: "步骤",
+  stoppedAt: (step) => `停在 ${step}`,
+  thisRun: "本次运行",
+  thisTry: "本次尝试",
+  took: "耗时",
+  tries: "尝试次数",
+  try: "尝试",
+  who: "谁",
+};

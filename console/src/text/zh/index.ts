@@ -1,0 +1,31 @@
+/** Chinese. */
+import type { Dictionary } from "../en";
+import { about } from "./about";
+import { alert } from "./alert";
+import { audit } from "./audit";
+import { control } from "./control";
+import { flow } from "./flow";
+import { ledger } from "./ledger";
+import { overview } from "./overview";
+import { ring } from "./ring";
+import { rolling } from "./rolling";
+import { sweep } from "./sweep";
+import { switch_ } from "./switch";
+import { task } from "./task";
+import { shared } from "./shared";
+
+export const zh: Dictionary = {
+  ...shared,
+  about,
+  alert,
+  audit,
+  control,
+  flow,
+  ledger,
+  overview,
+  ring,
+  rolling,
+  sweep,
+  switch: switch_,
+  task,
+};

@@ -1,0 +1,95 @@
+// @vitest-environment jsdom
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { Row } from "../../../src/api/call";
+import { cache } from "../../../src/data/cache";
+import { AlertPage } from "../../../src/page/alert";
+import { ToastProvider } from "../../../src/part/toast";
+import { SessionContext, type Session } from "../../../src/shell/session";
+import { TextProvider } from "../../../src/text";
+
+const open: Row<"alerts"> = {
+  id: 7,
+  what: "poison",
+  kind: "resize",
+  task_id: null,
+  raised_at: "2026-01-01T03:00:00Z",
+  text: "it kills its workers",
+  is_open: true,
+  seen_by: null,
+  seen_at: null,
+  quiet_until: null,
+};
+const seen = {
+  ...open,
+  id: 6,
+  text: "it was here before",
+  is_open: false,
+  seen_by: "Ada",
+  seen_at: "2026-01-01T02:30:00Z",
+  quiet_until: "2026-01-01T03:30:00Z",
+};
+const asked: [string, string][] = [];
+
+function show(canAct = true) {
+  const session = { name: "Ada", read_only: !canAct } as Session;
+  render(
+    <TextProvider>
+      <SessionContext value={{ session, canAct, leave: () => undefined }}>
+        <ToastProvider>
+          <AlertPage />
+        </ToastProvider>
+      </SessionContext>
+    </TextProvider>,
+  );
+}
+
+beforeEach(() => {
+  asked.length = 0;
+  vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
+    if (init.method === "POST") asked.push([new URL(url).pathname, String(init.body)]);
+    return Promise.resolve(new Response(JSON.stringify({ items: [open, seen], missing: [] })));
+  });
+});
+
+afterEach(() => {
+  cleanup();
+  cache.clear();
+  history.replaceState(null, "", "/");
+  vi.unstubAllGlobals();
+});
+
+it("shows who has seen an alert, and keeps it visible", async () => {
+  show();
+  expect(await screen.findByText(/seen by Ada/)).toBeTruthy();
+  expect(screen.getByText(/quiet until/)).toBeTruthy();
+  expect(screen.getByText("it was here before").closest("tr")?.className).toBe("muted");
+});
+
+it("is acknowledged by one click, for good or for an hour, and undone by another", async () => {
+  show();
+  for (const name of ["Seen", "Quiet for 1 h", "Undo"]) {
+    const button = await screen.findByRole("button", { name });
+    await waitFor(() => expect((button as HTMLButtonElement).disabled).toBe(false));
+    fireEvent.click(button);
+  }
+  await waitFor(() => expect(asked).toHaveLength(3));
+  expect(asked.map(([path, body]) => [path.replace(/^.*alerts/, ""), body])).toEqual([
+    ["/7/acknowledge", "{}"],
+    ["/7/acknowledge", '{"quiet":"1h"}'],
+    ["/6/recall", "undefined"],
+  ]);
+});
+
+it("shows only open alerts on request", async () => {
+  show();
+  fireEvent.click(await screen.findByRole("button", { name: "Open" }));
+  expect(screen.getByText("it kills its workers")).toBeTruthy();
+  expect(screen.queryByText("it was here before")).toBeNull();
+});
+
+it("cannot be acknowledged by viewers", async () => {
+  show(false);
+  await screen.findByText("it kills its workers");
+  expect(screen.queryByRole("button", { name: "Seen" })).toBeNull();
+});

@@ -1,0 +1,65 @@
+"""What becomes of abandoned rows: run again, put back for later, kept in quarantine, or poison."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from windlass.database.dialect.base import Stamp, stamped
+from windlass.value.task import Claimed
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass
+class Rescued:
+    """Abandoned rows by what becomes of them."""
+
+    again: list[Claimed] = field(default_factory=list)
+    poison: list[Claimed] = field(default_factory=list)
+    put_back: list[Claimed] = field(default_factory=list)
+    some_quarantined: bool = False
+    # The kinds that may have more abandoned rows than there was room for.
+    left: set[str] = field(default_factory=set)
+
+
+class Triage(NamedTuple):
+    """The rules. A row that was lost `max_lost` times in a row, by kind, is poison.
+
+    A row that would be poison the next time runs alone, so that no other row dies with it: it is
+    taken only if `alone`. Kinds in `rest` are held back: their rows wait until the given time. Of
+    the others at most as many are taken as there is `room`: by kind, and under None in all.
+    """
+
+    max_lost: Mapping[str, int]
+    alone: bool
+    rest: Mapping[str, int] = NOTHING
+    room: Mapping[Any, int] | None = None
+
+    def sort(self, abandoned: Iterable[Sequence[Any]], stamp: Stamp) -> Rescued:
+        """Sort rows, each with how often it was lost in a row so far."""
+        rescued, free = Rescued(), Counter(self.room)
+        for *row, lost_before in abandoned:
+            kind, lost, most = row[1], lost_before + 1, self.max_lost[row[1]]
+            if lost >= most:
+                rescued.poison.append(stamped(row, stamp, attempt=0, lost=1))
+            elif kind in self.rest:
+                taken = stamped(row, stamp, lost=1)
+                rescued.put_back.append(replace(taken, due_at=self.rest[kind]))
+            elif lost < max(1, most - 1):
+                if self.room is not None and min(free[kind], free[None]) < 1:
+                    rescued.left.add(kind)
+                    continue
+                rescued.again.append(stamped(row, stamp, lost=1))
+                free.subtract((kind, None))
+            elif self.alone and not rescued.again:
+                rescued.again.append(stamped(row, stamp, lost=1))
+                break
+            else:
+                rescued.some_quarantined = True
+        return rescued

@@ -1,0 +1,39 @@
+"""Hearing PostgreSQL's notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windlass.core.loop import Loop
+from windlass.database.database import Database
+from windlass.database.dialect.postgresql import CHANNEL
+
+LISTEN_SECONDS = 1.0
+
+
+class Listener(Loop):
+    """Hears the bell of other processes, on a PostgreSQL connection of its own."""
+
+    name = "listener"
+
+    def __init__(
+        self, database: Database, heard: Callable[[], None], *, me: Callable[[], int]
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._heard = heard
+        self._me = me
+
+    def tick(self) -> float:
+        import psycopg
+
+        url = self._database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        options = self._database.dialect.engine_options(self._database.url)["connect_args"]
+        with psycopg.connect(url, autocommit=True, **options) as connection:
+            connection.execute(f"listen {CHANNEL}")
+            self._heard()
+            while not self._stopping:
+                for note in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
+                    if note.payload != str(self._me()):
+                        self._heard()
+        return 0.0

@@ -1,0 +1,11 @@
+"""What the kernel does for the audit log."""
+
+from __future__ import annotations
+
+from windlass.core.face import Chore, Face
+from windlass.watch.audit import store
+
+FACE = Face(
+    name="watch",
+    maintenance=(Chore(lambda tidying: store.prune(tidying.connection)),),
+)

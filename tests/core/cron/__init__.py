@@ -1,0 +1,1 @@
+"""Crons: one standing row for each."""
