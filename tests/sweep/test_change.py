@@ -77,12 +77,15 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
 
     with closing(old), closing(new), serving(old) as worker:
         eventually(lambda: before, 10.0)
-        (walk,) = worker.sweeper.walks
+        (runner,) = worker.face_loops[0].runners
+        starter_ = runner._rounds
         with serving(new):
             eventually(lambda: len(after) > 20, 15.0, what="the new source, walked")
             count = len(before)
-            since = eventually(lambda: walk._others_since, what="the other declaration, noticed")
-            eventually(lambda: walk._others_since != since, what="the old worker's next look")
+            since = eventually(
+                lambda: starter_._others_since, what="the other declaration, noticed"
+            )
+            eventually(lambda: starter_._others_since != since, what="the old worker's next look")
 
             assert len(before) <= count + 1
             assert abandoned(events) == 1

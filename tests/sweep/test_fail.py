@@ -125,7 +125,7 @@ def test_the_breakpoint_does_not_pass_an_item_that_waits_for_its_retry(app, cloc
 
     with serving(app) as worker:
         eventually(lambda: offer.ranges() and offer.ranges()[0].breakpoint == 2, 10.0)
-        let_tick(worker.sweeper)
+        let_tick(worker.face_loops[0])
         (before,) = offer.ranges()
         clock.forward("10m")
         eventually(lambda: offer.progress().done == 20, 10.0)
@@ -311,7 +311,7 @@ def test_a_window_that_closes_stops_a_range_in_the_middle_and_it_resumes_there(a
         eventually(lambda: not worker.in_flight.loads["offer"].is_open, 10.0)
         gate.release()
         eventually(lambda: not worker.in_flight.running, 10.0)
-        let_tick(worker.sweeper)
+        let_tick(worker.face_loops[0])
         assert len(seen) <= 11
         clock.forward("17h")
         eventually(lambda: len(seen) == 50, 10.0)
@@ -335,7 +335,7 @@ def test_a_pause_stops_within_a_second_and_resume_goes_on_from_there(database_ur
         load = worker.in_flight.loads["offer"]
         eventually(lambda: not (load.is_open or worker.in_flight.running), 1.0)
         paused = len(seen)
-        let_tick(worker.sweeper)
+        let_tick(worker.face_loops[0])
         assert len(seen) == paused < 2_000
         assert offer.progress().why.startswith("paused by ada")
         # What is reserved already is not cut.

@@ -7,37 +7,37 @@ type Maybe<T> = T | null | undefined;
 export interface Get {
   "session": { answer: Model.SessionView; };
   "overview": { answer: Model.Overview; };
-  "kinds": { answer: readonly Model.KindOut[]; };
+  "kinds": { answer: readonly Model.KindView[]; };
   "kinds/{kind}": { params: { kind: string; }; answer: Model.KindDetail; };
-  "rolling": { answer: readonly Model.FreshnessOut[]; };
+  "rolling": { answer: readonly Model.RollingView[]; };
   "rolling/{kind}": { params: { kind: string; }; answer: Model.RollingDetail; };
   "rolling/{kind}/items": {
     params: { kind: string; };
     query?: { prefix?: Maybe<string>; after?: Maybe<string>; limit?: Maybe<number | string>; };
-    answer: Model.Page_ItemOut_;
+    answer: Model.Page_Item_;
   };
   "rolling/{kind}/item": {
-    params: { kind: string; }; query: { code: string; }; answer: Model.ItemOut;
+    params: { kind: string; }; query: { code: string; }; answer: Model.Item;
   };
-  "sweeps": { answer: readonly Model.SweepOut[]; };
-  "sweeps/{kind}": { params: { kind: string; }; answer: Model.SweepDetail; };
+  "sweeps": { answer: readonly Model.ProgressSummary[]; };
+  "sweeps/{kind}": { params: { kind: string; }; answer: Model.Progress; };
   "sweeps/{kind}/rounds": {
     params: { kind: string; }; query?: { limit?: Maybe<number | string>; };
-    answer: readonly Model.RoundOut[];
+    answer: readonly Model.RoundView[];
   };
   "sweeps/{kind}/failures": {
     params: { kind: string; }; query?: { limit?: Maybe<number | string>; };
-    answer: readonly Model.AsideOut[];
+    answer: readonly Model.SetAside[];
   };
-  "sweeps/{kind}/audit": { params: { kind: string; }; answer: Model.AuditOut; };
+  "sweeps/{kind}/audit": { params: { kind: string; }; answer: Model.Audit; };
   "flows": {
     query?: {
       flow?: Maybe<string>; status?: Maybe<"running" | "succeeded" | "failed" | "cancelled">;
       after?: Maybe<string>; limit?: Maybe<number | string>;
     };
-    answer: Model.FlowPage;
+    answer: Model.Page_FlowRunView_;
   };
-  "flows/startable": { answer: readonly Model.StartableOut[]; };
+  "flows/startable": { answer: readonly Model.StartableView[]; };
   "flows/{number}": {
     params: { number: number | string; }; query?: { around?: Maybe<string>; };
     answer: Model.FlowDetail;
@@ -57,15 +57,15 @@ export interface Get {
     params: { number: number | string; }; query?: { format?: Maybe<"mermaid" | "dot" | "json">; };
     answer: Model.ExportOut;
   };
-  "templates": { answer: readonly Model.VersionOut[]; };
+  "templates": { answer: readonly Model.TemplateVersion[]; };
   "templates/{name}": {
     params: { name: string; }; query?: { version?: Maybe<number | string>; };
-    answer: Model.TemplateOut;
+    answer: Model.TemplateView;
   };
   "templates/{name}/versions": {
     params: { name: string; };
     query?: { before?: Maybe<number | string>; limit?: Maybe<number | string>; };
-    answer: readonly Model.VersionOut[];
+    answer: readonly Model.TemplateVersion[];
   };
   "templates/{name}/export": {
     params: { name: string; };
@@ -78,13 +78,14 @@ export interface Get {
       status?: Maybe<readonly ("failed" | "succeeded" | "running" | "ready")[]>;
       after?: Maybe<string>; limit?: Maybe<number | string>;
     };
-    answer: Model.Page_RunOut_;
+    answer: Model.Page_RunView_;
   };
   "control/{name}": {
-    params: { name: string; }; query?: { partition?: Maybe<string>; }; answer: Model.RunDetail;
+    params: { name: string; }; query?: { partition?: Maybe<string>; };
+    answer: Model.ControlRunDetail;
   };
-  "rings": { answer: Model.RingsOut; };
-  "shards": { answer: readonly Model.ShardOut[]; };
+  "rings": { answer: Model.Rings; };
+  "shards": { answer: readonly Model.ShardView[]; };
   "tasks": {
     query?: {
       kind?: Maybe<string>;
@@ -92,16 +93,16 @@ export interface Get {
       key?: Maybe<string>; created_after?: Maybe<string>; created_before?: Maybe<string>;
       after?: Maybe<string>; limit?: Maybe<number | string>;
     };
-    answer: Model.TaskPage;
+    answer: Model.TaskListing_TaskLine;
   };
-  "tasks/{number}": { params: { number: number | string; }; answer: Model.TaskDetailOut; };
+  "tasks/{number}": { params: { number: number | string; }; answer: Model.TaskDetail; };
   "ledgers": { answer: readonly Model.LedgerPlace[]; };
   "stock": {
     query?: {
       shard?: Maybe<string>; prefix?: Maybe<string>; sold_out?: Maybe<boolean>;
       after?: Maybe<string>; limit?: Maybe<number | string>;
     };
-    answer: Model.StockPage;
+    answer: Model.LedgerPage_Stock_;
   };
   "deductions": {
     query?: {
@@ -109,55 +110,53 @@ export interface Get {
       status?: Maybe<"held" | "deducted" | "refused" | "voided" | "lapsed">;
       prefix?: Maybe<string>; after?: Maybe<string>; limit?: Maybe<number | string>;
     };
-    answer: Model.DeductionPage;
+    answer: Model.LedgerPage_ListedDeduction_;
   };
   "returns": {
     query?: {
       shard?: Maybe<string>; deduction?: Maybe<string>; after?: Maybe<string>;
       limit?: Maybe<number | string>;
     };
-    answer: Model.ReturnPage;
+    answer: Model.LedgerPage_ListedReturn_;
   };
   "entries": {
     query?: {
-      shard?: Maybe<string>; sku?: Maybe<string>;
-      movement?: Maybe<"restock" | "adjust" | "deduct" | "return" | "void" | "lapse">;
+      shard?: Maybe<string>; sku?: Maybe<string>; movement?: Maybe<Model.Movement>;
       after?: Maybe<string>; limit?: Maybe<number | string>;
     };
-    answer: Model.EntryPage;
+    answer: Model.LedgerPage_ListedEntry_;
   };
   "ledger/deductions/{id}/returns": {
-    params: { id: string; }; query?: { shard?: Maybe<string>; };
-    answer: readonly Model.ReturnView[];
+    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: readonly Model.Return[];
   };
   "ledger/deductions/{id}": {
-    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.DeductionView;
+    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Deduction;
   };
   "ledger/stocks": {
-    query?: { shard?: Maybe<string>; after?: Maybe<string>; limit?: Maybe<number | string>; };
-    answer: readonly Model.StockView[];
+    query?: { after?: Maybe<string>; limit?: Maybe<number | string>; shard?: Maybe<string>; };
+    answer: readonly Model.Stock[];
   };
   "ledger/stocks/{sku}": {
-    params: { sku: string; }; query?: { shard?: Maybe<string>; }; answer: Model.StockView;
+    params: { sku: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Stock;
   };
   "ledger/stocks/{sku}/entries": {
     params: { sku: string; };
     query?: {
-      shard?: Maybe<string>; after?: Maybe<number | string>; limit?: Maybe<number | string>;
+      after?: Maybe<number | string>; limit?: Maybe<number | string>; shard?: Maybe<string>;
     };
-    answer: readonly Model.EntryView[];
+    answer: readonly Model.Entry[];
   };
-  "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.AuditView; };
-  "switches": { answer: readonly Model.SwitchOut[]; };
-  "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchOut; };
-  "alerts": { query?: { limit?: Maybe<number | string>; }; answer: Model.Page_AlertOut_; };
+  "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.Audit; };
+  "switches": { answer: readonly Model.SwitchView[]; };
+  "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
+  "alerts": { query?: { limit?: Maybe<number | string>; }; answer: Model.Page_AlertView_; };
   "alerts/open": { answer: Model.OpenAlerts; };
   "audit": {
     query?: {
       who?: Maybe<string>; about?: Maybe<string>; after?: Maybe<string>;
       limit?: Maybe<number | string>;
     };
-    answer: Model.Page_DeedOut_;
+    answer: Model.Page_AuditEntry_;
   };
   "about": { answer: Model.About; };
   "health": { answer: Model.Health; };
@@ -167,68 +166,82 @@ export interface Get {
 
 export interface Post {
   "session": { body: Model.LogIn; answer: Model.SessionView; };
-  "rolling/{kind}/visit": { params: { kind: string; }; body: Model.Visit; answer: Model.ItemOut; };
-  "rolling/{kind}/add": { params: { kind: string; }; body: Model.NewCodes; answer: Model.Done; };
-  "rolling/{kind}/remove": { params: { kind: string; }; body: Model.Codes; answer: Model.Done; };
-  "sweeps/{kind}/split": { params: { kind: string; }; body: Model.Split; answer: Model.Done; };
-  "sweeps/{kind}/start": { params: { kind: string; }; answer: Model.Done; };
-  "sweeps/{kind}/retry": { params: { kind: string; }; body: Model.Retry; answer: Model.Done; };
+  "rolling/{kind}/visit": { params: { kind: string; }; body: Model.VisitBody; answer: Model.Item; };
+  "rolling/{kind}/add": {
+    params: { kind: string; }; body: Model.NewCodes; answer: Model.ActionResult;
+  };
+  "rolling/{kind}/remove": {
+    params: { kind: string; }; body: Model.Codes; answer: Model.ActionResult;
+  };
+  "sweeps/{kind}/split": {
+    params: { kind: string; }; body: Model.Split; answer: Model.ActionResult;
+  };
+  "sweeps/{kind}/start": { params: { kind: string; }; answer: Model.ActionResult; };
+  "sweeps/{kind}/retry": {
+    params: { kind: string; }; body: Model.RetryItems; answer: Model.ActionResult;
+  };
   "flows": { body: Model.FlowStart; answer: Model.FlowStarted; };
   "flows/{number}/retry": {
-    params: { number: number | string; }; body: Model.FlowRetry; answer: Model.Done;
+    params: { number: number | string; }; body: Model.FlowRetry; answer: Model.ActionResult;
   };
   "flows/{number}/skip": {
-    params: { number: number | string; }; body: Model.FlowSkip; answer: Model.Done;
+    params: { number: number | string; }; body: Model.FlowSkip; answer: Model.ActionResult;
   };
   "flows/{number}/cancel": {
-    params: { number: number | string; }; body: Model.FlowCancel; answer: Model.Done;
+    params: { number: number | string; }; body: Model.FlowCancel; answer: Model.ActionResult;
   };
   "flows/{number}/edit": {
-    params: { number: number | string; }; body: Model.FlowEdit; answer: Model.Done;
+    params: { number: number | string; }; body: Model.FlowEdit; answer: Model.ActionResult;
   };
   "templates/{name}": {
-    params: { name: string; }; body: Model.TemplateSpec; answer: Model.TemplateOut;
+    params: { name: string; }; body: Model.TemplateSpec; answer: Model.TemplateView;
   };
   "templates/{name}/check": {
     params: { name: string; }; body: Model.TemplateSpec; answer: Model.Checked;
   };
-  "control/{name}/release": { params: { name: string; }; body: Model.Which; answer: Model.Done; };
-  "control/{name}/reset": { params: { name: string; }; body: Model.Which; answer: Model.Done; };
-  "tasks/retry": { body: Model.BulkRetry; answer: Model.BulkDone; };
-  "tasks/cancel": { body: Model.BulkCancel; answer: Model.BulkDone; };
-  "tasks/{number}/retry": { params: { number: number | string; }; answer: Model.Done; };
+  "control/{name}/release": {
+    params: { name: string; }; body: Model.Which; answer: Model.ActionResult;
+  };
+  "control/{name}/reset": {
+    params: { name: string; }; body: Model.Which; answer: Model.ActionResult;
+  };
+  "tasks/retry": { body: Model.BulkRetry; answer: Model.Bulk; };
+  "tasks/cancel": { body: Model.BulkCancel; answer: Model.Bulk; };
+  "tasks/{number}/retry": { params: { number: number | string; }; answer: Model.ActionResult; };
   "tasks/{number}/cancel": {
-    params: { number: number | string; }; body: Model.Cancel; answer: Model.Done;
+    params: { number: number | string; }; body: Model.CancelTask; answer: Model.ActionResult;
   };
   "ledger/restocks": {
-    query?: { shard?: Maybe<string>; }; body: Model.MovementBody; answer: Model.ReceiptView;
+    query?: { shard?: Maybe<string>; }; body: Model.MovementBody; answer: Model.Receipt;
   };
   "ledger/adjustments": {
-    query?: { shard?: Maybe<string>; }; body: Model.AdjustmentBody; answer: Model.ReceiptView;
+    query?: { shard?: Maybe<string>; }; body: Model.AdjustmentBody; answer: Model.Receipt;
   };
   "ledger/deductions": {
-    query?: { shard?: Maybe<string>; }; body: Model.DeductionBody; answer: Model.DeductionView;
+    query?: { shard?: Maybe<string>; }; body: Model.DeductionBody; answer: Model.Deduction;
   };
   "ledger/deductions/{id}/returns": {
     params: { id: string; }; query?: { shard?: Maybe<string>; }; body: Model.MovementBody;
-    answer: Model.ReturnView;
+    answer: Model.Return;
   };
   "ledger/deductions/{id}/void": {
-    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.ReturnView;
+    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Return;
   };
   "ledger/deductions/{id}/confirm": {
-    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.ConfirmationView;
+    params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Confirmation;
   };
   "switches/{kind}/pause": {
-    params: { kind: string; }; body: Model.Pause; answer: Model.SwitchOut;
+    params: { kind: string; }; body: Model.PauseKind; answer: Model.SwitchView;
   };
-  "switches/{kind}/resume": { params: { kind: string; }; answer: Model.SwitchOut; };
-  "switches/{kind}/close-breaker": { params: { kind: string; }; answer: Model.SwitchOut; };
-  "switches/{kind}/set": { params: { kind: string; }; body: Model.Set; answer: Model.SwitchOut; };
+  "switches/{kind}/resume": { params: { kind: string; }; answer: Model.SwitchView; };
+  "switches/{kind}/close-breaker": { params: { kind: string; }; answer: Model.SwitchView; };
+  "switches/{kind}/set": {
+    params: { kind: string; }; body: Model.SetKind; answer: Model.SwitchView;
+  };
   "alerts/{number}/acknowledge": {
-    params: { number: number | string; }; body: Model.Acknowledge; answer: Model.Done;
+    params: { number: number | string; }; body: Model.Acknowledge; answer: Model.ActionResult;
   };
-  "alerts/{number}/recall": { params: { number: number | string; }; answer: Model.Done; };
+  "alerts/{number}/recall": { params: { number: number | string; }; answer: Model.ActionResult; };
 }
 
 export interface Delete {

@@ -22,6 +22,7 @@ STORED_KEY = "stored key"
 JSON = "json"
 JSON_TEXT = "json text"
 TEXT = "text"
+CODE = "code"
 
 # Microseconds since the epoch; shown as ISO 8601 in UTC.
 Moment = Annotated[int, MOMENT]

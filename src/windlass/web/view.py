@@ -179,7 +179,7 @@ def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         marks = [BY_MARK[mark] for mark in parts[1:] if mark in BY_MARK]
-        return marks[0] if marks else hint
+        return marks[0] if marks else _shown(parts[0], nested) if CODE in parts else hint
     if origin in (Union, UnionType):
         return reduce(or_, (_shown(part, nested) for part in parts))
     if origin is not None and origin is not Literal:

@@ -63,8 +63,8 @@ def test_a_straggler_is_told_once_by_its_owner(database_url, events, monkeypatch
         app.database.write(lambda connection: ranges.save(connection, what, sweep="offer", now=now))
         with serving(app) as worker:
             eventually(app.alerts, 15.0, what="an alert")
-            monkeypatch.setattr(engine, "MIND_SECONDS", 0.0)
-            let_tick(worker.sweeper)
+            monkeypatch.setattr(engine, "STRAGGLER_SECONDS", 0.0)
+            let_tick(worker.face_loops[0])
         (alert,) = app.alerts()
 
     assert (alert.what, alert.kind) == ("straggler", "offer")

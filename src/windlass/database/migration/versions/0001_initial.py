@@ -12,9 +12,10 @@ from sqlalchemy import (
     Integer,
     SmallInteger,
     String,
+    Table,
     text,
 )
-from sqlalchemy.schema import SchemaItem
+from sqlalchemy.schema import CreateIndex, SchemaItem
 
 from windlass.database.column import OPTIONS, Exact, Json, Long, Number, partial_index
 from windlass.database.server import server_of
@@ -411,10 +412,7 @@ TABLES: dict[str, tuple[SchemaItem, ...]] = {
 
 
 def upgrade() -> None:
-    tables = {
-        name: op.create_table(f"windlass_{name}", *parts, **OPTIONS)
-        for name, parts in TABLES.items()
-    }
+    tables = {name: create_table(name, parts) for name, parts in TABLES.items()}
     server = server_of(op.get_context().dialect)
     op.bulk_insert(tables["bucket"], [{"bucket": number} for number in range(BUCKETS)])
     op.execute(
@@ -424,6 +422,17 @@ def upgrade() -> None:
     if server == "postgresql":
         op.execute("create sequence windlass_number_id as bigint start 1 increment 64 cache 1")
     create_readable_view(READABLE_TIME[server])
+
+
+def create_table(name: str, parts: tuple[SchemaItem, ...]) -> Table:
+    """Create a table, then its indexes in their order: Alembic would create them in any."""
+    columns = [part for part in parts if not isinstance(part, Index)]
+    table = op.create_table(f"windlass_{name}", *columns, **OPTIONS)
+    for part in parts:
+        if isinstance(part, Index):
+            table.append_constraint(part)
+            op.execute(CreateIndex(part))
+    return table
 
 
 def create_readable_view(shown: str) -> None:
