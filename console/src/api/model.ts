@@ -519,16 +519,13 @@ export interface RoundView {
   failed: number; repeated: number; ranges: number; rate: number;
 }
 
-/** The states of a control run. */
-export type RunStatus = -1 | 0 | 8 | 9;
-
 /** A control run, or a try of it that ended, as people see it. `data` is JSON. */
 export interface RunView {
-  name: string; partition: string; status: RunStatus; expired: boolean; stat_date: string | null;
-  step: string | null; steps: readonly StepView[]; first_time: string | null;
-  start_time: string | null; expire_time: string | null; end_time: string | null;
-  run_seconds: number | null; error: string | null; data: string | null; batch: number | null;
-  tries: number; who: string | null; progress: LoopProgress | null;
+  name: string; partition: string; status: "failed" | "succeeded" | "running" | "ready";
+  expired: boolean; stat_date: string | null; step: string | null; steps: readonly StepView[];
+  first_time: string | null; start_time: string | null; expire_time: string | null;
+  end_time: string | null; run_seconds: number | null; error: string | null; data: string | null;
+  batch: number | null; tries: number; who: string | null; progress: LoopProgress | null;
 }
 
 /** Who is logged in. Requests that change something have `token` as x-csrf-token. */

@@ -39,7 +39,17 @@ from windlass.clock import to_datetime
 from windlass.value.key import encode_key, shown
 from windlass.value.listing import Listing
 from windlass.value.task import LONGEST_KEY
-from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, STORED_KEY, TEXT, below, view_fields
+from windlass.value.view import (
+    CODE,
+    JSON,
+    JSON_TEXT,
+    KEY,
+    MOMENT,
+    STORED_KEY,
+    TEXT,
+    below,
+    view_fields,
+)
 from windlass.web.json import json_text
 
 T = TypeVar("T")
