@@ -2,14 +2,19 @@
 
 import ast
 import re
+from collections import Counter
 
 import pytest
 
-from tests.tidy.source import PACKAGE, imports_in, name_of, python_files, tree_of
+from tests.tidy.source import PACKAGE, ROOT, imports_in, name_of, python_files, tree_of
 
 FILE_LINES = 600
 FUNCTION_LINES = 60
 COLUMNS = 100
+FOLDER_FILES = 15
+SOURCES = {".py", ".ts", ".tsx", ".css"}
+# The built console.
+MADE = PACKAGE / "web" / "static"
 DRAWERS = {"utils", "util", "common", "helpers", "helper", "misc"}
 MARKS = re.compile(r"type:\s*ignore|\b(TODO|FIXME|XXX)\b")
 
@@ -42,6 +47,18 @@ def test_every_function_fits_a_screen(files):
     ]
 
     assert long == []
+
+
+def test_no_folder_is_too_full_to_look_through():
+    roots = (PACKAGE, ROOT / "tests", ROOT / "console" / "src")
+    files = Counter(
+        path.parent
+        for root in roots
+        for path in root.rglob("*")
+        if path.suffix in SOURCES and path.name != "__init__.py" and MADE not in path.parents
+    )
+
+    assert {name_of(each): count for each, count in files.items() if count > FOLDER_FILES} == {}
 
 
 def test_every_line_fits_the_page(files):
