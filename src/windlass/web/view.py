@@ -192,18 +192,6 @@ def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:
     return BY_TYPE.get(hint, hint)
 
 
-class FailureOut(View):
-    """An error of a task."""
-
-    id: int
-    task_id: int
-    kind: str
-    attempt: int
-    failed_at: Moment
-    error: str
-    trace: str
-
-
 def many(model: type[T], found: Iterable[Any]) -> list[T]:
     """Views of all that was found."""
     assert issubclass(model, View)

@@ -71,7 +71,7 @@ def problems_of_sqlite(statement: str, rows: list) -> list[str]:
     if FROM_THE_END.search(statement):
         return []
     # What was looked at is bounded, and may be put in order.
-    is_outside = {0} if "looked_at" in statement else set()
+    is_outside = {0} if "scanned" in statement else set()
     found = [
         row[3]
         for row in rows
@@ -113,7 +113,7 @@ def problems_of_mariadb(statement: str, rows: list) -> list[str]:
 
 def is_much(statement: str, part: Mapping[str, Any]) -> bool:
     """Whether an index is read further than 10,000 rows that come in its order."""
-    is_bounded = "looked_at" in statement and "filesort" not in str(part["Extra"])
+    is_bounded = "scanned" in statement and "filesort" not in str(part["Extra"])
     return int(part["rows"]) > MOST_ROWS and not is_bounded
 
 

@@ -87,7 +87,7 @@ def test_an_unknown_status_is_a_usage_error_that_names_them_all(windlass, shop):
     answer = windlass("task", "list", "--status", "lost")
 
     assert answer.code == 2
-    assert "status 'lost' is not one of waiting, running, succeeded, failed" in answer.err
+    assert "--status lost is not one of waiting, running, succeeded, failed" in answer.err
 
 
 def test_show_gives_the_arguments_and_the_last_errors(windlass, shop):

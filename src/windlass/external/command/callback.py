@@ -22,9 +22,9 @@ def callback(
     port: Annotated[int, typer.Option("--port", help="On which port.")] = 8765,
 ) -> None:
     """Receive results from external systems over HTTP, until Ctrl-C."""
+    loaded = load_app(app)
     from windlass.external.command.server import CallbackServer
 
-    loaded = load_app(app)
     loaded.prepare()
     server = CallbackServer(loaded.external, host, port)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

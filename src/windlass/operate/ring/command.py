@@ -50,10 +50,10 @@ def register(cli: typer.Typer) -> None:
 
 def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
     """Which worker owns which part of the rows, and who joined and left."""
-    from windlass.operate.ring.operate import rings
-
     check_watch(watch, as_json=as_json)
     loaded = load_app(app, needs_kinds=False)
+    from windlass.operate.ring.operate import rings
+
     loaded.prepare()
     if watch:
         redraw(lambda: _watched(rings(loaded.fleet, tries=1)))

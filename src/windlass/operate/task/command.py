@@ -16,6 +16,7 @@ from windlass.cli.output import (
     complain,
     console,
     parse_json,
+    parse_status,
     plain,
     print_json,
     report,
@@ -28,7 +29,6 @@ from windlass.cli.output import (
 )
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
-from windlass.value.status import Status
 from windlass.value.task import TaskFilter, TaskView
 from windlass.watch.audit.model import Action
 
@@ -53,7 +53,7 @@ def list_tasks(
 ) -> None:
     """List tasks, newest first."""
     loaded = _load(app)
-    wanted = TaskFilter(kind=kind, status=_status(status), key=key, before=before)
+    wanted = TaskFilter(kind=kind, status=parse_status(status), key=key, before=before)
     found = operate.listing(loaded.fleet, wanted, limit=limit)
     warn_missing(found.missing)
     if as_json:
@@ -194,13 +194,3 @@ def _load(app: str | None) -> App:
     loaded = load_app(app)
     loaded.prepare()
     return loaded
-
-
-def _status(name: str | None) -> Status | None:
-    if name is None:
-        return None
-    try:
-        return Status.named(name)
-    except KeyError:
-        complain(f"status {name!r} is not one of {', '.join(map(str, Status))}")
-        raise typer.Exit(2) from None

@@ -66,12 +66,12 @@ def acknowledge(
     as_json: JsonOption = False,
 ) -> None:
     """Acknowledge an alert, and all of its sort and kind; a new one is open again."""
-    from windlass.watch.alert import operate
-
     if undo and quiet is not None:
         complain("give --for or --undo, not both")
         raise typer.Exit(2)
     loaded = load_app(app, needs_kinds=False)
+    from windlass.watch.alert import operate
+
     log = audit_log(loaded, who)
     if undo:
         message = operate.recall(loaded.fleet, log, alert)

@@ -36,9 +36,9 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """List what operators did, newest first: who, by which means, what, and the outcome."""
+    loaded = load_app(app, needs_kinds=False)
     from windlass.watch.audit import operate
 
-    loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     found = operate.listing(loaded.fleet, limit=limit, who=who, about=about)
     warn_missing(found.missing)

@@ -23,9 +23,9 @@ def migrate(
     as_json: JsonOption = False,
 ) -> None:
     """Create or upgrade the tables."""
+    loaded = load_app(app, needs_kinds=False)
     from windlass.watch.check import operate
 
-    loaded = load_app(app, needs_kinds=False)
     if sql:
         text = operate.migration_script(loaded.fleet)
         print_json({"sql": text}) if as_json else typer.echo(text, nl=False)
@@ -45,9 +45,9 @@ def migrate(
 
 def check(app: AppOption = None, as_json: JsonOption = False) -> None:
     """Find what is wrong with the app before it runs; exit code 1 if anything is."""
+    loaded = load_app(app)
     from windlass.watch.check import operate
 
-    loaded = load_app(app)
     findings = operate.check(loaded.fleet, loaded.registry)
     errors = sum(finding.level == "error" for finding in findings)
     if as_json:

@@ -39,9 +39,9 @@ def register(cli: typer.Typer) -> None:
 
 def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     """What runs, what waits and why, and who works."""
+    loaded = load_app(app)
     from windlass.watch.status import operate
 
-    loaded = load_app(app)
     loaded.prepare()
     found = operate.look(loaded.fleet, loaded.registry)
     warn_missing(found.missing)

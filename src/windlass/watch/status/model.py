@@ -60,33 +60,16 @@ class AppStatus:
 
 
 @dataclass(frozen=True)
-class WorkerLine:
+class WorkerLine(WorkerView):
     """A worker that has not left. `idle` is how many tasks it could start while it has none."""
 
-    id: int
-    host: str
-    pid: int
-    joined_at: Moment
-    lease_until: Moment
-    idle: int
-    kinds: list[str]
     is_alive: bool
 
 
 def worker_lines(found: AppStatus) -> list[WorkerLine]:
     """The workers, and whether they are alive."""
     return [
-        WorkerLine(
-            id=each.id,
-            host=each.host,
-            pid=each.pid,
-            joined_at=each.joined_at,
-            lease_until=each.lease_until,
-            idle=each.idle,
-            kinds=each.kinds,
-            is_alive=each.lease_until >= found.now,
-        )
-        for each in found.workers
+        WorkerLine(**vars(each), is_alive=each.lease_until >= found.now) for each in found.workers
     ]
 
 

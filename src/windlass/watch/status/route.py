@@ -22,6 +22,7 @@ from windlass.web.view import answer
 
 ALERTS_SHOWN = 5
 RUNS_SHOWN = 5
+HIDDEN = ("workers.left_at", "workers.left_why", "workers.declared")
 
 router = APIRouter(tags=["overview"])
 
@@ -51,7 +52,7 @@ class Overview:
     minutes: list[Minute]
 
 
-@router.get("/overview", response_model=answer(Overview))
+@router.get("/overview", response_model=answer(Overview, without=HIDDEN))
 def overview(console: ReadyConsole) -> Overview:
     """How everything is doing now."""
     fleet, registry = console.app.fleet, console.app.registry
