@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file at once: nobody sees a half of it."""
+    """Write a file in one step, so that it is never half written."""
     part = path.with_suffix(".part")
     part.write_text(text)
     part.replace(path)

@@ -13,6 +13,7 @@ from enum import Enum, IntEnum
 from typing import Literal, NamedTuple, TypeVar
 
 from windlass.errors import BadFlow
+from windlass.value.outcome import LONGEST_REMARK
 from windlass.value.status import Status
 from windlass.value.task import is_storable
 
@@ -59,6 +60,13 @@ def how_ended(status: Status, last: Status | None) -> NodeEnd | None:
         case Status.FAILED | Status.CANCELLED:
             return NodeEnd.FAILED
     return None
+
+
+def blocked_end(end: NodeEnd, cause: str) -> tuple[Status, str]:
+    """The status and the remark of a node that can never run, because of how `cause` ended."""
+    if end is NodeEnd.SKIPPED:
+        return Status.CANCELLED, f"{SKIPPED}{cause}"[:LONGEST_REMARK]
+    return Status.FAILED, f"{BLOCKED_BY}{cause}"[:LONGEST_REMARK]
 
 
 def read_trigger(given: object, *, node: str) -> Rule:

@@ -16,11 +16,10 @@ from windlass.core.shard.shard import Shard
 from windlass.database.connection import Connection
 from windlass.errors import BadFlow, UnknownNode
 from windlass.flow.model.graph import (
-    BLOCKED_BY,
-    SKIPPED,
     SKIPPED_BY_HAND,
     NodeEnd,
     Rule,
+    blocked_end,
     downwards,
     open_after,
 )
@@ -194,10 +193,7 @@ class RunChange:
                 self._set(number, Status.WAITING, due_at=self.now)
             case verdict:
                 assert opening.by is not None
-                is_skipped = verdict is NodeEnd.SKIPPED
-                cause = self.rows[parents[opening.by]].cause
-                remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{cause}"[:LONGEST_REMARK]
-                status = Status.CANCELLED if is_skipped else Status.FAILED
+                status, remark = blocked_end(verdict, self.rows[parents[opening.by]].cause)
                 self._end(number, status, remark, last_status=Status.BLOCKED)
 
     def _decide_nested(self, number: int) -> None:

@@ -25,7 +25,7 @@ def edit_run(connection: Connection, change: RunChange, edit: Edit, *, registry:
     graph, run = change.graph, change.run
     if run.status.is_final:
         raise BadFlow(
-            f"run {run.id} has ended, it is {run.status}; only a run that goes on can be "
+            f"run {run.id} has ended, it is {run.status}; only a run that has not ended can be "
             "changed: retry it first"
         )
     drafts = _with_links(edit)

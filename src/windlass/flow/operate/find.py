@@ -48,4 +48,4 @@ class RunFinder:
 
 def unknown_run(run: int) -> UnknownFlow:
     """The error for a flow run that does not exist."""
-    return UnknownFlow(f"there is no run {run}: it never was, or it ended and was pruned")
+    return UnknownFlow(f"there is no run {run}: it never existed, or it ended and was pruned")

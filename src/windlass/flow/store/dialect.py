@@ -1,4 +1,4 @@
-"""What flows say differently to each database: lists of rows go in as one document."""
+"""The statements of flows that differ by database; a list of rows is one JSON parameter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from {slots} join windlass_task as t on t.id = s.task_id
 where {listed}
 """
 
-# All edges below: what can never run takes those with it that wait for it.
+# All edges below: a node that can never run also decides the nodes that wait for it.
 BELOW = """
 with recursive below (dep_id, task_id, rule) as (
     select s.dep_id, s.task_id, s.rule from {slots} where {listed}
@@ -32,8 +32,8 @@ select s.dep_id, s.task_id, s.rule, t.status, t.open_slots, t.flow_id, t.bucket
 from below as s join windlass_task as t on t.id = s.task_id
 """
 
-# Nodes that have succeeded fill a slot of each that waits for them, and count as ended in their
-# runs. Rules: 2 is any_success, 3 the slot of a nested flow, which runs; so does the run, as -1.
+# Nodes that have succeeded fill one slot of each node that waits for them, and count as ended in
+# their flow run. Rule 2 is any_success, 3 the slot of a nested flow; -1 is the flow run itself.
 FILL = """
 with c (child, rule, filled, moment) as {materialized} (
     select s.task_id, s.rule, count(*), :first + row_number() over (order by s.task_id)
@@ -65,13 +65,13 @@ class FlowStatements:
     insert_slots: TextClause
     edges: TextClause
     below: TextClause
-    # Moves rows that wait for others, as long as they do.
+    # Writes new states of rows, if they still have the old status.
     move: TextClause
     # Whole rows, as a claim has them.
     rows: TextClause
     results: TextClause
-    # Fills the slots of nodes that have succeeded, and brings what that makes due; None where an
-    # update returns nothing.
+    # Fills the slots of nodes that have succeeded, and returns the rows that become due; None where
+    # an update returns no rows.
     fill: TextClause | None = None
     is_array: bool = False
 
@@ -169,7 +169,7 @@ def _sqlite() -> FlowStatements:
 
 
 def _mysql() -> FlowStatements:
-    # Row by row by its key, whatever the optimiser thinks of a table that it takes for small.
+    # Always by the primary key, even if the optimiser believes that the table is small.
     listed = "json_table(:ids, '$[*]' columns (id bigint path '$')) as listed"
     slots = f"{listed} straight_join windlass_slot as s on s.dep_id = listed.id"
     by_id = f"{listed} straight_join windlass_task as t force index (primary) on t.id = listed.id"

@@ -21,13 +21,12 @@ from windlass.core.finish.store.history import MINUTE
 from windlass.database.dialect.base import Count, Dialect, encode
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
-    BLOCKED_BY,
-    SKIPPED,
     Edge,
     EndedNode,
     Filled,
     NodeEnd,
     Rule,
+    blocked_end,
     fill,
     how_ended,
 )
@@ -315,9 +314,7 @@ def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:
         due_at = now - len(filled.due) + index
         yield _move(number, Status.WAITING, due_at=due_at)
     for node in filled.ended:
-        is_skipped = node.how is NodeEnd.SKIPPED
-        status = Status.CANCELLED if is_skipped else Status.FAILED
-        remark = f"{SKIPPED if is_skipped else BLOCKED_BY}{node.cause}"[:LONGEST_REMARK]
+        status, remark = blocked_end(node.how, node.cause)
         last = int(Status.BLOCKED)
         yield _move(node.id, status, finished_at=now, remark=remark, last_status=last)
 
