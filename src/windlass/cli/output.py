@@ -20,6 +20,7 @@ from windlass.value.duration import format_duration
 from windlass.value.status import Status
 from windlass.value.task import COUNTED_EXACTLY
 from windlass.value.view import (
+    CODE,
     JSON_TEXT,
     KEY,
     MOMENT,
@@ -243,6 +244,8 @@ def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
         return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
         return iso(value)
+    if is_marked(hint, CODE):
+        return int(value)
     if is_marked(hint, JSON_TEXT):
         return msgspec.json.decode(value)
     return plain(value, without=without)

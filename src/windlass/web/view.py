@@ -6,7 +6,7 @@ as payloads and keys, are text, because a browser cannot hold every number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import cache, partial, reduce
@@ -39,7 +39,17 @@ from windlass.clock import to_datetime
 from windlass.value.key import encode_key, shown
 from windlass.value.listing import Listing
 from windlass.value.task import LONGEST_KEY
-from windlass.value.view import JSON, JSON_TEXT, KEY, MOMENT, STORED_KEY, TEXT, below, view_fields
+from windlass.value.view import (
+    CODE,
+    JSON,
+    JSON_TEXT,
+    KEY,
+    MOMENT,
+    STORED_KEY,
+    TEXT,
+    below,
+    view_fields,
+)
 from windlass.web.json import json_text
 
 T = TypeVar("T")
@@ -98,10 +108,6 @@ BY_MARK = {
 }
 BY_TYPE = {datetime: Moment, timedelta: Seconds, range: Annotated[Arc, BeforeValidator(_arc)]}
 
-StatusName = Annotated[
-    Literal["waiting", "running", "succeeded", "failed", "blocked", "external", "cancelled"],
-    BeforeValidator(str),
-]
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 # Text that every database can keep.
@@ -179,7 +185,7 @@ def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         marks = [BY_MARK[mark] for mark in parts[1:] if mark in BY_MARK]
-        return marks[0] if marks else hint
+        return marks[0] if marks else _shown(parts[0], nested) if CODE in parts else hint
     if origin in (Union, UnionType):
         return reduce(or_, (_shown(part, nested) for part in parts))
     if origin is not None and origin is not Literal:
@@ -190,9 +196,3 @@ def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:
     if isinstance(hint, type) and view_fields(hint):
         return nested(hint)
     return BY_TYPE.get(hint, hint)
-
-
-def many(model: type[T], found: Iterable[Any]) -> list[T]:
-    """Views of all that was found."""
-    assert issubclass(model, View)
-    return [model.model_validate(each) for each in found]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from windlass.core.finish.store import history
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.watch.audit import operate as audit
 from windlass.watch.audit import store
@@ -64,7 +63,6 @@ def test_only_the_newest_are_kept(web_shop, monkeypatch):
         with audit.AuditLog(web_shop.app.fleet, ADA).record(f"test.{number}"):
             pass
 
-    now = web_shop.app.clock.now()
-    web_shop.app.database.write(lambda connection: history.prune(connection, now=now))
+    web_shop.app.database.write(store.prune)
 
     assert [action for action, _, _ in actions(web_shop.app)] == ["test.5", "test.4", "test.3"]

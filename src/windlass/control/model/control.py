@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
 import msgspec
 from msgspec import UNSET
@@ -21,7 +21,7 @@ from windlass.clock import SECOND, to_datetime
 from windlass.control.model import step as rule
 from windlass.control.model.argument import ControlKey, check_data
 from windlass.control.model.step import StepName, Steps, StepText, StepView, step_view
-from windlass.value.view import Json
+from windlass.value.view import CODE, Json
 
 P = ParamSpec("P")
 
@@ -116,7 +116,7 @@ class RunView(msgspec.Struct, frozen=True):
 
     name: str
     partition: str
-    status: RunStatus
+    status: Annotated[RunStatus, CODE]
     expired: bool
     stat_date: str | None
     step: StepText | None
