@@ -24,6 +24,7 @@ JSON_TEXT = "json text"
 TEXT = "text"
 CODE = "code"
 
+# `--json` shows the number of an enum marked as CODE, and otherwise its name, as the API does.
 # Microseconds since the epoch; shown as ISO 8601 in UTC.
 Moment = Annotated[int, MOMENT]
 # A key of a source. The API shows the text that it is stored as, and takes that text.

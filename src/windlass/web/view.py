@@ -6,7 +6,7 @@ as payloads and keys, are text, because a browser cannot hold every number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import cache, partial, reduce
@@ -108,10 +108,6 @@ BY_MARK = {
 }
 BY_TYPE = {datetime: Moment, timedelta: Seconds, range: Annotated[Arc, BeforeValidator(_arc)]}
 
-StatusName = Annotated[
-    Literal["waiting", "running", "succeeded", "failed", "blocked", "external", "cancelled"],
-    BeforeValidator(str),
-]
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 # Text that every database can keep.
@@ -200,9 +196,3 @@ def _shown(hint: Any, nested: Callable[[Any], Any] = answer) -> Any:
     if isinstance(hint, type) and view_fields(hint):
         return nested(hint)
     return BY_TYPE.get(hint, hint)
-
-
-def many(model: type[T], found: Iterable[Any]) -> list[T]:
-    """Views of all that was found."""
-    assert issubclass(model, View)
-    return [model.model_validate(each) for each in found]

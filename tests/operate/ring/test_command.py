@@ -13,7 +13,7 @@ from tests.wait import eventually
 from windlass.app import FACES
 from windlass.core.ring import leave
 from windlass.core.ring.store import bucket, worker
-from windlass.operate.ring.circle import BAND_CELLS, NOBODY, Mark, band, circle, marks_of
+from windlass.operate.ring.circle import BAND_CELLS, NOBODY, MemberMark, band, circle, marks_of
 from windlass.ring import assign, tokens_of
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -259,7 +259,7 @@ def test_more_members_than_letters_can_still_be_drawn():
 
 
 def test_the_circle_goes_clockwise_from_the_top():
-    first, second = Mark("A", "red"), Mark("B", "blue")
+    first, second = MemberMark("A", "red"), MemberMark("B", "blue")
 
     rows = circle([first] * 64 + [NOBODY] * 128 + [second] * 64, []).renderables
 

@@ -33,26 +33,26 @@ CIRCLE_ROWS = CIRCLE_COLUMNS // 2
 HOLE = 0.6
 
 
-class Mark(NamedTuple):
+class MemberMark(NamedTuple):
     """How a member of the ring is drawn."""
 
     letter: str
     colour: str
 
 
-NOBODY = Mark("·", "bright_black")
+NOBODY = MemberMark("·", "bright_black")
 
 
-def marks_of(count: int) -> list[Mark]:
+def marks_of(count: int) -> list[MemberMark]:
     """Marks for `count` members in the order of the ring; neighbours differ in colour."""
     colours = COLOURS if count % len(COLOURS) != 1 else COLOURS[:-1]
     return [
-        Mark(LETTERS[place] if place < len(LETTERS) else "+", colours[place % len(colours)])
+        MemberMark(LETTERS[place] if place < len(LETTERS) else "+", colours[place % len(colours)])
         for place in range(count)
     ]
 
 
-def band(buckets: Sequence[Mark], *, in_colour: bool) -> Text:
+def band(buckets: Sequence[MemberMark], *, in_colour: bool) -> Text:
     """The ring in one line: a letter a cell, or a strip of colour with its letter in the middle."""
     cells = [buckets[cell * len(buckets) // BAND_CELLS] for cell in range(BAND_CELLS)]
     line = Text(no_wrap=True)
@@ -65,7 +65,7 @@ def band(buckets: Sequence[Mark], *, in_colour: bool) -> Text:
     return line
 
 
-def circle(buckets: Sequence[Mark], words: Sequence[Text]) -> Group:
+def circle(buckets: Sequence[MemberMark], words: Sequence[Text]) -> Group:
     """The ring as a circle, clockwise from the top, with `words` in the middle of it."""
     rows = [_row(buckets, row) for row in range(CIRCLE_ROWS)]
     first = (CIRCLE_ROWS - len(words)) // 2
@@ -75,7 +75,7 @@ def circle(buckets: Sequence[Mark], words: Sequence[Text]) -> Group:
     return Group(*rows)
 
 
-def _row(buckets: Sequence[Mark], row: int) -> Text:
+def _row(buckets: Sequence[MemberMark], row: int) -> Text:
     line = Text(no_wrap=True)
     for column in range(CIRCLE_COLUMNS):
         upper = _colour_at(buckets, column, 2 * row)
@@ -87,7 +87,7 @@ def _row(buckets: Sequence[Mark], row: int) -> Text:
     return line
 
 
-def _colour_at(buckets: Sequence[Mark], column: int, row: int) -> str | None:
+def _colour_at(buckets: Sequence[MemberMark], column: int, row: int) -> str | None:
     """The colour of one point; None beside the ring."""
     radius = CIRCLE_COLUMNS / 2
     right, up = column + 0.5 - radius, radius - row - 0.5

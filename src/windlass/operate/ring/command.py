@@ -25,7 +25,7 @@ from windlass.cli.output import (
     when,
 )
 from windlass.cli.redraw import redraw
-from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, Mark, band, circle, marks_of
+from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, MemberMark, band, circle, marks_of
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
 from windlass.value.listing import Listing
@@ -103,7 +103,7 @@ def _picture(found: RingView, *, is_round: bool) -> RenderableType:
     return Group(*parts)
 
 
-def _drawn(found: RingView, marks: dict[int, Mark], *, is_round: bool) -> RenderableType:
+def _drawn(found: RingView, marks: dict[int, MemberMark], *, is_round: bool) -> RenderableType:
     buckets = [NOBODY] * BUCKETS
     for member in found.members:
         for run in member.buckets:
@@ -126,7 +126,7 @@ def _drawn(found: RingView, marks: dict[int, Mark], *, is_round: bool) -> Render
     return side
 
 
-def _legend(found: RingView, marks: dict[int, Mark]) -> list[Text]:
+def _legend(found: RingView, marks: dict[int, MemberMark]) -> list[Text]:
     most = CIRCLE_ROWS - 8
     shown = found.members if len(found.members) <= most else found.members[: most - 1]
     width = max(len(str(member.id)) for member in shown)
@@ -164,7 +164,7 @@ def _remarks(found: RingView) -> list[Text]:
     return remarks
 
 
-def _tables(found: RingView, marks: dict[int, Mark]) -> list[RenderableType]:
+def _tables(found: RingView, marks: dict[int, MemberMark]) -> list[RenderableType]:
     owns, lives = ("share", "buckets", "token"), ("host", "pid", "kinds", "idle", "lease", "joined")
     right = ("worker", "token", "pid", "kinds", "idle", "lease")
     whole = table("", "worker", *owns, *lives, right=right, wrap=("buckets",), most=MOST)

@@ -42,7 +42,7 @@ class ShardView:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MoveResult:
     """What a move did. Rows that are `busy` were running; `stuck` ones have keys that are taken.
 
     `sweeps` are those of a drained shard: they go on there, and once it is out of the list they
@@ -92,7 +92,7 @@ def move(
     due: bool = False,
     wait: bool = True,
     tell: Callable[[str], None] = lambda _line: None,
-) -> Moved:
+) -> MoveResult:
     """Move the rows of a shard that belong elsewhere; of one that is drained, all.
 
     Waits for rows that run, unless told not to. It can be repeated after any end. `tell` gets a
@@ -114,13 +114,13 @@ def move(
             if time.monotonic() - quiet_since >= HEARD_SECONDS or not _may_come(fleet, source):
                 settle = partial(_settled, ring=source.ring, layout=done.layout)
                 if source.ring not in _unmoved(fleet.change(settle)):
-                    return Moved(moved, 0, [], _sweeps(fleet, source))
+                    return MoveResult(moved, 0, [], _sweeps(fleet, source))
                 quiet_since = None
         else:
             quiet_since = None
             only_stuck = bool(done.stuck) and not (done.moved or done.busy)
             if only_stuck or (not wait and not done.moved):
-                return Moved(moved, done.busy, done.stuck, _sweeps(fleet, source))
+                return MoveResult(moved, done.busy, done.stuck, _sweeps(fleet, source))
         if not done.moved:
             time.sleep(LOOK_SECONDS)
 
