@@ -50,7 +50,6 @@ from windlass.lazy import attributes_of
 
 if TYPE_CHECKING:
     from windlass.app import App
-    from windlass.context import Context, context
     from windlass.control.engine.run import ControlRun
     from windlass.control.model.control import Reply, RunStatus, RunView
     from windlass.control.model.step import StepView
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
     from windlass.flow.operate.declare import Flow
     from windlass.flow.operate.run import FlowRun
+    from windlass.handler import Context, context
     from windlass.rolling.model import Freshness, Item, Mirror
     from windlass.rolling.operate.handle import Rolling
     from windlass.source.contract import MirrorSource, Source, SweepSource
@@ -174,7 +174,7 @@ __getattr__ = attributes_of(
             "RunView",
         ),
         "windlass.control.model.step": ("StepView",),
-        "windlass.context": (
+        "windlass.handler": (
             "Context",
             "context",
         ),

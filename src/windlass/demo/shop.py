@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from windlass.app import App
-from windlass.context import context
 from windlass.demo import goods, setting
 from windlass.demo.client import Client
 from windlass.errors import AlreadyRunning, Snooze
 from windlass.external.declare import External
 from windlass.external.model import Answer, Done, Running
 from windlass.flow.declare import Drawing
+from windlass.handler import context
 from windlass.ledger import Ledger
 from windlass.source.keys import Keys
 from windlass.source.store.table import Table
