@@ -24,7 +24,7 @@ from windlass.core.shard.fleet import make_fleet
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import Call, How, Task, TaskRef
-from windlass.core.task.kind import Kind, Options, Registry, make_kind, make_period, make_sweep
+from windlass.core.task.kind import Kind, Options, Registry, make_kind
 from windlass.database.connection import is_async
 from windlass.errors import BadInput, WindlassError
 from windlass.external.operate import Externals
@@ -36,9 +36,10 @@ from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
+from windlass.rolling.model import check_takes_a_code, make_period
 from windlass.rolling.operate.handle import Rolling, RollingTools
 from windlass.source.contract import SweepSource
-from windlass.sweep.declare import Sweep
+from windlass.sweep.declare import Sweep, check_takes_a_row, make_sweep
 from windlass.sweep.operate.sweep import Sweeps
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
@@ -255,6 +256,8 @@ class App:
         """
         options = Options(
             period=make_period(every, batch=batch, tick=tick, retry_after=retry_after),
+            face="rolling",
+            check=check_takes_a_code,
             name=name,
             timeout=timeout,
             concurrency=concurrency,
@@ -300,7 +303,10 @@ class App:
         of up to `batch` rows, with `key_only` the key instead of the row.
         """
         options = Options(
-            sweep=make_sweep(
+            face="sweep",
+            has_rows=False,
+            check=check_takes_a_row,
+            face_terms=make_sweep(
                 source,
                 ranges=ranges,
                 redo=redo,
@@ -310,7 +316,6 @@ class App:
                 key_only=key_only,
                 steal=steal,
             ),
-            source=source,
             name=name,
             retries=retries,
             backoff=backoff,

@@ -9,10 +9,11 @@ from windlass.database.connection import Connection
 from windlass.external import store
 from windlass.external.engine.poll import Poll
 from windlass.external.engine.submission import ending
+from windlass.external.model import is_external
 
 
 def _loops(workplace: Workplace) -> Sequence[FaceLoop]:
-    return [Poll(kind, workplace) for kind in workplace.kinds.values() if kind.system]
+    return [Poll(kind, workplace) for kind in workplace.kinds.values() if is_external(kind)]
 
 
 def _stopped(connection: Connection, ids: Collection[int], now: int) -> None:

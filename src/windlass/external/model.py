@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from windlass.core.task.kind import Kind
 from windlass.errors import BadInput, NoContext
 
 LONGEST_HANDLE = 255
@@ -95,6 +96,17 @@ class ExternalTerms:
     def pause_after_error(self, errors: int) -> int:
         """How long to wait before the next call, after `errors` failed calls in a row."""
         return int(self.every * 2 ** min(errors, 6))
+
+
+def is_external(kind: Kind) -> bool:
+    """Whether another system executes a kind."""
+    return isinstance(kind.face_terms, ExternalTerms)
+
+
+def terms_of(kind: Kind) -> ExternalTerms:
+    """How an external kind is submitted and polled."""
+    assert isinstance(kind.face_terms, ExternalTerms)
+    return kind.face_terms
 
 
 def is_handle(given: object) -> bool:

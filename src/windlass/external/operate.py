@@ -99,7 +99,9 @@ class Externals:
             keep_failed=keep_failed,
             window=window,
             breaker=breaker,
-            system=terms,
+            face="external",
+            face_terms=terms,
+            hands_over=True,
         )
         kind = make_kind(_handler(name, terms), options)
         self._registry.add(kind)

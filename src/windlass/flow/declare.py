@@ -158,7 +158,7 @@ class Drawing:
         if not isinstance(name, str):
             raise BadFlow(f"{given!r} is not a task; give a declared task, flow or external")
         kind = self._registry.get(name)
-        if kind.period is not None or kind.sweep is not None or kind.schedule is not None:
+        if kind.period is not None or not kind.has_rows or kind.schedule is not None:
             raise BadFlow(f"kind {name!r} runs by itself; a node must be a task, flow or external")
         return kind
 

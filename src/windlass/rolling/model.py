@@ -7,6 +7,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from windlass.core.task.kind import optional_duration, positive
+from windlass.errors import BadArgument, BadDeclaration
+from windlass.value.duration import Duration, parse_duration
+from windlass.value.payload import Arguments
+from windlass.value.period import Period, parse_tick
 from windlass.value.status import Status
 from windlass.value.view import exposed
 
@@ -104,3 +109,26 @@ class RollingDetail:
 
     freshness: RollingView
     histogram: Histogram
+
+
+def make_period(
+    every: Duration, *, batch: int, tick: Duration | None, retry_after: Duration | None
+) -> Period:
+    """How often items are visited, or an error that names the option that is wrong."""
+    return Period(
+        every=parse_duration(every, what="rolling: every"),
+        retry_after=optional_duration(retry_after, "rolling: retry_after", zero=True),
+        tick=None if tick is None else parse_tick(tick, what="rolling: tick"),
+        batch=positive(batch, "rolling: batch") or 1,
+    )
+
+
+def check_takes_a_code(name: str, arguments: Arguments) -> None:
+    """Refuse a handler that cannot be called with the code of an item."""
+    try:
+        arguments.encode(("code",), {}, largest=1_000)
+    except BadArgument as problem:
+        raise BadDeclaration(
+            f"rolling {name!r}: its handler is called with one argument, the code of an item as "
+            f"text; write def {name}(code: str)"
+        ) from problem

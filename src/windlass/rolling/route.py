@@ -57,7 +57,7 @@ def rolling(console: ReadyConsole) -> list[RollingView]:
 @router.get("/rolling/{kind}", responses=problems(404), response_model=answer(RollingDetail))
 def one(kind: KindName, console: ReadyConsole) -> RollingDetail:
     """One rolling kind, with the ages of its items."""
-    app, declared = console.app, console.app.registry.rolling(kind)
+    app, declared = console.app, console.app.registry.of_face(kind, "rolling", what="rolling")
     return RollingDetail(view(app.fleet, app.clock, declared), histogram(app.fleet, declared))
 
 
@@ -74,7 +74,7 @@ def items(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Listing[Item]:
     """Items in the order of their codes, those that begin with `prefix`."""
-    declared = console.app.registry.rolling(kind)
+    declared = console.app.registry.of_face(kind, "rolling", what="rolling")
     return page_of(console.app.fleet, declared, prefix=prefix, after=after, limit=limit)
 
 
@@ -124,4 +124,6 @@ def remove(kind: KindName, body: Codes, console: ReadyConsole, log: RequestLog) 
 
 
 def _handle(console: Console, kind: str) -> Rolling[..., object]:
-    return Rolling(console.app.rolling_tools, console.app.registry.rolling(kind))
+    return Rolling(
+        console.app.rolling_tools, console.app.registry.of_face(kind, "rolling", what="rolling")
+    )

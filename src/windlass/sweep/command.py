@@ -29,7 +29,7 @@ from windlass.cli.output import (
 )
 from windlass.cli.redraw import redraw
 from windlass.sweep.declare import Sweep
-from windlass.sweep.model import Progress, RoundView
+from windlass.sweep.model import Progress, RoundView, is_sweep
 from windlass.value.duration import format_duration
 from windlass.value.key import Key, shown
 from windlass.value.rate import rate_text
@@ -177,9 +177,9 @@ def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
 
 def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
     loaded = load_app(app)
-    if loaded.registry.get(name).sweep is None:
+    if not is_sweep(loaded.registry.get(name)):
         kinds = loaded.registry.kinds.values()
-        known = ", ".join(sorted(kind.name for kind in kinds if kind.sweep)) or "none"
+        known = ", ".join(sorted(kind.name for kind in kinds if is_sweep(kind))) or "none"
         complain(f"kind {name!r} is not a sweep; sweeps: {known}")
         raise typer.Exit(1)
     loaded.prepare()

@@ -6,19 +6,25 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from windlass.core.task.kind import Kind
+from windlass.core.task.kind import Kind, optional_duration, positive
+from windlass.errors import BadDeclaration
+from windlass.source.contract import SweepSource
 from windlass.sweep.model import (
     Progress,
     RangeView,
     RoundView,
     SetAside,
+    SweepTerms,
     SweepVisit,
     check_limit,
+    check_order,
     check_ranges,
+    declared_ranges,
 )
 from windlass.value.audit import Audit
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.key import Key
+from windlass.value.payload import Arguments
 from windlass.value.twin import awaited
 
 P = ParamSpec("P")
@@ -158,3 +164,43 @@ class Sweep(Generic[P, R]):
             None if fresh is None else parse_duration(fresh, what=f"{what}: fresh", zero=True),
             parse_duration(timeout, what=f"{what}: timeout"),
         )
+
+
+def make_sweep(
+    source: object,
+    *,
+    ranges: int,
+    redo: Duration | None,
+    batch: int,
+    order: str,
+    many: bool,
+    key_only: bool,
+    steal: bool,
+) -> SweepTerms:
+    """How a source is swept, or an error that names the option that is wrong."""
+    if not isinstance(source, SweepSource):
+        raise BadDeclaration(
+            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv or Pages, or an "
+            "object that has bounds, middle and read"
+        )
+    return SweepTerms(
+        source=source,
+        ranges=declared_ranges(ranges),
+        redo=optional_duration(redo, "sweep: redo", zero=True),
+        batch=positive(batch, "sweep: batch") or 1,
+        order=check_order(order),
+        many=bool(many),
+        key_only=bool(key_only),
+        steal=bool(steal),
+    )
+
+
+def check_takes_a_row(name: str, arguments: Arguments) -> None:
+    """Refuse a handler that cannot be called with a row."""
+    try:
+        arguments.signature.bind(object())
+    except TypeError as problem:
+        raise BadDeclaration(
+            f"sweep {name!r}: its handler is called with one argument, a row of the source; "
+            f"write def {name}(row)"
+        ) from problem

@@ -8,6 +8,7 @@ from windlass.core.face import Chore, Face, FaceLoop, Site, Tidying, Workplace
 from windlass.sweep.engine.home import sweep_home
 from windlass.sweep.engine.round import discover, take_over
 from windlass.sweep.engine.sweeper import Sweeper
+from windlass.sweep.model import is_sweep
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 
@@ -16,15 +17,13 @@ def _discover(site: Site) -> None:
     kinds = site.registry.kinds
     discover(site.database, kinds, site.clock, is_here=site.is_home)
     for kind in kinds.values():
-        if kind.sweep is not None and site.is_home(kind):
+        if is_sweep(kind) and site.is_home(kind):
             take_over(site.database, site.numbers, site.clock, kind)
 
 
 def _loops(workplace: Workplace) -> Sequence[FaceLoop]:
     site = workplace.site
-    kinds = [
-        kind for kind in workplace.kinds.values() if kind.sweep is not None and site.is_home(kind)
-    ]
+    kinds = [kind for kind in workplace.kinds.values() if is_sweep(kind) and site.is_home(kind)]
     return [Sweeper(kinds, workplace)] if kinds else []
 
 

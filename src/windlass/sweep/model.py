@@ -16,7 +16,9 @@ from statistics import median_low
 from typing import NamedTuple, Self, TypeGuard
 
 from windlass.clock import SECOND, to_datetime
+from windlass.core.task.kind import Kind
 from windlass.errors import BadDeclaration, BadInput
+from windlass.source.contract import SweepSource
 from windlass.value.audit import Audit, found
 from windlass.value.key import Key, decoded, shown
 from windlass.value.status import Status
@@ -47,6 +49,7 @@ class RangeOrder(Enum):
 class SweepTerms:
     """What a sweep declares. `redo` is in microseconds; None stops it after one round."""
 
+    source: SweepSource
     ranges: int
     redo: int | None
     batch: int
@@ -54,6 +57,17 @@ class SweepTerms:
     many: bool = False
     key_only: bool = False
     steal: bool = True
+
+
+def is_sweep(kind: Kind | None) -> bool:
+    """Whether a kind is a sweep."""
+    return kind is not None and isinstance(kind.face_terms, SweepTerms)
+
+
+def terms_of(kind: Kind) -> SweepTerms:
+    """What a sweep declares."""
+    assert isinstance(kind.face_terms, SweepTerms)
+    return kind.face_terms
 
 
 class SweepRow(NamedTuple):

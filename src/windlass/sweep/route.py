@@ -48,7 +48,7 @@ def sweeps(console: ReadyConsole) -> list[Progress]:
 @router.get("/sweeps/{kind}", response_model=answer(Progress), responses=problems(404))
 def sweep(kind: KindName, console: ReadyConsole) -> Progress:
     """One sweep, with its ranges in the order of their keys and its last rounds."""
-    return console.app.sweeps.progress(console.app.registry.sweep(kind))
+    return console.app.sweeps.progress(console.app.registry.of_face(kind, "sweep", what="a sweep"))
 
 
 @router.get(
@@ -56,7 +56,9 @@ def sweep(kind: KindName, console: ReadyConsole) -> Progress:
 )
 def rounds(kind: KindName, console: ReadyConsole, limit: Limit = 20) -> list[RoundView]:
     """The rounds that ended, newest first."""
-    return console.app.sweeps.rounds(console.app.registry.sweep(kind), limit=limit)
+    return console.app.sweeps.rounds(
+        console.app.registry.of_face(kind, "sweep", what="a sweep"), limit=limit
+    )
 
 
 @router.get(
@@ -64,19 +66,21 @@ def rounds(kind: KindName, console: ReadyConsole, limit: Limit = 20) -> list[Rou
 )
 def failures(kind: KindName, console: ReadyConsole, limit: Limit = 100) -> list[SetAside]:
     """Failed items, newest first. `key` is what `retry` takes; `shown` is for people."""
-    return console.app.sweeps.failures(console.app.registry.sweep(kind), limit=limit)
+    return console.app.sweeps.failures(
+        console.app.registry.of_face(kind, "sweep", what="a sweep"), limit=limit
+    )
 
 
 @router.get("/sweeps/{kind}/audit", response_model=answer(Audit), responses=problems(404))
 def audit(kind: KindName, console: ReadyConsole) -> Audit:
     """Whether the ranges cover all keys: no gap and no overlap, across all splits."""
-    return console.app.sweeps.audit(console.app.registry.sweep(kind))
+    return console.app.sweeps.audit(console.app.registry.of_face(kind, "sweep", what="a sweep"))
 
 
 @router.post("/sweeps/{kind}/split", responses=problems(404))
 def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Change the number of ranges, also while a round runs; `changed` is the new number."""
-    declared = console.app.registry.sweep(kind)
+    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
     with log.record(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as entry:
         made = console.app.sweeps.split(declared, body.ranges)
         message = entry.says(f"{kind} has {made:,} ranges")
@@ -86,7 +90,7 @@ def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -
 @router.post("/sweeps/{kind}/start", responses=problems(404))
 def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Begin a round now, unless one runs."""
-    declared = console.app.registry.sweep(kind)
+    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
     with log.record(Action.SWEEP_START, kind) as entry:
         number = console.app.sweeps.start(declared)
         message = entry.says(f"round {number:,} of {kind} runs")
@@ -96,7 +100,7 @@ def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> ActionResul
 @router.post("/sweeps/{kind}/retry", responses=problems(404))
 def retry(kind: KindName, body: RetryItems, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Have the workers of the sweep retry failed items."""
-    declared = console.app.registry.sweep(kind)
+    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
     with log.record(Action.SWEEP_RETRY, kind, keys=body.keys) as entry:
         count = console.app.sweeps.ask_retry(declared, keys=body.keys)
         message = entry.says(f"{count:,} items of {kind} run again")

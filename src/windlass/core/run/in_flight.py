@@ -368,7 +368,7 @@ class InFlight:
             if self.is_halted or len(self.ended) + len(self.committing) > MOST_ENDED:
                 return NO_ROOM
             # Items of sweeps that wait keep no row from coming: they take turns.
-            items = sum(load.queued for load in self.loads.values() if load.is_sweep)
+            items = sum(load.queued for load in self.loads.values() if not load.has_rows)
             queued = self.asyncs.queued + self.syncs.queued - items
             speed = sum(load.per_second for load in self.loads.values())
             free = self._free() - queued
@@ -379,7 +379,7 @@ class InFlight:
             room = {
                 name: load.room(total, free=free)
                 for name, load in self.loads.items()
-                if not load.is_sweep
+                if load.has_rows
             }
             return Room(total, {name: count for name, count in room.items() if count > 0})
 
@@ -398,7 +398,7 @@ class InFlight:
                 for run in queue
                 if run.task.lost and not run.task.is_read and run.keeper is None
             )
-            loads = [load for load in self.loads.values() if load.is_open and not load.is_sweep]
+            loads = [load for load in self.loads.values() if load.is_open and load.has_rows]
             free = self._free() - sum(load.queued for load in loads)
             total = max(free, self.concurrency // 4, 1) - waiting.total()
             if total < 1:

@@ -21,7 +21,7 @@ class KindLoad:
         self.timeout = None if kind.timeout is None else kind.timeout / 1e6
         self.is_scheduled = kind.schedule is not None
         self.is_rolling = kind.period is not None
-        self.is_sweep = kind.sweep is not None
+        self.has_rows = kind.has_rows
         self.forgets = kind.terms.forgets
         self.forgets_named = kind.terms.forgets_named
         self.is_open = True

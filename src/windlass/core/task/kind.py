@@ -7,17 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
-from windlass.external.model import ExternalTerms
-from windlass.source.contract import SweepSource
-from windlass.sweep.model import SweepTerms, check_order, declared_ranges
+from windlass.errors import BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import Terms as BreakerTerms
 from windlass.value.breaker import parse_breaker
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import KEEP_FAILED, Terms
 from windlass.value.payload import Arguments, result_decoder
-from windlass.value.period import Period, parse_tick
+from windlass.value.period import Period
 from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
 from windlass.value.task import Claimed, check_priority
@@ -46,14 +43,13 @@ class Kind:
     max_lost: int
     window: Window | None = None
     breaker: BreakerTerms | None = None
-    sweep: SweepTerms | None = None
-    source: SweepSource | None = None
-    # What draws the nodes of a flow.
-    draw: Callable[..., Any] | None = None
-    # The version of a flow that is a template.
-    version: int | None = None
-    # The external system that executes it.
-    system: ExternalTerms | None = None
+    # The face that declared it, and what that face knows of it.
+    face: str = "task"
+    face_terms: Any = None
+    # Whether its runs are task rows; those of a sweep are items of ranges.
+    has_rows: bool = True
+    # Whether its handler hands the task to another system, and may be called again for it.
+    hands_over: bool = False
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
         """Call the handler with its stored arguments; an item with its code, a cron with none."""
@@ -69,11 +65,6 @@ class Kind:
     def taken_at(self, due_at: int) -> int:
         """The first moment at which a row that is due then may be taken."""
         return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
-
-    @property
-    def hands_over(self) -> bool:
-        """Whether its handler hands the task to another system, and may be called again for it."""
-        return self.system is not None
 
     @property
     def schedule(self) -> Schedule | None:
@@ -102,11 +93,12 @@ class Options:
     breaker: str | None = None
     schedule: Schedule | None = None
     period: Period | None = None
-    sweep: SweepTerms | None = None
-    source: SweepSource | None = None
-    draw: Callable[..., Any] | None = None
-    version: int | None = None
-    system: ExternalTerms | None = None
+    face: str = "task"
+    face_terms: Any = None
+    has_rows: bool = True
+    hands_over: bool = False
+    # Raises if the face cannot call a handler with these parameters.
+    check: Callable[[str, Arguments], None] | None = None
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
@@ -119,12 +111,10 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     arguments = Arguments(name, function)
     if options.schedule is not None:
         check_no_required_arguments(name, arguments)
-    if options.period is not None:
-        _check_takes_a_code(name, arguments)
-    if options.sweep is not None:
-        _check_takes_a_row(name, arguments)
-    keep = _duration(options.keep, f"{what}: keep", zero=True)
-    keep_failed = _duration(options.keep_failed, f"{what}: keep_failed")
+    if options.check is not None:
+        options.check(name, arguments)
+    keep = optional_duration(options.keep, f"{what}: keep", zero=True)
+    keep_failed = optional_duration(options.keep_failed, f"{what}: keep_failed")
     terms = Terms(
         retry=retry_policy(name, options.retries, options.backoff),
         keep=keep,
@@ -140,62 +130,21 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         arguments=arguments,
         decode_result=result_decoder(function),
         terms=terms,
-        timeout=_duration(options.timeout, f"{what}: timeout"),
-        concurrency=_positive(options.concurrency, f"{what}: concurrency"),
+        timeout=optional_duration(options.timeout, f"{what}: timeout"),
+        concurrency=positive(options.concurrency, f"{what}: concurrency"),
         rate=None if options.rate is None else parse_rate(options.rate, what=f"{what}: rate"),
         priority=check_priority(name, options.priority),
-        max_lost=_positive(options.max_lost, f"{what}: max_lost") or 1,
+        max_lost=positive(options.max_lost, f"{what}: max_lost") or 1,
         window=None
         if options.window is None
         else parse_window(options.window, what=f"{what}: window"),
         breaker=None
         if options.breaker is None
         else parse_breaker(options.breaker, what=f"{what}: breaker"),
-        sweep=options.sweep,
-        source=options.source,
-        draw=options.draw,
-        version=options.version,
-        system=options.system,
-    )
-
-
-def make_period(
-    every: Duration, *, batch: int, tick: Duration | None, retry_after: Duration | None
-) -> Period:
-    """How often items are visited, or an error that names the option that is wrong."""
-    return Period(
-        every=parse_duration(every, what="rolling: every"),
-        retry_after=_duration(retry_after, "rolling: retry_after", zero=True),
-        tick=None if tick is None else parse_tick(tick, what="rolling: tick"),
-        batch=_positive(batch, "rolling: batch") or 1,
-    )
-
-
-def make_sweep(
-    source: object,
-    *,
-    ranges: int,
-    redo: Duration | None,
-    batch: int,
-    order: str,
-    many: bool,
-    key_only: bool,
-    steal: bool,
-) -> SweepTerms:
-    """How a source is swept, or an error that names the option that is wrong."""
-    if not isinstance(source, SweepSource):
-        raise BadDeclaration(
-            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv or Pages, or an "
-            "object that has bounds, middle and read"
-        )
-    return SweepTerms(
-        ranges=declared_ranges(ranges),
-        redo=_duration(redo, "sweep: redo", zero=True),
-        batch=_positive(batch, "sweep: batch") or 1,
-        order=check_order(order),
-        many=bool(many),
-        key_only=bool(key_only),
-        steal=bool(steal),
+        face=options.face,
+        face_terms=options.face_terms,
+        has_rows=options.has_rows,
+        hands_over=options.hands_over,
     )
 
 
@@ -215,18 +164,11 @@ class Registry:
             raise DuplicateKind(kind.name)
         self.kinds[kind.name] = kind
 
-    def rolling(self, name: str) -> Kind:
-        """The rolling kind of that name."""
+    def of_face(self, name: str, face: str, *, what: str) -> Kind:
+        """The kind of that name; `what` says, in the error, what another one is not."""
         kind = self.get(name)
-        if kind.period is None:
-            raise Unknown(f"kind {name!r} is not rolling")
-        return kind
-
-    def sweep(self, name: str) -> Kind:
-        """The sweep of that name."""
-        kind = self.get(name)
-        if kind.sweep is None:
-            raise Unknown(f"kind {name!r} is not a sweep")
+        if kind.face != face:
+            raise Unknown(f"kind {name!r} is not {what}")
         return kind
 
     def get(self, name: str) -> Kind:
@@ -262,31 +204,13 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
             )
 
 
-def _check_takes_a_code(name: str, arguments: Arguments) -> None:
-    try:
-        arguments.encode(("code",), {}, largest=1_000)
-    except BadArgument as problem:
-        raise BadDeclaration(
-            f"rolling {name!r}: its handler is called with one argument, the code of an item as "
-            f"text; write def {name}(code: str)"
-        ) from problem
-
-
-def _check_takes_a_row(name: str, arguments: Arguments) -> None:
-    try:
-        arguments.signature.bind(object())
-    except TypeError as problem:
-        raise BadDeclaration(
-            f"sweep {name!r}: its handler is called with one argument, a row of the source; "
-            f"write def {name}(row)"
-        ) from problem
-
-
-def _duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
+def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
+    """A duration that may be left out."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
 
 
-def _positive(given: object, what: str) -> int | None:
+def positive(given: object, what: str) -> int | None:
+    """A number from 1 on that may be left out."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:

@@ -30,7 +30,7 @@ from windlass.external.engine.submission import (
     outcome_of,
     write_ends,
 )
-from windlass.external.model import Answer, Done, Failed, Running
+from windlass.external.model import Answer, Done, Failed, Running, terms_of
 from windlass.external.store import ExternalRow
 from windlass.value.outcome import Failed as FailedOutcome
 from windlass.value.outcome import Outcome
@@ -54,9 +54,8 @@ class Poll(FaceLoop):
 
     def __init__(self, kind: Kind, workplace: Workplace) -> None:
         super().__init__()
-        assert kind.system is not None
         self._kind = kind
-        self._terms = kind.system
+        self._terms = terms_of(kind)
         self._site = workplace.site._replace(hand_off=None)
         self._database = workplace.site.database
         self._clock = workplace.site.clock
@@ -64,7 +63,7 @@ class Poll(FaceLoop):
         self._ring = workplace.ring
         self._breakers = workplace.breakers
         self._look_now = workplace.look_now
-        self._calls = Calls(kind.system.call_timeout / SECOND)
+        self._calls = Calls(terms_of(kind).call_timeout / SECOND)
         self._stops = StopCalls(kind, workplace.site)
         self._errors = 0
         # The number of the last tick that was asked for, and of the last that found nothing.

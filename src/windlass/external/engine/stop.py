@@ -9,7 +9,7 @@ from windlass.core.run.call import Calls
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.external import store
-from windlass.external.model import Submission
+from windlass.external.model import Submission, terms_of
 
 AT_ONCE = 8
 
@@ -18,12 +18,11 @@ class StopCalls:
     """Calls `cancel` of one external system."""
 
     def __init__(self, kind: Kind, site: Site) -> None:
-        assert kind.system is not None
         self._kind = kind.name
-        self._terms = kind.system
+        self._terms = terms_of(kind)
         self._database = site.database
         self._clock = site.clock
-        self._calls = Calls(kind.system.call_timeout / SECOND)
+        self._calls = Calls(terms_of(kind).call_timeout / SECOND)
 
     def call_some(self) -> int:
         """Let the system stop a few tasks; how many."""

@@ -17,6 +17,7 @@ from windlass.errors import DuplicateKey, PayloadTooLarge
 from windlass.flow.declare import Draft
 from windlass.flow.model.graph import buckets
 from windlass.flow.model.node import head_of, results_in, to_fill
+from windlass.flow.model.terms import version_of
 from windlass.flow.store import flow as store
 from windlass.flow.store.flow import NewSlot, NodeRow
 from windlass.value.bucket import bucket_of
@@ -146,7 +147,7 @@ def make_rows(
         number, is_free = ids[shape.name], not shape.after
         node = NewNode(
             id=number,
-            kind=kind.name if kind.version is None else TEMPLATE,
+            kind=kind.name if version_of(kind) is None else TEMPLATE,
             task_key=None,
             bucket=places[shape.name],
             status=Status.WAITING if is_free else Status.BLOCKED,
@@ -165,13 +166,13 @@ def make_rows(
 
 def _payload(draft: Draft, numbers: Mapping[str, int], largest: int) -> str:
     kind, shape = draft.kind, draft.shape
-    if not shape.needs and shape.when is None and kind.version is None:
+    if not shape.needs and shape.when is None and version_of(kind) is None:
         return kind.arguments.encode(draft.args, draft.kwargs, largest=largest)
     bound = kind.arguments.check_open(
         draft.args, draft.kwargs, is_open=lambda value: bool(results_in(value))
     )
-    if kind.version is not None:
-        bound = {"template": kind.name, "version": kind.version, "arguments": bound}
+    if version_of(kind) is not None:
+        bound = {"template": kind.name, "version": version_of(kind), "arguments": bound}
     payload = to_fill(
         bound,
         when=shape.when,

@@ -23,6 +23,7 @@ from windlass.errors import BadInput, UnknownFlow
 from windlass.flow.declare import without_first
 from windlass.flow.engine.grow import expand
 from windlass.flow.model.run import FlowGraph
+from windlass.flow.model.terms import FlowTerms, flow_of
 from windlass.flow.operate.flow import Flows
 from windlass.flow.operate.run import FlowRun
 from windlass.value.cron import Schedule
@@ -79,7 +80,8 @@ class Flow(Starter[P]):
 
     def __init__(self, flows: Flows, kind: Kind) -> None:
         super().__init__(flows, kind, How())
-        functools.update_wrapper(cast(Any, self), kind.draw or kind.function)
+        terms = flow_of(kind)
+        functools.update_wrapper(cast(Any, self), terms.draw if terms else kind.function)
 
     @property
     def kind(self) -> str:
@@ -161,7 +163,7 @@ class FlowDeclarer:
     def get(self, name: str) -> Flow[...]:
         """The handle of a declared flow, or of a template that was read."""
         kind = self._registry.kinds.get(name) or self._registry.templates.get(name)
-        if kind is None or kind.draw is None:
+        if kind is None or flow_of(kind) is None:
             raise UnknownFlow(
                 f"flow {name!r} is not declared in this app; "
                 f"declared: {', '.join(self.names) or 'none'}"
@@ -171,13 +173,18 @@ class FlowDeclarer:
     @property
     def names(self) -> list[str]:
         """The declared flows."""
-        return sorted(name for name, kind in self._registry.kinds.items() if kind.draw is not None)
+        return sorted(
+            name for name, kind in self._registry.kinds.items() if flow_of(kind) is not None
+        )
 
 
-def make_flow(function: Callable[..., object], options: Options) -> Kind:
-    """The kind of a function that draws a flow."""
+def make_flow(
+    function: Callable[..., object], options: Options, *, version: int | None = None
+) -> Kind:
+    """The kind of a function that draws a flow; with a version, it is a template."""
 
     def runs(*args: object, **kwargs: object) -> object:
         return expand(current.get(), function, *args, **kwargs)
 
-    return make_kind(without_first(function, runs), replace(options, draw=function))
+    terms = FlowTerms(function, version)
+    return make_kind(without_first(function, runs), replace(options, face="flow", face_terms=terms))

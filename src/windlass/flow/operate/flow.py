@@ -18,6 +18,7 @@ from windlass.errors import BadFlow, DuplicateKey
 from windlass.flow.declare import Draft, Drawing
 from windlass.flow.engine.start import NewRun, start
 from windlass.flow.model.node import RunHead, with_head
+from windlass.flow.model.terms import flow_of, version_of
 from windlass.flow.operate import view
 from windlass.flow.operate.find import RunFinder
 from windlass.flow.operate.run import FlowRun
@@ -41,10 +42,11 @@ class Flows:
 
     def draw(self, kind: Kind, arguments: Arguments) -> list[Draft]:
         """The nodes that a flow draws, checked."""
-        assert kind.draw is not None
+        terms = flow_of(kind)
+        assert terms is not None
         drawing = Drawing(self._registry)
         args, kwargs = arguments
-        kind.draw(drawing, *args, **kwargs)
+        terms.draw(drawing, *args, **kwargs)
         return drawing.checked()
 
     def start(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
@@ -56,8 +58,8 @@ class Flows:
         drafts = self.draw(kind, arguments)
         head = RunHead(
             keep=KEEP_FAILED if kind.terms.keep is None else kind.terms.keep,
-            template=None if kind.version is None else kind.name,
-            version=kind.version,
+            template=None if version_of(kind) is None else kind.name,
+            version=version_of(kind),
         )
         new = NewRun(kind, with_head(payload, head), drafts, how)
         return FlowRun(self.finder, self._write(new))

@@ -30,6 +30,7 @@ from windlass.flow.model.template import (
     is_open,
     read_template,
 )
+from windlass.flow.model.terms import flow_of, version_of
 from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
@@ -155,7 +156,9 @@ class Templates:
         found: list[StartableView] = []
         for name in self._flows.names:
             kind = self._registry.kinds[name]
-            summary = (kind.draw.__doc__ or "").strip().partition("\n")[0]
+            terms = flow_of(kind)
+            assert terms is not None
+            summary = (terms.draw.__doc__ or "").strip().partition("\n")[0]
             arguments = argument_views(kind.arguments.signature)
             found.append(StartableView(name, None, summary, arguments))
         for each in self.listing():
@@ -181,7 +184,7 @@ class Templates:
                 template = self.row(name)
             except UnknownFlow:
                 continue
-            if name not in known or known[name].version != template.version:
+            if name not in known or version_of(known[name]) != template.version:
                 known[name] = self._kind(template)
 
     def graph(self, template: TemplateView) -> FlowGraph:
@@ -206,12 +209,12 @@ class Templates:
         draw.__name__ = template.name
         draw.__annotations__ = {}
         cast(Any, draw).__signature__ = Signature([drawing, *named])
-        return make_flow(draw, Options(name=template.name, version=template.version))
+        return make_flow(draw, Options(name=template.name), version=template.version)
 
     def _run(self, template: str, version: int, arguments: dict[str, Any]) -> object:
-        draw = self._kind(self.row(template, version)).draw
-        assert draw is not None
-        return expand(current.get(), draw, **arguments)
+        terms = flow_of(self._kind(self.row(template, version)))
+        assert terms is not None
+        return expand(current.get(), terms.draw, **arguments)
 
     def _drawn(self, template: Template) -> list[Draft]:
         """The nodes of a template, with the arguments of a start left open."""

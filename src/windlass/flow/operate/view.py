@@ -18,6 +18,7 @@ from windlass.errors import UnknownNode
 from windlass.flow.model.graph import Rule
 from windlass.flow.model.node import arguments_of, as_drawn, head_of, is_to_fill, read_blank
 from windlass.flow.model.run import GraphNode
+from windlass.flow.model.terms import flow_of
 from windlass.flow.operate.find import RunFinder
 from windlass.flow.operate.run import kind_of
 from windlass.flow.store import flow as flow_store
@@ -274,7 +275,9 @@ def node(finder: RunFinder, run: int, name: str) -> FlowNodeDetail:
 def _query(finder: RunFinder, kind: str | None, status: Status | None) -> Callable[..., RunPage]:
     finder.fleet.prepare()
     registry = finder.registry
-    other = {name for name, each in registry.kinds.items() if each.draw is None} | {*registry.own}
+    other = {name for name, each in registry.kinds.items() if flow_of(each) is None} | {
+        *registry.own
+    }
     return partial(store.runs, kind=kind, status=status, other=other)
 
 

@@ -12,6 +12,7 @@ from windlass.errors import BadKey
 from windlass.source.ask import CheckedSource, SourceFailed
 from windlass.sweep.engine.alert import alert_of_trouble
 from windlass.sweep.engine.tools import Tools
+from windlass.sweep.model import terms_of
 from windlass.sweep.store import sweep as store
 
 T = TypeVar("T")
@@ -24,8 +25,7 @@ class SourceCalls:
     """Calls one source, and waits after its errors: longer after each failed attempt."""
 
     def __init__(self, kind: Kind, tools: Tools) -> None:
-        assert kind.source is not None
-        self.source = CheckedSource(kind.source)
+        self.source = CheckedSource(terms_of(kind).source)
         self._name = kind.name
         self._tools = tools
         self._threads = ThreadPoolExecutor(tools.threads, thread_name_prefix="windlass-source")

@@ -14,6 +14,7 @@ from windlass.clock import Clock
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Keeper, Run, State
 from windlass.core.task.kind import Kind
+from windlass.sweep.model import terms_of
 from windlass.value.key import Key, shown
 from windlass.value.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.task import Claimed
@@ -52,7 +53,7 @@ class ItemRun(Run):
 
     def call(self) -> Any:
         """Call the handler with its rows, or with their keys."""
-        terms = self.kind.sweep
+        terms = terms_of(self.kind)
         assert terms is not None
         if terms.key_only:
             given = [known_by(self.kind, row) for row in self.rows]
@@ -120,7 +121,7 @@ class WaitingItems:
 def known_by(kind: Kind, row: Row) -> Key:
     """The key that people know a row by: its own, unless the source has another."""
     key, what = row
-    key_of: Callable[[Any], Key] | None = getattr(kind.source, "key_of", None)
+    key_of: Callable[[Any], Key] | None = getattr(terms_of(kind).source, "key_of", None)
     return key if key_of is None or what is None else key_of(what)
 
 

@@ -19,7 +19,7 @@ from windlass.sweep.engine.item import ItemRun, Row, WaitingItems, claimed, is_o
 from windlass.sweep.engine.reader import Reading, ReadRequest
 from windlass.sweep.engine.tally import Tally
 from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import Range
+from windlass.sweep.model import Range, terms_of
 from windlass.sweep.store.failed_item import NewFailedItem
 from windlass.sweep.store.range import Save
 from windlass.value.key import Key, decoded, encode_key
@@ -40,12 +40,11 @@ class RangeRunner:
     """Runs one claimed range. The sweeper's thread calls it; other threads only say what ended."""
 
     def __init__(self, found: Range, load: KindLoad, tools: Tools) -> None:
-        assert load.kind.sweep is not None
         assert found.batch is not None
         assert found.worker is not None
         self.range = found
         self.load = load
-        self.terms = load.kind.sweep
+        self.terms = terms_of(load.kind)
         self.batch = found.batch
         self.worker = found.worker
         self._wake = tools.wake

@@ -18,6 +18,7 @@ from windlass.errors import BadSource
 from windlass.source.ask import SourceFailed
 from windlass.source.contract import SweepSource, name_of
 from windlass.sweep.engine.item import Row
+from windlass.sweep.model import terms_of
 from windlass.sweep.store import range as ranges
 from windlass.value.key import LONGEST_KEY, Key, decoded, encode_key
 
@@ -101,7 +102,7 @@ def reserve(database: Database, request: ReadRequest, wanted: str, *, reading: R
 
 def find_row(kind: Kind, source: SweepSource, key: Key) -> Row | None:
     """The row of one key, after the key as the source has it."""
-    terms = kind.sweep
+    terms = terms_of(kind)
     assert terms is not None
     locate: Callable[[Key], Row | None] | None = getattr(source, "locate", None)
     if locate is not None:

@@ -15,7 +15,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.source.contract import SweepSource, name_of
-from windlass.sweep.model import RoundView, SweepRow, Tile, described, tiles
+from windlass.sweep.model import RoundView, SweepRow, Tile, described, is_sweep, terms_of, tiles
 from windlass.sweep.store import sweep as store
 from windlass.value.key import encode_key
 
@@ -34,7 +34,7 @@ def discover(
 ) -> None:
     """Make the rows of sweeps say what is declared; any number of workers may do it at once."""
     for kind in kinds.values():
-        if kind.sweep is not None and is_here(kind):
+        if is_sweep(kind) and is_here(kind):
             declare(database, kind, clock)
     for name in _undeclared(database, kinds):
         if database.write(partial(store.stop, name=name, now=clock.now())):
@@ -43,7 +43,7 @@ def discover(
 
 def declare(database: Database, kind: Kind, clock: Clock) -> None:
     """Make the row of one sweep say what is declared."""
-    terms, source = kind.sweep, kind.source
+    terms, source = terms_of(kind), terms_of(kind).source
     assert terms is not None
     assert source is not None
     now = clock.now()
@@ -68,7 +68,7 @@ def take_over(database: Database, numbers: Numbers, clock: Clock, kind: Kind) ->
 
     A running round was cut by the old keys: it is given up, and the next one is due at once.
     """
-    declared = kind.source
+    declared = terms_of(kind).source
     assert declared is not None
     now, source = clock.now(), described(declared, name_of(declared))
 
@@ -96,7 +96,7 @@ def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> list[str]:
 
     rows, workers = database.read(work)
     elsewhere = {name for view in workers for name in view.declared}
-    declared = {name for name, kind in kinds.items() if kind.sweep is not None}
+    declared = {name for name, kind in kinds.items() if is_sweep(kind)}
     return [
         row.name
         for row in rows

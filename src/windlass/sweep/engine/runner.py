@@ -23,7 +23,7 @@ from windlass.sweep.engine.split import cut_longest
 from windlass.sweep.engine.starter import RoundStarter
 from windlass.sweep.engine.tally import Tally
 from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import SweepRow, stragglers
+from windlass.sweep.model import SweepRow, stragglers, terms_of
 from windlass.sweep.store import range as store
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
 
@@ -39,7 +39,6 @@ class SweepRunner:
     """Runs one sweep in this worker."""
 
     def __init__(self, kind: Kind, tools: Tools) -> None:
-        assert kind.sweep is not None
         self.kind = kind
         self.name = kind.name
         self.load = tools.in_flight.loads[kind.name]
@@ -47,8 +46,8 @@ class SweepRunner:
         self.calls = SourceCalls(kind, tools)
         self.retry = RetryRunner(self.load, tools, self.calls)
         self._rounds = RoundStarter(kind, tools, self.calls)
-        self._steals = kind.sweep.steal
-        self._order = kind.sweep.order
+        self._steals = terms_of(kind).steal
+        self._order = terms_of(kind).order
         self._tools = tools
         self._readings: dict[Future[Reading], RangeRunner] = {}
         self._stealing: Future[bool] | None = None

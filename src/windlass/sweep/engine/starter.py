@@ -10,7 +10,7 @@ from windlass.source.contract import name_of
 from windlass.sweep.engine.calls import SourceCalls
 from windlass.sweep.engine.round import open_round, take_over
 from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import SweepRow, described, has_same_keys, may_begin_at
+from windlass.sweep.model import SweepRow, described, has_same_keys, may_begin_at, terms_of
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
 
@@ -22,11 +22,10 @@ class RoundStarter:
     """Knows the row of one sweep, and starts its rounds from this worker."""
 
     def __init__(self, kind: Kind, tools: Tools, calls: SourceCalls) -> None:
-        assert kind.source is not None
         self._kind = kind
         self._tools = tools
         self._calls = calls
-        self._described = described(kind.source, name_of(kind.source))
+        self._described = described(terms_of(kind).source, name_of(terms_of(kind).source))
         self.row: SweepRow | None = None
         # Whether this worker has taken part in a round.
         self._has_begun = False

@@ -28,6 +28,8 @@ from windlass.sweep.model import (
     SetAside,
     SweepRow,
     SweepVisit,
+    is_sweep,
+    terms_of,
 )
 from windlass.sweep.operate.visit import SweepVisitor
 from windlass.sweep.store import failed_item
@@ -49,7 +51,7 @@ class Sweeps:
 
     def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
         """How far the sweeps among these kinds are, by name."""
-        swept = sorted((kind for kind in kinds if kind.sweep), key=lambda kind: kind.name)
+        swept = sorted((kind for kind in kinds if is_sweep(kind)), key=lambda kind: kind.name)
         return [self.progress(kind) for kind in swept]
 
     def ranges(self, kind: Kind) -> list[RangeView]:
@@ -264,5 +266,4 @@ def _ranges(shard: Shard, kind: Kind) -> list[Range]:
 
 
 def _source(kind: Kind) -> SweepSource:
-    assert kind.source is not None
-    return kind.source
+    return terms_of(kind).source

@@ -11,6 +11,7 @@ from windlass.core.task.kind import Kind, Registry
 from windlass.database import migrate
 from windlass.database.database import Database
 from windlass.errors import WindlassError
+from windlass.sweep.model import is_sweep, terms_of
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ def of_kinds(registry: Registry) -> list[Finding]:
 
 def _source(kind: Kind) -> list[Finding]:
     """What is wrong with the source of a sweep; it is asked."""
-    if kind.sweep is None:
+    if not is_sweep(kind):
         return []
-    source: Any = kind.source
+    source: Any = terms_of(kind).source
     check = getattr(source, "check_sweep", None) or getattr(source, "check", None)
     plan = getattr(source, "plan", None)
     try:
@@ -85,7 +86,7 @@ def _kind(kind: Kind) -> list[Finding]:
     def warn(text: str) -> None:
         findings.append(Finding("warning", kind.name, text))
 
-    if kind.sweep is not None:
+    if is_sweep(kind):
         # A row is what the source makes it.
         return [*findings, *_generator(kind)]
     unannotated = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from windlass.core.shard.fleet import Fleet
 from windlass.core.task.kind import Kind, Registry
@@ -78,15 +78,9 @@ def _view(found: KindStatus, kind: Kind | None) -> KindView:
 def _family(kind: Kind | None) -> Family:
     if kind is None:
         return "unknown"
-    if kind.sweep is not None:
-        return "sweep"
-    if kind.period is not None:
-        return "rolling"
-    if kind.draw is not None:
-        return "flow"
-    if kind.system is not None:
-        return "external"
-    return "task" if kind.schedule is None else "cron"
+    if kind.face == "task":
+        return "task" if kind.schedule is None else "cron"
+    return cast(Family, kind.face)
 
 
 def _declared(kind: Kind) -> DeclaredView:

@@ -22,7 +22,7 @@ from windlass.core.task.store import task
 from windlass.database import migrate
 from windlass.database.connection import Connection
 from windlass.sweep import model
-from windlass.sweep.model import sweep_why
+from windlass.sweep.model import is_sweep, sweep_why
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
@@ -140,7 +140,7 @@ class _Reader:
         until = {}
         for name in names:
             kind = self._registry.kinds.get(name)
-            if kind is None or kind.sweep is None:
+            if not is_sweep(kind):
                 until[name] = self.now if kind is None else kind.due_until(self.now)
         return task.counts_of_all(self._connection, self._dialect, until)
 
@@ -149,7 +149,7 @@ class _Reader:
         kind = self._registry.kinds.get(name)
         schedule = None if kind is None else kind.schedule
         standing = None if schedule is None else task.find(self._connection, name, CRON_KEY)
-        swept = self._sweep(kind) if kind is not None and kind.sweep is not None else None
+        swept = self._sweep(kind) if kind is not None and is_sweep(kind) else None
         counts = (counts or NONE_COUNTED) if swept is None else swept.counts
         ended = 0 if work is None else work.done + work.failed + work.retried
         is_served = any(name in each.kinds and each.lease_until >= now for each in self.workers)
