@@ -64,16 +64,17 @@ AnyWorker = Worker | Team
 DEFAULT_DATABASE = "sqlite:///windlass.db"
 DEFAULT_CONCURRENCY = 100
 
-# The faces. Outcomes are written in this order: a submission before the flow that it belongs to.
+# The faces, and where their rows are. Outcomes are written in this order: a submission before the
+# flow that it belongs to.
 FACES = Faces(
-    (
-        "windlass.rolling",
-        "windlass.control",
-        "windlass.sweep",
-        "windlass.external",
-        "windlass.flow",
-        "windlass.watch",
-    )
+    {
+        "rolling": "windlass_tally",
+        "control": "windlass_control",
+        "sweep": "windlass_sweep",
+        "external": "windlass_external",
+        "flow": "windlass_task where flow_id is not null",
+        "watch": "windlass_audit",
+    }
 )
 
 

@@ -6,8 +6,8 @@ all faces. A part that a face does not need is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -227,17 +227,35 @@ class Moved(NamedTuple):
     busy: int
 
 
-@dataclass
 class Faces:
-    """The faces of an app, loaded when they are first needed."""
+    """The faces of an app, each loaded when it is first needed.
 
-    modules: Sequence[str] = ()
-    given: Sequence[Face] = field(default=())
+    `places` says for each where its rows are: a face without kinds and without rows has nothing to
+    do, and costs nothing.
+    """
+
+    def __init__(self, places: Mapping[str, str], *, package: str = "windlass") -> None:
+        self._places = places
+        self._package = package
 
     @cached_property
     def all(self) -> tuple[Face, ...]:
-        loaded = (import_module(f"{name}.face").FACE for name in self.modules)
-        return (*self.given, *loaded)
+        return tuple(self._load(name) for name in self._places)
+
+    def only(self, names: Collection[str]) -> Faces:
+        """Some of the faces."""
+        kept = {name: place for name, place in self._places.items() if name in names}
+        return self if len(kept) == len(self._places) else Faces(kept, package=self._package)
+
+    def in_use(self, database: Database, kinds: Iterable[Kind] = ()) -> Faces:
+        """The faces that declared some of these kinds, or have rows in a database."""
+        found = database.filled(list(self._places.values()))
+        named = {name for name, place in self._places.items() if place in found}
+        return self.only(named | {kind.face for kind in kinds})
+
+    def _load(self, name: str) -> Face:
+        face: Face = import_module(f"{self._package}.{name}.face").FACE
+        return face
 
     def hand_back(self, connection: Connection, worker: int) -> int:
         """Give back what a worker that leaves holds beside task rows; how much that was."""

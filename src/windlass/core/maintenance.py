@@ -45,23 +45,22 @@ class Maintenance(Loop):
         self._database = database
         self._clock = clock
         self._faces = faces
-        chores = [*OWN, *(chore for face in faces.all for chore in face.maintenance)]
-        self._often = [chore for chore in chores if chore.is_often]
-        self._seldom = [chore for chore in chores if not chore.is_often]
         self._ticks = 0
 
     def tick(self) -> float:
-        changed = [self._do(chore) for chore in self._often]
-        pruned = sum(
-            rows for rows, chore in zip(changed, self._often, strict=True) if chore.is_prune
-        )
+        faces = self._faces.in_use(self._database).all
+        chores = [*OWN, *(chore for face in faces for chore in face.maintenance)]
+        often = [chore for chore in chores if chore.is_often]
+        changed = [self._do(chore) for chore in often]
+        pruned = sum(rows for rows, chore in zip(changed, often, strict=True) if chore.is_prune)
         if pruned:
             telemetry.emit("prune.done", rows=pruned)
         if any(rows >= PRUNE_AT_ONCE for rows in changed):
             return SHORT_PAUSE_SECONDS
         if self._ticks % NOW_AND_THEN == 0:
-            for chore in self._seldom:
-                self._do(chore)
+            for chore in chores:
+                if not chore.is_often:
+                    self._do(chore)
         self._ticks += 1
         return PAUSE_SECONDS * random.uniform(0.8, 1.2)
 

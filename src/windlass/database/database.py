@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -170,6 +170,12 @@ class Database:
         if self.dialect.commits_alone:
             return self._again(lambda: self._in_passing(work), tries, patient=patient)
         return self.write(work, tries=tries, patient=patient)
+
+    def filled(self, places: Sequence[str]) -> set[str]:
+        """The places that have rows: tables, each with a condition behind it if wanted."""
+        asked = ", ".join(f"exists (select 1 from {place})" for place in places)
+        found = self.read(lambda connection: connection.exec_driver_sql(f"select {asked}").one())
+        return {place for place, has_rows in zip(places, found, strict=True) if has_rows}
 
     def measure(self, *, tries: int = TRIES) -> int:
         """The time of the database now."""

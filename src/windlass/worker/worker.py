@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.cron import discover as cron
-from windlass.core.face import FaceLoop, Resolved, Site, Workplace
+from windlass.core.face import FaceLoop, Faces, Resolved, Site, Workplace
 from windlass.core.fetch.claim import Claims
 from windlass.core.fetch.fetcher import Fetcher
 from windlass.core.fetch.handoff import HandOff
@@ -110,7 +110,7 @@ class Worker:
             self.breakers,
             opened=self.fetcher.look_now,
         )
-        self.face_loops: list[FaceLoop] = [] if only is not None else self._face_loops()
+        self.face_loops: list[FaceLoop] = [] if only is not None else self._make_face_loops()
 
     async def run(self) -> None:
         """Join, work, and leave."""
@@ -186,6 +186,7 @@ class Worker:
             see=self._see,
             idle=self._idle,
             faces=shard.faces,
+            serving=self._serving,
             members=self._members(),
         )
 
@@ -227,7 +228,7 @@ class Worker:
         """Whether this worker owns a bucket."""
         return any(bucket in run for run in self.ring.share.runs)
 
-    def _face_loops(self) -> list[FaceLoop]:
+    def _make_face_loops(self) -> list[FaceLoop]:
         workplace = Workplace(
             site=self._site,
             kinds=self._kinds,
@@ -241,8 +242,17 @@ class Worker:
             until_idle=self._settings.until_idle,
             only_asked=self._settings.only_asked,
         )
-        wanted = [face for face in self._shard.faces.all if face.loops is not None]
-        return [loop for face in wanted if face.loops for loop in face.loops(workplace)]
+        return [
+            loop
+            for face in self._serving.all
+            if face.loops is not None
+            for loop in face.loops(workplace)
+        ]
+
+    @property
+    def _serving(self) -> Faces:
+        """The faces of the kinds that it serves."""
+        return self._shard.faces.only({kind.face for kind in self._kinds.values()})
 
     @property
     def is_idle(self) -> bool:
@@ -310,7 +320,7 @@ class Worker:
             cron.discover(
                 shard.database, self._registry.kinds, shard.clock, shard.numbers, where=where
             )
-            for face in shard.faces.all:
+            for face in shard.faces.in_use(shard.database, self._registry.kinds.values()).all:
                 if face.discover is not None:
                     face.discover(self._site)
             self.switchboard.obey()

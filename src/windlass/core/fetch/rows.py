@@ -119,6 +119,8 @@ class Rows:
             dialect = self._database.dialect
             kinds = triage.max_lost.keys()
             abandoned = dialect.abandoned(connection, kinds, now=stamp.now, limit=limit)
+            if not abandoned:
+                return Rescued()
             rescued = triage.sort(abandoned, stamp)
             if len(abandoned) == limit:
                 rescued.left.update(kinds)

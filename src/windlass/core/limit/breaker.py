@@ -52,7 +52,7 @@ class Breakers:
 
     def is_open(self, kind: str) -> bool:
         """Whether ordinary runs of the kind are held back."""
-        return self._known.get(kind, CLOSED).is_open
+        return kind in self._known and self._known[kind].is_open
 
     def is_probe_due(self, kind: str) -> bool:
         """Whether it is time for somebody to try again."""

@@ -64,6 +64,7 @@ class Heartbeat(Loop):
         see: Callable[[int, Sequence[worker.WorkerView]], None],
         idle: Callable[[], int],
         faces: Faces,
+        serving: Faces,
         members: Members | None = None,
     ) -> None:
         super().__init__()
@@ -86,6 +87,8 @@ class Heartbeat(Loop):
         # How many rows it could start while it has none.
         self._idle = idle
         self._faces = faces
+        # The faces that may hold something for this worker.
+        self._serving = serving
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
@@ -195,7 +198,7 @@ class Heartbeat(Loop):
     def _leave(self, why: str) -> int | None:
         now = self._clock.now()
         return leave(
-            self._database, self._faces, number=self.id, now=now, why=why, due=self._due(now)
+            self._database, self._serving, number=self.id, now=now, why=why, due=self._due(now)
         )
 
     def _lose(self, why: str) -> None:
