@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import threading
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from windlass import telemetry
+from windlass.database.database import DATABASE_ERRORS
 from windlass.errors import DatabaseUnavailable
 
 FIRST_PAUSE = 0.1
@@ -26,6 +25,7 @@ class Loop:
         self._wake = threading.Event()
         self._stopping = False
         self._failures = 0
+        self._is_database_away = False
         self.problem: Exception | None = None
 
     def tick(self) -> float:
@@ -57,14 +57,16 @@ class Loop:
             self._wake.clear()
             try:
                 pause = self.tick()
-            except (DatabaseUnavailable, SQLAlchemyError, OSError) as problem:
+            except (DatabaseUnavailable, *DATABASE_ERRORS, OSError) as problem:
                 pause = self._failed("database.failed", problem)
+                self._is_database_away = True
             except Exception as problem:
                 pause = self._failed("loop.failed", problem)
                 telemetry.log.exception("loop %s failed", self.name)
             else:
-                if self._failures:
+                if self._is_database_away:
                     telemetry.emit("database.back", loop=self.name)
+                self._is_database_away = False
                 self._failures = 0
                 self.problem = None
             if pause > 0 and not self._stopping:

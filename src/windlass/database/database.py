@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
@@ -25,6 +32,7 @@ from windlass.fork import watch_forks
 
 __all__ = [
     "BAD_VALUES",
+    "DATABASE_ERRORS",
     "TRIES",
     "URL",
     "Database",
@@ -37,6 +45,8 @@ T = TypeVar("T")
 
 # What a database, or its driver, raises.
 DatabaseError = DBAPIError
+# What SQLAlchemy raises, its own errors included.
+DATABASE_ERRORS = (SQLAlchemyError,)
 # What it raises for values that it cannot store.
 BAD_VALUES = (DataError, IntegrityError, UnicodeError, TypeError)
 

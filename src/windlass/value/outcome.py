@@ -21,7 +21,7 @@ from windlass.value.cron import Schedule, read_turn
 from windlass.value.duration import parse_duration
 from windlass.value.period import HURRIED, Period, remark_of
 from windlass.value.retry import RetryPolicy
-from windlass.value.status import Status
+from windlass.value.status import Status, may_become
 from windlass.value.task import Claimed
 
 LONGEST_REMARK = 1_000
@@ -218,6 +218,14 @@ def settle(
     `turns` says that the row is the standing row of a schedule or an item of a rolling kind: it
     waits for its next turn instead of ending.
     """
+    change = _settled(task, outcome, terms, now=now, turns=turns)
+    assert change is None or may_become(Status.RUNNING, Status(change.status))
+    return change
+
+
+def _settled(
+    task: Claimed, outcome: Outcome, terms: Terms, *, now: int, turns: bool
+) -> Change | None:
     match outcome:
         case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
             return None
