@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from windlass.value.status import Status
-from windlass.value.view import exposed
+from windlass.view.field import exposed
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from windlass.core.task.kind import Kind
+from windlass.source.key_text import Key
 from windlass.sweep.model import (
     Progress,
     RangeView,
@@ -16,10 +17,9 @@ from windlass.sweep.model import (
     check_limit,
     check_ranges,
 )
-from windlass.value.audit import Audit
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.key import Key
 from windlass.value.twin import awaited
+from windlass.view.audit import Audit
 
 P = ParamSpec("P")
 R = TypeVar("R")
