@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from windlass.source.store.table import Table
     from windlass.sweep.declare import Sweep
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
-    from windlass.value.audit import Audit
     from windlass.value.status import Status
+    from windlass.view.audit import Audit
 
 __version__ = "0.1.0"
 
@@ -225,7 +225,7 @@ __getattr__ = attributes_of(
             "SetAside",
             "SweepVisit",
         ),
-        "windlass.value.audit": ("Audit",),
+        "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
     },
     modules=("external", "ledger", "ring", "telemetry", "testing", "web"),

@@ -43,12 +43,12 @@ from windlass.sweep.declare import Sweep, check_takes_a_row, make_sweep
 from windlass.sweep.operate.sweep import Sweeps
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.listing import Listing
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import twin
+from windlass.view.listing import Listing
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
 from windlass.worker.settings import WorkerSettings

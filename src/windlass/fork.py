@@ -1,10 +1,13 @@
-"""What a child by fork must not share with its parent: connections, threads, half-done work."""
+"""Child processes: what one must not share with its parent, and how it knows the parent."""
 
 from __future__ import annotations
 
 import os
 from typing import Protocol
 from weakref import WeakSet
+
+# In the environment of a child: the process that supervises it.
+CHILD = "WINDLASS_CHILD"
 
 
 class Forker(Protocol):

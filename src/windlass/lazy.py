@@ -16,7 +16,7 @@ def attributes_of(
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
-    def __getattr__(name: str) -> object:
+    def get(name: str) -> object:
         if name in modules:
             return import_module(f"{package}.{name}")
         if name not in home_of:
@@ -25,4 +25,4 @@ def attributes_of(
         setattr(loaded[package], name, value)
         return value
 
-    return __getattr__
+    return get

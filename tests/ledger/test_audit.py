@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from windlass.ledger import Ledger, OutOfStock, OverReturn, UnknownDeduction
 from windlass.ledger.store import audit as ledger_audit
 from windlass.ledger.store import audit_page as ledger_audit_page
-from windlass.value.audit import Audit
+from windlass.view.audit import Audit
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from sqlalchemy import create_engine, event, text
 from windlass import BadKey, BadSource, MirrorSource, Source, SweepSource
 from windlass.database.database import normalise
 from windlass.source.file import Csv, Lines
+from windlass.source.key_text import decode_key, encode_key
 from windlass.source.keys import Keys
 from windlass.source.pages import Pages
 from windlass.source.store.table import Table
-from windlass.value.key import decode_key, encode_key
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 TYPES = {

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
+from windlass.source.key_text import decode_key, encode_key
 from windlass.sweep.model import Range, RangeOrder, Tile, tiles
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as rounds
 from windlass.sweep.store.failed_item import NewFailedItem
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
-from windlass.value.key import decode_key, encode_key
 from windlass.value.status import Status
 
 SWEEP = "offer"

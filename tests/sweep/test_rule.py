@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from windlass import BadDeclaration, BadInput, Keys, Table
 from windlass.clock import SECOND
+from windlass.source.key_text import encode_key
 from windlass.sweep.model import (
     EMPTY_ROUND,
     SHORTEST_ROUND,
@@ -29,7 +30,6 @@ from windlass.sweep.model import (
     stragglers,
     tiles,
 )
-from windlass.value.key import encode_key
 from windlass.value.status import Status
 
 NOW = 1_000 * SECOND

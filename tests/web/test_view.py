@@ -8,10 +8,10 @@ from pydantic import TypeAdapter
 
 from windlass.cli.output import plain
 from windlass.clock import from_datetime
-from windlass.value.key import Key
-from windlass.value.listing import Listing
+from windlass.source.key_text import Key
 from windlass.value.status import Status
-from windlass.value.view import Json, JsonText, Moment, exposed
+from windlass.view.field import Json, JsonText, Moment, exposed
+from windlass.view.listing import Listing
 from windlass.web.view import answer
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.value.identity import whoami
-from windlass.watch.audit.model import Operator
+from windlass.view.action import Operator
+from windlass.view.identity import whoami
 
 if TYPE_CHECKING:
     from windlass.app import App

@@ -14,7 +14,7 @@ from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import set_up_logs
 from windlass.cli.output import complain, say
-from windlass.cli.supervise import CHILD, Supervisor
+from windlass.cli.supervise import Supervisor
 from windlass.cli.worker import (
     ConcurrencyOption,
     KindOption,
@@ -25,6 +25,7 @@ from windlass.cli.worker import (
     terminal,
 )
 from windlass.errors import WindlassError
+from windlass.fork import CHILD
 
 if TYPE_CHECKING:
     from windlass.app import App

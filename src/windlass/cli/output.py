@@ -19,7 +19,7 @@ from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
 from windlass.value.task import COUNTED_EXACTLY
-from windlass.value.view import (
+from windlass.view.field import (
     CODE,
     JSON_TEXT,
     KEY,

@@ -15,12 +15,12 @@ import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
+from windlass.fork import CHILD
 from windlass.value.pulse import Pulse
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker
 
-CHILD = "WINDLASS_CHILD"
 LOOK_SECONDS = 0.2
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0

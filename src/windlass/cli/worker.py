@@ -18,7 +18,8 @@ from windlass.cli.early import end_quietly
 from windlass.cli.load import AppArgument, load_app
 from windlass.cli.log import LiveLine, Shown, set_up_logs
 from windlass.cli.output import complain, count_text
-from windlass.cli.supervise import CHILD, Pulses, Supervisor
+from windlass.cli.supervise import Pulses, Supervisor
+from windlass.fork import CHILD
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker, App

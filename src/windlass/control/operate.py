@@ -11,8 +11,8 @@ from windlass.control.model.argument import ControlKey
 from windlass.control.model.control import DONE, Reply, RunStatus, RunView, view
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.value.identity import whoami
-from windlass.value.listing import Listing
+from windlass.view.identity import whoami
+from windlass.view.listing import Listing
 
 MOST_TRIES = 20
 

@@ -11,8 +11,8 @@ from windlass.control import operate
 from windlass.control.model.argument import check_key, parse_cursor
 from windlass.control.model.control import DONE, ControlRunDetail, Reply, RunStatus, RunView
 from windlass.errors import NotPossible, Unknown
-from windlass.value.listing import Listing
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
+from windlass.view.listing import Listing
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog, RunName
 from windlass.web.view import STORABLE, ActionResult, Number, RequestBody, answer

@@ -58,6 +58,8 @@ class Face:
     # What moves to another shard together with task rows, and what moves by itself.
     along: Along | None = None
     move: Callable[[Fleet, Shard], Moved] | None = None
+    # The names of what stays in a shard that is drained.
+    stays: Callable[[Connection], list[str]] | None = None
     # The one shard that a kind of this face lives in.
     home: Callable[[Fleet, Kind], Shard] | None = None
     # Raises if a database cannot become one of several shards.

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from windlass.cli.supervise import CHILD
+from windlass.fork import CHILD
 
 SHOP = "windlass.demo.shop:app"
 CONCURRENCY = 16

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Return,
         Stock,
     )
-    from windlass.value.audit import Audit
+    from windlass.view.audit import Audit
 
 __all__ = [
     "Audit",
@@ -73,6 +73,6 @@ __getattr__ = attributes_of(
             "Return",
             "Stock",
         ),
-        "windlass.value.audit": ("Audit",),
+        "windlass.view.audit": ("Audit",),
     },
 )

@@ -56,9 +56,9 @@ from windlass.ledger.model.ledger import (
 )
 from windlass.ledger.store import audit as ledger_audit
 from windlass.ledger.store import view as ledger_view
-from windlass.value.audit import Audit, found
 from windlass.value.duration import Duration
 from windlass.value.twin import twin
+from windlass.view.audit import Audit, found
 
 P = ParamSpec("P")
 T = TypeVar("T")

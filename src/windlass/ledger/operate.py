@@ -16,7 +16,7 @@ from windlass.database.connection import Connection
 from windlass.ledger.ledger import Ledger
 from windlass.ledger.model.listing import LedgerPlace
 from windlass.ledger.store import list as ledger_list
-from windlass.value.audit import Audit
+from windlass.view.audit import Audit
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from windlass.rolling.operate.handle import Rolling
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
 from windlass.value.status import Status
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 
 NUMBERS = ("items", "never", "due", "overdue", "oldest", "needed", "actual")
 WHOLE_NAMES = {"never": "never visited", "needed": "needed rate", "actual": "actual rate"}

@@ -13,7 +13,7 @@ from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import Arguments
 from windlass.value.period import Period, parse_tick
 from windlass.value.status import Status
-from windlass.value.view import exposed
+from windlass.view.field import exposed
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from windlass.rolling.operate.freshness import view, views
 from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.histogram import histogram
 from windlass.rolling.operate.item import items as page_of
-from windlass.value.listing import Listing
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
+from windlass.view.listing import Listing
 from windlass.web.problem import problems
 from windlass.web.request import Console, KindName, ReadyConsole, RequestLog
 from windlass.web.view import STORABLE, ActionResult, Code, RequestBody, answer

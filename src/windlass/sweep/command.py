@@ -28,12 +28,12 @@ from windlass.cli.output import (
     when,
 )
 from windlass.cli.redraw import redraw
+from windlass.source.key_text import Key, shown
 from windlass.sweep.declare import Sweep
 from windlass.sweep.model import Progress, RoundView, is_sweep
 from windlass.value.duration import format_duration
-from windlass.value.key import Key, shown
 from windlass.value.rate import rate_text
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 
 BAR = 30
 ROUNDS_SHOWN = 5

@@ -9,6 +9,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from windlass.core.task.kind import Kind, optional_duration, positive
 from windlass.errors import BadDeclaration
 from windlass.source.contract import SweepSource
+from windlass.source.key_text import Key
 from windlass.sweep.model import (
     Progress,
     RangeView,
@@ -21,11 +22,10 @@ from windlass.sweep.model import (
     check_ranges,
     declared_ranges,
 )
-from windlass.value.audit import Audit
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.key import Key
 from windlass.value.payload import Arguments
 from windlass.value.twin import awaited
+from windlass.view.audit import Audit
 
 P = ParamSpec("P")
 R = TypeVar("R")

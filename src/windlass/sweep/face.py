@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core.face import Chore, Face, FaceLoop, Site, Tidying, Workplace
+from windlass.database.connection import Connection
 from windlass.sweep.engine.home import sweep_home
 from windlass.sweep.engine.round import discover, take_over
 from windlass.sweep.engine.sweeper import Sweeper
 from windlass.sweep.model import is_sweep
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep as sweeps
 
 
 def _discover(site: Site) -> None:
@@ -32,6 +34,10 @@ def _prune(tidying: Tidying) -> int:
     return 0
 
 
+def _names(connection: Connection) -> list[str]:
+    return [row.name for row in sweeps.listing(connection)]
+
+
 FACE = Face(
     name="sweep",
     home=sweep_home,
@@ -40,4 +46,5 @@ FACE = Face(
     hand_back=ranges.hand_back,
     abandon=ranges.fall,
     maintenance=(Chore(_prune),),
+    stays=_names,
 )

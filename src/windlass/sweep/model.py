@@ -19,10 +19,10 @@ from windlass.clock import SECOND, to_datetime
 from windlass.core.task.kind import Kind
 from windlass.errors import BadDeclaration, BadInput
 from windlass.source.contract import SweepSource
-from windlass.value.audit import Audit, found
-from windlass.value.key import Key, decoded, shown
+from windlass.source.key_text import Key, decoded, shown
 from windlass.value.status import Status
-from windlass.value.view import StoredKey, exposed
+from windlass.view.audit import Audit, found
+from windlass.view.field import StoredKey, exposed
 
 MOST_RANGES = 4_096
 # The speed of a range counts for this long after its last save.

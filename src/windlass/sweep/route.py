@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from windlass.sweep.model import MOST_RANGES, Progress, RoundView, SetAside
-from windlass.value.audit import Audit
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
+from windlass.view.audit import Audit
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
 from windlass.web.view import ActionResult, RequestBody, answer

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Values and rules that several parts use: pure, without any database."""

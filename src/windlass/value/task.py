@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.errors import BadInput, BadKey
 from windlass.value.status import Status
-from windlass.value.view import JsonText, Moment
+from windlass.view.field import JsonText, Moment
 
 LONGEST_KEY = 255
 # More rows than these are not counted.

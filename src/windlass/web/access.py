@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from windlass.value.identity import whoami
+from windlass.view.identity import whoami
 from windlass.web.problem import problem
 from windlass.web.session.model import COOKIE, LONGEST_NAME, Guesses, Role, Session, Sessions
 

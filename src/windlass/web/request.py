@@ -11,7 +11,7 @@ from fastapi import Depends, HTTPException, Path, Request
 from windlass.app import App
 from windlass.errors import BadInput
 from windlass.ledger.operate import Ledgers
-from windlass.watch.audit.model import Operator
+from windlass.view.action import Operator
 from windlass.watch.audit.operate import AuditLog
 from windlass.watch.change.listen import ChangeWatcher
 from windlass.web.access import Actor

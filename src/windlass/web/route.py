@@ -13,7 +13,6 @@ from windlass.web.problem import problems
 ROUTES = (
     "windlass.web.session.route",
     "windlass.watch.status.route",
-    "windlass.watch.kind.route",
     "windlass.rolling.route",
     "windlass.sweep.route",
     "windlass.flow.route.flow",

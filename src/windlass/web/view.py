@@ -36,10 +36,9 @@ from pydantic import (
 )
 
 from windlass.clock import to_datetime
-from windlass.value.key import encode_key, shown
-from windlass.value.listing import Listing
+from windlass.source.key_text import encode_key, shown
 from windlass.value.task import LONGEST_KEY
-from windlass.value.view import (
+from windlass.view.field import (
     CODE,
     JSON,
     JSON_TEXT,
@@ -50,6 +49,7 @@ from windlass.value.view import (
     below,
     view_fields,
 )
+from windlass.view.listing import Listing
 from windlass.web.json import json_text
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ import typer
 from tests.fixture.command import open_module
 from windlass.cli import command
 from windlass.core.alert.store import write_alert
-from windlass.value.identity import whoami
+from windlass.view.action import Action
+from windlass.view.identity import whoami
 from windlass.watch.audit import operate as audit
-from windlass.watch.audit.model import Action
 
 # What is written is the same on every database.
 pytestmark = pytest.mark.mostly("sqlite")

@@ -3,9 +3,9 @@
 import pytest
 
 from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.view.action import Operator
 from windlass.watch.audit import operate as audit
 from windlass.watch.audit import store
-from windlass.watch.audit.model import Operator
 
 ADA = Operator("Ada", "api", "192.0.2.7")
 

@@ -37,7 +37,7 @@ from windlass.control.model.control import DONE, RunStatus, RunView
 from windlass.control.model.step import StepName, StepState
 from windlass.errors import NotPossible
 from windlass.value.duration import format_duration
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 
 COLOURS = {
     RunStatus.READY: "cyan",

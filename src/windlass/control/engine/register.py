@@ -40,8 +40,8 @@ from windlass.control.model.step import StepName
 from windlass.core.shard.fleet import Fleet, Route
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.database.connection import Connection
-from windlass.value.identity import this_process
 from windlass.value.shard import CONTROL
+from windlass.view.identity import this_process
 
 # What becomes of the row that was found, at the time of the clock.
 Decide = Callable[[Control | None, Clock], Decision]

@@ -21,7 +21,7 @@ from windlass.clock import SECOND, to_datetime
 from windlass.control.model import step as rule
 from windlass.control.model.argument import ControlKey, check_data
 from windlass.control.model.step import StepName, Steps, StepText, StepView, step_view
-from windlass.value.view import CODE, Json
+from windlass.view.field import CODE, Json
 
 P = ParamSpec("P")
 

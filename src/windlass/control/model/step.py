@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from windlass.clock import SECOND, to_datetime
 from windlass.errors import BadStep
 from windlass.value.task import is_storable
-from windlass.value.view import TEXT, Json
+from windlass.view.field import TEXT, Json
 
 LONGEST_NAME = 255
 LARGEST_NUMBER = 2**53 - 1

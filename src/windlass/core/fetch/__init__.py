@@ -1,1 +1,1 @@
-"""FIXME."""
+"""How a worker gets rows: reads of its own buckets, claims, offers and quarantine."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""How runs end: outcomes are written in groups, one transaction for each."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Which workers are alive, and which of them owns which buckets."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What a task is: its declaration, how it is enqueued, and its row."""

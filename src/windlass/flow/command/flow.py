@@ -40,8 +40,7 @@ from windlass.flow.model.run import FlowProgress
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.operate.view import FlowRunView
 from windlass.value.duration import format_duration
-from windlass.watch.audit.model import Action
-from windlass.watch.audit.operate import LONGEST_TOLD
+from windlass.view.action import LONGEST_TOLD, Action
 
 BAR = 30
 FORMATS = ("mermaid", "dot", "json")

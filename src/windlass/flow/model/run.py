@@ -13,7 +13,7 @@ from windlass.errors import BadFlow
 from windlass.flow.model.graph import NodeShape, Rule
 from windlass.flow.model.node import Result, replaced
 from windlass.value.status import FINAL, Status
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 STYLES = {
     Status.WAITING: "#cfe8ff",

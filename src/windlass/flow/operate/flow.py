@@ -23,10 +23,10 @@ from windlass.flow.operate import view
 from windlass.flow.operate.find import RunFinder
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.operate.view import FlowRunView
-from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED
 from windlass.value.status import Status
 from windlass.value.twin import twin
+from windlass.view.listing import Listing
 
 Arguments = tuple[tuple[object, ...], Mapping[str, object]]
 

@@ -36,7 +36,7 @@ from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
 from windlass.value.payload import ArgumentView, argument_views
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 
 @dataclass(frozen=True)

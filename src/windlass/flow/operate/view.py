@@ -25,10 +25,10 @@ from windlass.flow.store import flow as flow_store
 from windlass.flow.store import page as store
 from windlass.flow.store.flow import NodeRow, RunRow
 from windlass.flow.store.page import RunPage, Slots
-from windlass.value.listing import Listing
 from windlass.value.status import FINAL, Status
 from windlass.value.task import FailureView
-from windlass.value.view import Json, Moment, exposed
+from windlass.view.field import Json, Moment, exposed
+from windlass.view.listing import Listing
 
 # A larger graph cannot be read by people.
 MOST_DRAWN = 400

@@ -15,10 +15,9 @@ from windlass.flow.model.template import RunEdit
 from windlass.flow.operate import view
 from windlass.flow.operate.template import StartableView
 from windlass.flow.operate.view import FlowDetail, FlowNodeDetail, FlowNodePage, FlowRunView
-from windlass.value.listing import Listing
 from windlass.value.status import Status
-from windlass.watch.audit.model import Action
-from windlass.watch.audit.operate import LONGEST_TOLD
+from windlass.view.action import LONGEST_TOLD, Action
+from windlass.view.listing import Listing
 from windlass.web.json import JsonList, JsonObject, json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog

@@ -10,7 +10,7 @@ from pydantic import Field
 from windlass.errors import BadInput, UnknownFlow, UnknownKind
 from windlass.flow.operate.template import TemplateView
 from windlass.flow.route.flow import Edge, ExportOut, FlowNodeBody, Form, exported
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 from windlass.web.json import json_text
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog, RunName

@@ -14,8 +14,7 @@ from concurrent.futures import Future
 
 from windlass.errors import Blocked, DatabaseUnavailable
 from windlass.fork import watch_forks
-from windlass.ledger.engine.blocked import BlockedQueue, Execute
-from windlass.ledger.engine.pending import Pending, answer_all
+from windlass.ledger.engine.pending import BlockedQueue, Execute, Pending, answer_all
 from windlass.ledger.model.ledger import Outcome, Request
 
 # How long to wait for the callers of the last group, which probably call again at once.

@@ -13,16 +13,19 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Path, Query, Response
 from pydantic import BeforeValidator
 
-from windlass.ledger.http import answer
-from windlass.ledger.http.answer import made, with_status
-from windlass.ledger.http.body import (
+from windlass.ledger.http.wire import RawPath, StrictRoute
+from windlass.ledger.ledger import Ledger
+from windlass.ledger.model.ledger import Confirmation, Deduction, Entry, Receipt, Return, Stock
+from windlass.ledger.route import answer
+from windlass.ledger.route.answer import made, with_status
+from windlass.ledger.route.body import (
     ANY_TEXT,
     AdjustmentBody,
     DeductionBody,
     MovementBody,
     pairs,
 )
-from windlass.ledger.http.problem import (
+from windlass.ledger.route.problem import (
     Api,
     IdConflictProblem,
     InvalidQuantityProblem,
@@ -35,11 +38,8 @@ from windlass.ledger.http.problem import (
     UnknownSkuProblem,
     described,
 )
-from windlass.ledger.http.wire import RawPath, StrictRoute
-from windlass.ledger.ledger import Ledger
-from windlass.ledger.model.ledger import Confirmation, Deduction, Entry, Receipt, Return, Stock
-from windlass.value.audit import Audit
 from windlass.value.task import LONGEST_KEY
+from windlass.view.audit import Audit
 
 
 def create(ledger: Ledger, *, audit: bool = True) -> FastAPI:

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from windlass.ledger.http.problem import Malformed
+from windlass.ledger.route.problem import Malformed
 
 # Larger than the largest request that is allowed, with each character escaped.
 MOST_BYTES = 32 * 1024 * 1024

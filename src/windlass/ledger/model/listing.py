@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from windlass.ledger.model.ledger import DeductionLine, DeductionStatus, Entry, Line, Movement
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 T = TypeVar("T")
 

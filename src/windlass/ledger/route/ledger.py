@@ -10,7 +10,6 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import APIRouter, Query
 
-from windlass.ledger.http.problem import StatusName
 from windlass.ledger.model.ledger import DeductionStatus, Movement, Stock
 from windlass.ledger.model.listing import (
     LedgerPart,
@@ -19,6 +18,7 @@ from windlass.ledger.model.listing import (
     ListedEntry,
     ListedReturn,
 )
+from windlass.ledger.route.problem import StatusName
 from windlass.web.request import ReadyConsole
 from windlass.web.view import STORABLE, View, answer
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Query, Response
 
 from windlass.errors import NotPossible
-from windlass.ledger.http import answer
-from windlass.ledger.http.answer import made, with_status
-from windlass.ledger.http.body import AdjustmentBody, DeductionBody, MovementBody, pairs
 from windlass.ledger.ledger import Ledger
 from windlass.ledger.model.ledger import Confirmation, Deduction, Entry, Receipt, Return, Stock
+from windlass.ledger.route import answer
+from windlass.ledger.route.answer import made, with_status
+from windlass.ledger.route.body import AdjustmentBody, DeductionBody, MovementBody, pairs
 from windlass.ledger.route.ledger import Prefix, Shard
-from windlass.value.audit import Audit
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
+from windlass.view.audit import Audit
 from windlass.web.problem import problems
 from windlass.web.request import DeductionId, ReadyConsole, RequestLog, Sku
 

@@ -28,7 +28,7 @@ from windlass.cli.redraw import redraw
 from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, MemberMark, band, circle, marks_of
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
-from windlass.value.listing import Listing
+from windlass.view.listing import Listing
 
 if TYPE_CHECKING:
     from windlass.operate.ring.operate import MemberView, RingMove, RingView

@@ -17,8 +17,8 @@ from windlass.database.database import TRIES, Database
 from windlass.database.dialect.base import Dialect
 from windlass.ring import assign, tokens_of
 from windlass.value.bucket import BUCKETS
-from windlass.value.listing import Listing
-from windlass.value.view import Moment, exposed
+from windlass.view.field import Moment, exposed
+from windlass.view.listing import Listing
 
 MOVES = 20
 

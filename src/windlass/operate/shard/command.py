@@ -23,7 +23,7 @@ from windlass.cli.output import (
 )
 from windlass.operate.shard import operate
 from windlass.operate.shard.operate import ShardView
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 
 NUMBERS = ("place", "waiting", "running", "ended", "workers")
 

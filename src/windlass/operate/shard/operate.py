@@ -14,7 +14,6 @@ from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import Load
 from windlass.database.connection import Connection
 from windlass.errors import BadInput
-from windlass.sweep.store import sweep
 from windlass.value.shard import Roster
 from windlass.value.task import COUNTED_EXACTLY
 
@@ -149,7 +148,8 @@ def _sweeps(fleet: Fleet, source: Shard) -> list[str]:
     """The sweeps that a drained shard still has."""
     if not fleet.roster.is_draining(source.ring):
         return []
-    return [row.name for row in source.database.read(sweep.listing)]
+    asked = [face.stays for face in fleet.faces.all if face.stays is not None]
+    return source.database.read(lambda conn: [name for ask in asked for name in ask(conn)])
 
 
 def _may_come(fleet: Fleet, source: Shard) -> bool:

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from windlass.cli.audit import audit_log
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import complain, done, plain, print_json
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 
 if TYPE_CHECKING:
     from windlass.app import App

@@ -17,10 +17,10 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.errors import BadInput
 from windlass.value.breaker import CLOSED
-from windlass.value.identity import whoami
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate
 from windlass.value.window import parse_window
+from windlass.view.identity import whoami
 
 MOST_AT_ONCE = 100_000
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from windlass.operate.switch import view
 from windlass.operate.switch.view import SwitchView
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
 from windlass.web.view import Reason, RequestBody, answer

@@ -12,7 +12,7 @@ from windlass.core.limit.switch import setting_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.task.kind import Kind, Registry
 from windlass.value.rate import rate_text
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 
 @dataclass(frozen=True)

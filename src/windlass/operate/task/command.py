@@ -30,7 +30,7 @@ from windlass.cli.output import (
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
 from windlass.value.task import TaskFilter, TaskView
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 
 cli = typer.Typer()
 

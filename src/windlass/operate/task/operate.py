@@ -20,11 +20,11 @@ from windlass.core.task.store import task
 from windlass.core.task.store.page import TasksBelow
 from windlass.database.connection import Connection
 from windlass.errors import BadInput, DatabaseUnavailable, NotPossible, TaskNotFound
-from windlass.value.listing import Listing
 from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
 from windlass.value.shard import COMING
 from windlass.value.status import Status
 from windlass.value.task import FailureView, TaskFilter, TaskView, check_key, check_priority
+from windlass.view.listing import Listing
 
 T = TypeVar("T")
 

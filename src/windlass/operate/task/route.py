@@ -14,7 +14,7 @@ from windlass.operate.task.bulk import Bulk
 from windlass.operate.task.operate import TaskDetail, TaskListing
 from windlass.value.status import Status
 from windlass.value.task import TaskFilter, TaskView
-from windlass.watch.audit.model import Action
+from windlass.view.action import Action
 from windlass.web.problem import problems
 from windlass.web.request import ReadyConsole, RequestLog
 from windlass.web.view import STORABLE, ActionResult, Code, Reason, RequestBody, When, answer

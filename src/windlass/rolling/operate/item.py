@@ -7,7 +7,7 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
 from windlass.rolling.model import Item
 from windlass.rolling.store import item as store
-from windlass.value.listing import Listing
+from windlass.view.listing import Listing
 
 
 def item(fleet: Fleet, kind: Kind, code: str) -> Item | None:

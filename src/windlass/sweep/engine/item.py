@@ -14,8 +14,8 @@ from windlass.clock import Clock
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Keeper, Run, State
 from windlass.core.task.kind import Kind
+from windlass.source.key_text import Key, shown
 from windlass.sweep.model import terms_of
-from windlass.value.key import Key, shown
 from windlass.value.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.task import Claimed
 

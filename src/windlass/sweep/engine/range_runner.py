@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Run, State
+from windlass.source.key_text import Key, decoded, encode_key
 from windlass.sweep.engine.item import ItemRun, Row, WaitingItems, claimed, is_over
 from windlass.sweep.engine.reader import Reading, ReadRequest
 from windlass.sweep.engine.tally import Tally
@@ -22,7 +23,6 @@ from windlass.sweep.engine.tools import Tools
 from windlass.sweep.model import Range, terms_of
 from windlass.sweep.store.failed_item import NewFailedItem
 from windlass.sweep.store.range import Save
-from windlass.value.key import Key, decoded, encode_key
 from windlass.value.outcome import Failed, Retried, Snoozed
 
 SAVE_EVERY = 1.0

@@ -17,10 +17,10 @@ from windlass.database.database import Database
 from windlass.errors import BadSource
 from windlass.source.ask import SourceFailed
 from windlass.source.contract import SweepSource, name_of
+from windlass.source.key_text import LONGEST_KEY, Key, decoded, encode_key
 from windlass.sweep.engine.item import Row
 from windlass.sweep.model import terms_of
 from windlass.sweep.store import range as ranges
-from windlass.value.key import LONGEST_KEY, Key, decoded, encode_key
 
 # Text up to this length is short enough for a key, however it is encoded.
 SHORT = LONGEST_KEY // 4

@@ -9,6 +9,7 @@ from windlass.core.run.load import KindLoad
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
+from windlass.source.key_text import decode_key
 from windlass.sweep.engine.calls import SourceCalls
 from windlass.sweep.engine.item import ItemRun, WaitingItems, claimed
 from windlass.sweep.engine.reader import find_row
@@ -16,7 +17,6 @@ from windlass.sweep.engine.tally import Tally
 from windlass.sweep.engine.tools import Tools
 from windlass.sweep.store import failed_item as store
 from windlass.sweep.store.failed_item import FailedItem
-from windlass.value.key import decode_key
 from windlass.value.outcome import Failed, Retried, Snoozed
 
 AT_ONCE = 200

@@ -15,9 +15,9 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.source.contract import SweepSource, name_of
+from windlass.source.key_text import encode_key
 from windlass.sweep.model import RoundView, SweepRow, Tile, described, is_sweep, terms_of, tiles
 from windlass.sweep.store import sweep as store
-from windlass.value.key import encode_key
 
 
 def everywhere(_kind: Kind) -> bool:

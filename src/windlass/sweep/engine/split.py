@@ -12,10 +12,10 @@ from windlass import telemetry
 from windlass.database.database import Database
 from windlass.database.number import Numbers
 from windlass.source.contract import SweepSource, name_of
+from windlass.source.key_text import decoded, encode_key
 from windlass.sweep.engine.tools import Tools
 from windlass.sweep.model import Range, next_to_split
 from windlass.sweep.store import range as ranges
-from windlass.value.key import decoded, encode_key
 
 TRIES = 20
 # A range that will end by itself within this time is not worth a cut.

@@ -16,6 +16,7 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.source.contract import SweepSource, name_of
+from windlass.source.key_text import Key, decode_key
 from windlass.sweep import model
 from windlass.sweep.engine.home import sweep_home
 from windlass.sweep.engine.round import declare, open_round
@@ -35,9 +36,8 @@ from windlass.sweep.operate.visit import SweepVisitor
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
-from windlass.value.audit import Audit
-from windlass.value.key import Key, decode_key
 from windlass.value.twin import in_thread
+from windlass.view.audit import Audit
 
 HISTORY_SHOWN = 10
 

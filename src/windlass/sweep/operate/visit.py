@@ -25,13 +25,13 @@ from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.source.contract import SweepSource
+from windlass.source.key_text import Key, encode_key, shown
 from windlass.sweep.engine.item import ItemRun, Row, claimed, known_by
 from windlass.sweep.engine.reader import find_row
 from windlass.sweep.model import SweepVisit
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as store
 from windlass.sweep.store.failed_item import NewFailedItem, Visited
-from windlass.value.key import Key, encode_key, shown
 from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.status import Status
 from windlass.value.twin import twin

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.errors import DatabaseUnavailable, UnknownAlert
 from windlass.value.duration import format_duration
-from windlass.value.listing import Listing
+from windlass.view.action import Action
+from windlass.view.listing import Listing
 from windlass.watch.alert import store
 from windlass.watch.alert.model import Acknowledgement, AlertView
-from windlass.watch.audit.model import Action
 from windlass.watch.audit.operate import AuditLog
 
 # This many of the newest alerts are read to count the open ones.

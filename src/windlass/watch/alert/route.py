@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from windlass.value.duration import parse_duration
-from windlass.value.listing import Listing
+from windlass.view.listing import Listing
 from windlass.watch.alert import operate
 from windlass.watch.alert.model import AlertView
 from windlass.web.problem import problems

@@ -16,15 +16,14 @@ import msgspec
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.value.listing import Listing
 from windlass.value.outcome import storable
+from windlass.view.action import Operator
+from windlass.view.listing import Listing
 from windlass.watch.audit import store
-from windlass.watch.audit.model import AuditEntry, Before, Operator
+from windlass.watch.audit.model import AuditEntry, Before
 
 LONGEST_OUTCOME = 2_000
 LONGEST_ABOUT = 300
-# The log keeps at most this many characters of arguments.
-LONGEST_TOLD = 2_000
 
 
 class OpenEntry:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from windlass.value.listing import Listing
+from windlass.view.listing import Listing
 from windlass.watch.audit import operate
 from windlass.watch.audit.model import AuditEntry
 from windlass.web.request import ReadyConsole

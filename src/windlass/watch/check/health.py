@@ -10,7 +10,7 @@ from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.database import migrate
 from windlass.database.database import Database, first_line
 from windlass.errors import WindlassError
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from windlass import __version__
 from windlass.errors import DatabaseUnavailable
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 from windlass.watch.check import health
 from windlass.watch.check.health import DatabaseHealth
 from windlass.watch.check.operate import Finding, of_kinds
@@ -45,11 +44,11 @@ class Health(View):
 
 
 @router.get("/about", response_model=answer(About, without=("databases.now",)))
-def about(console: KnownConsole) -> About:
+def about(request: Request, console: KnownConsole) -> About:
     """Versions, schema and health."""
     databases = health.look(console.app.fleet)
     return About(
-        version=__version__,
+        version=request.app.version,
         python=platform.python_version(),
         packages={name: found for name in PACKAGES if (found := _version(name)) is not None},
         is_built=is_built(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from windlass.core.ring.store.worker import WorkerView
 from windlass.value.task import FailureView
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 NOTHING_DUE = "nothing due"
 

@@ -9,7 +9,7 @@ from windlass.core.finish.store.history import MINUTE, Work
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.database.connection import Connection
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 HOUR = 60
 

@@ -1,4 +1,4 @@
-"""The route of the first page: what runs, what is held back and why, what failed, who works."""
+"""The routes of the first page (what runs, waits, failed, and who works) and of kinds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from windlass.flow.operate import view as flow_view
 from windlass.flow.operate.view import FlowRunView
 from windlass.value.status import Status
 from windlass.value.task import FailureView
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
-from windlass.watch.kind.operate import KindView, kind_views
+from windlass.watch.status import kind as kind_view
 from windlass.watch.status import operate
+from windlass.watch.status.kind import KindDetail, KindView, kind_views
 from windlass.watch.status.model import WorkerLine, worker_lines
 from windlass.watch.status.pace import HOUR, Minute, pace
-from windlass.web.request import Console, ReadyConsole
+from windlass.web.problem import problems
+from windlass.web.request import Console, KindName, ReadyConsole
 from windlass.web.view import answer
 
 ALERTS_SHOWN = 5
 RUNS_SHOWN = 5
 HIDDEN = ("workers.left_at", "workers.left_why", "workers.declared")
 
-router = APIRouter(tags=["overview"])
+router = APIRouter()
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Overview:
     minutes: list[Minute]
 
 
-@router.get("/overview", response_model=answer(Overview, without=HIDDEN))
+@router.get("/overview", tags=["overview"], response_model=answer(Overview, without=HIDDEN))
 def overview(console: ReadyConsole) -> Overview:
     """How everything is doing now."""
     fleet, registry = console.app.fleet, console.app.registry
@@ -69,6 +71,20 @@ def overview(console: ReadyConsole) -> Overview:
         flows=FlowsNow(_runs(console, Status.RUNNING), _runs(console, Status.FAILED)),
         minutes=pace(fleet, minutes=HOUR),
     )
+
+
+@router.get("/kinds", tags=["kinds"], response_model=answer(list[KindView]))
+def kinds(console: ReadyConsole) -> list[KindView]:
+    """All kinds that are declared, or have rows."""
+    return kind_view.listing(console.app.fleet, console.app.registry)
+
+
+@router.get(
+    "/kinds/{kind}", tags=["kinds"], responses=problems(404), response_model=answer(KindDetail)
+)
+def kind(kind: KindName, console: ReadyConsole) -> KindDetail:
+    """One kind."""
+    return kind_view.show(console.app.fleet, console.app.registry, kind)
 
 
 def _runs(console: Console, status: Status) -> list[FlowRunView]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import StringConstraints
 
 from windlass import __version__
-from windlass.value.identity import whoami
+from windlass.view.identity import whoami
 from windlass.web.access import Actor, cleaned, too_many
 from windlass.web.problem import problem, problems
 from windlass.web.request import AnyConsole, Console

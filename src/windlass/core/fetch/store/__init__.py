@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Statements that read, claim, offer and return rows."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Statements that write outcomes, statistics and failures."""

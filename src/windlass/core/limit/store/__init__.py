@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Statements about switches, breakers and rates."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Statements about workers, their buckets and the rows that they hold."""

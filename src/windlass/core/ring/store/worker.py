@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, insert, or_, selec
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import shard, task, worker
 from windlass.value.status import Status
-from windlass.value.view import Moment
+from windlass.view.field import Moment
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
 MOST_IDLE = 32_000

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Statements about the roster of shards and about rows that move."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Statements about task rows: insert, find and list."""

@@ -17,7 +17,7 @@ import msgspec
 
 from windlass.errors import BadKey
 from windlass.value.task import is_storable
-from windlass.value.view import KEY
+from windlass.view.field import KEY
 
 LONGEST_KEY = 1_000
 

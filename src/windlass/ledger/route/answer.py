@@ -16,7 +16,7 @@ from windlass.ledger.model.ledger import (
     Return,
     Stock,
 )
-from windlass.value.audit import Audit
+from windlass.view.audit import Audit
 from windlass.web.view import answer
 
 T = TypeVar("T", Receipt, Deduction, Return, Confirmation)

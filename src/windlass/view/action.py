@@ -1,0 +1,57 @@
+"""What an operator can do, and who does it: the words of the audit log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# The log keeps at most this many characters of arguments.
+LONGEST_TOLD = 2_000
+
+
+class Action(StrEnum):
+    """What an operator can do."""
+
+    ALERT_ACKNOWLEDGE = "alert.acknowledge"
+    ALERT_RECALL = "alert.recall"
+    CONTROL_RELEASE = "control.release"
+    CONTROL_RESET = "control.reset"
+    FLOW_CANCEL = "flow.cancel"
+    FLOW_EDIT = "flow.edit"
+    FLOW_RETRY = "flow.retry"
+    FLOW_SKIP = "flow.skip"
+    FLOW_START = "flow.start"
+    LEDGER_ADJUST = "ledger.adjust"
+    LEDGER_CONFIRM = "ledger.confirm"
+    LEDGER_DEDUCT = "ledger.deduct"
+    LEDGER_GIVE_BACK = "ledger.give_back"
+    LEDGER_RESTOCK = "ledger.restock"
+    LEDGER_VOID = "ledger.void"
+    ROLLING_ADD = "rolling.add"
+    ROLLING_FOLLOW = "rolling.follow"
+    ROLLING_MIRROR = "rolling.mirror"
+    ROLLING_REMOVE = "rolling.remove"
+    ROLLING_UNFOLLOW = "rolling.unfollow"
+    ROLLING_VISIT = "rolling.visit"
+    SHARD_DRAIN = "shard.drain"
+    SHARD_MOVE = "shard.move"
+    SWEEP_RETRY = "sweep.retry"
+    SWEEP_SPLIT = "sweep.split"
+    SWEEP_START = "sweep.start"
+    SWITCH_CLOSE_BREAKER = "switch.close_breaker"
+    SWITCH_PAUSE = "switch.pause"
+    SWITCH_RESUME = "switch.resume"
+    SWITCH_SET = "switch.set"
+    TASK_CANCEL = "task.cancel"
+    TASK_ENQUEUE = "task.enqueue"
+    TASK_RETRY = "task.retry"
+    TEMPLATE_SAVE = "template.save"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who acts, by which means, and from which address."""
+
+    who: str
+    via: str
+    address: str | None = None

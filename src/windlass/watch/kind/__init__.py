@@ -1,1 +1,0 @@
-"""Kinds: what is declared, and how it is doing."""
