@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Crons: each has one standing row."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""How outcomes are written: group commits, failures, statistics."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What holds work back: switches, windows, rates, concurrency, breakers."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""How handlers run: rows in flight, ready queues, runners, context, time-outs."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The SQL of fetching: written claims and offers."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The SQL of finishing: outcomes, failures, statistics."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""The SQL of limits: switches and rates."""
