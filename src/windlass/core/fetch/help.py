@@ -47,7 +47,7 @@ class Helping:
         return [kind for kind, since in self._behind.items() if now - since >= BEHIND_SECONDS]
 
     def wanted(self, kind: str, *, idle: int, offered: int, now: float) -> int:
-        """How many more rows to offer: the others have time for `idle`, and `offered` still wait."""
+        """How many more rows to offer: others have time for `idle`, and `offered` rows wait."""
         level = self._levels.get(kind)
         if level is None:
             if idle < 1:
