@@ -447,7 +447,7 @@ class OwnersRead:
         return []
 
     def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
-        """A row that must run alone: of our buckets, or of buckets whose owner does not serve it."""
+        """A row that must run alone, of our buckets or of owners that do not serve its kind."""
         most = Most(1, self._due_until(lane.kind, now), range(self._lives(lane.kind), ENDLESS))
         for buckets in self._share.runs:
             taken = self._rows.claim(lane, self._stamp(), most._replace(buckets=buckets))
