@@ -17,7 +17,7 @@ from windlass.core.fetch.one import OneClaim, Only
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
 from windlass.core.limit.breaker import Breakers
-from windlass.core.limit.gate import SwitchGate
+from windlass.core.limit.gate import Gate
 from windlass.core.limit.rate import Rates
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
@@ -77,7 +77,7 @@ class Worker:
             shard.database, shard.clock, shard.numbers, worker=lambda: self.heartbeat.id
         )
         rates = Rates(shard.database, share=1.0 if among is None else among.share)
-        self._gate = SwitchGate(self.in_flight, rates, self.breakers)
+        self._gate = Gate(self.in_flight, rates, self.breakers)
         self.ring = Ring(
             shard.database,
             self.in_flight,
