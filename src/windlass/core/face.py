@@ -47,7 +47,7 @@ class Face:
     # Releases what a leaving or dead worker held beside task rows; returns how much.
     hand_back: Callable[[Connection, int], int] | None = None
     abandon: Callable[[Connection, int], int] | None = None
-    # An operator ended or restarted tasks, or a new task took the key of another.
+    # An operator or a flow ended or restarted tasks, or a new task took the key of another.
     stopped: Callable[[Connection, Collection[int], int], None] | None = None
     restarted: Callable[[Connection, Collection[int]], None] | None = None
     replaced: Callable[[Executor, str, str], None] | None = None
@@ -72,7 +72,7 @@ class Site(NamedTuple):
     registry: Registry
     faces: Faces
     max_payload: int
-    # Whether a kind that lives in one shard, such as a sweep, lives in this one.
+    # Whether a kind with one shard for all its rows, such as a sweep, has it here.
     is_home: Callable[[Kind], bool] = lambda _kind: True
     # Passes rows that an ending makes due to the worker that writes it.
     hand_off: HandOff | None = None
@@ -80,7 +80,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Workplace:
-    """What the loops of faces use of their worker."""
+    """What a worker gives to the loops of faces."""
 
     site: Site
     kinds: Mapping[str, Kind]
@@ -132,11 +132,9 @@ class Runnable(Protocol):
 
     async def run(self) -> None:
         """Join, work, and leave."""
-        ...
 
     def stop(self) -> None:
         """Finish running tasks, then leave; the second call leaves at once."""
-        ...
 
 
 class Resolved(NamedTuple):
@@ -160,15 +158,12 @@ class Ending(Protocol):
     @property
     def locks(self) -> Collection[int]:
         """Task rows to lock before the rows of the outcomes; `write` gets their open slots."""
-        ...
 
     def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
         """Write what follows from the accepted outcomes. May run again."""
-        ...
 
     def committed(self, accepted: set[int]) -> bool:
         """The transaction has committed. Returns whether it made other rows due."""
-        ...
 
 
 class Tidying(NamedTuple):
@@ -255,27 +250,22 @@ class Faces:
         return face
 
     def hand_back(self, connection: Connection, worker: int) -> int:
-        """Release what a leaving worker holds beside task rows; returns how much."""
         return sum(face.hand_back(connection, worker) for face in self.all if face.hand_back)
 
     def abandon(self, connection: Connection, worker: int) -> int:
-        """Release what a dead worker held beside task rows; returns how much."""
         return sum(face.abandon(connection, worker) for face in self.all if face.abandon)
 
     def stopped(self, connection: Connection, ids: Collection[int], *, now: int) -> None:
-        """An operator or a flow ended these tasks; their handlers did not."""
         for face in self.all:
             if face.stopped:
                 face.stopped(connection, ids, now)
 
     def restarted(self, connection: Connection, ids: Collection[int]) -> None:
-        """Ended tasks run again."""
         for face in self.all:
             if face.restarted:
                 face.restarted(connection, ids)
 
     def replaced(self, executor: Executor, kind: str, key: str) -> None:
-        """A new task replaced a task with the same key."""
         for face in self.all:
             if face.replaced:
                 face.replaced(executor, kind, key)

@@ -292,11 +292,10 @@ class Worker:
                 shard.database,
                 shard.clock,
                 shard.numbers,
-                self._only.task,
+                self._only,
                 worker=lambda: self.heartbeat.id,
                 lease=settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
-                is_rested=self._only.is_rested,
             )
         return OwnersRead(
             shard.database,

@@ -41,20 +41,15 @@ class Claims(Protocol):
 
     def tend(self) -> bool:
         """Acquire and release buckets; returns whether the worker has its full share."""
-        ...
 
     def take(self, room: Room) -> Taken:
         """Due rows that fit into `room`, highest priority and then oldest first."""
-        ...
 
     def look_again(self) -> None:
         """A task was enqueued: look at the database before the next take."""
-        ...
 
     def take_abandoned(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
         """Rows of dead workers that fit into `room`; with `alone`, one row that must run alone."""
-        ...
 
     def help(self) -> None:
         """Offer rows to workers that have time, if this one has no room for them."""
-        ...

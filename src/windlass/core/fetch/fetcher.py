@@ -43,14 +43,12 @@ class Fetcher(Loop):
         self._claims = claims
         self._in_flight = in_flight
         self._hand_off = hand_off
-        # Prepares rows that belong to a flow.
         self._resolve = resolve
         self._looked_at = self._look_at = 0.0
         # Why it woke up: rows may be due, or rows were handed off.
         self._is_asked = self._is_handed = False
         self._pause = SHORTEST_PAUSE
         self._looked_for_abandoned = float("-inf")
-        # The kinds that may have more abandoned rows than there was room for.
         self._abandoned: set[str] = set()
         self._quarantine = Quarantine()
         self.idle = threading.Event()
@@ -89,7 +87,6 @@ class Fetcher(Loop):
             super().wake()
 
     def wake_hungry(self) -> None:
-        """A run has ended and made room for another row."""
         self._in_flight.is_hungry = False
         self.wake()
 
@@ -141,7 +138,6 @@ class Fetcher(Loop):
 
     @property
     def wants_quiet(self) -> bool:
-        """Whether nothing may start because a quarantined row waits to run alone."""
         return self._quarantine.is_wanted
 
     def look_now(self) -> None:
@@ -187,7 +183,7 @@ class Fetcher(Loop):
             return SHORTEST_PAUSE
         self._quarantine.is_running = False
         if not self._quarantine.may_begin(is_empty=is_empty):
-            return None if self._quarantine.loses_patience() else SHORTEST_PAUSE
+            return None if self._quarantine.stops_waiting() else SHORTEST_PAUSE
         taken = self._claims.take_abandoned(
             self._in_flight.loads, self._in_flight.room_for_abandoned(), alone=True
         )

@@ -29,21 +29,19 @@ class OneClaim:
         database: Database,
         clock: Clock,
         numbers: Numbers,
-        number: int,
+        only: Only,
         *,
         worker: Callable[[], int],
         lease: int,
         max_lost: int,
-        is_rested: bool,
     ) -> None:
         self._rows = Rows(database)
         self._clock = clock
         self._numbers = numbers
-        self._number = number
+        self._only = only
         self._worker = worker
         self._lease = lease
         self._max_lost = max_lost
-        self._is_rested = is_rested
         self._has_tried = False
 
     def tend(self) -> bool:
@@ -55,10 +53,9 @@ class OneClaim:
         self._has_tried = True
         now = self._clock.now()
         stamp = Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
+        number, is_rested = self._only
         return Taken(
-            self._rows.claim_one(
-                self._number, stamp, max_lost=self._max_lost, is_rested=self._is_rested
-            )
+            self._rows.claim_one(number, stamp, max_lost=self._max_lost, is_rested=is_rested)
         )
 
     def look_again(self) -> None:

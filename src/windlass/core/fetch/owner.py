@@ -245,7 +245,7 @@ class OwnersRead:
         if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
             return False
         self._asked_for_alone_at = asked_at
-        return self._rows.some_quarantined(due, self._lives, buckets=self._share.runs, now=now)
+        return self._rows.some_quarantined(due, self._alone_from, buckets=self._share.runs, now=now)
 
     def _is_due(self, lane: Lane, now: int) -> bool:
         return lane.due_at <= self._due_until(lane.kind, now)
@@ -448,7 +448,7 @@ class OwnersRead:
 
     def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
         """A row that must run alone, of our buckets or of owners that do not serve its kind."""
-        most = Most(1, self._due_until(lane.kind, now), range(self._lives(lane.kind), ENDLESS))
+        most = Most(1, self._due_until(lane.kind, now), range(self._alone_from(lane.kind), ENDLESS))
         for buckets in self._share.runs:
             taken = self._rows.claim(lane, self._stamp(), most._replace(buckets=buckets))
             if taken:
@@ -458,10 +458,10 @@ class OwnersRead:
             yield self._rows.claim_foreign(lane, self._stamp(), most, owners=owners)
 
     def _most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
-        most = Most(limit, self._due_until(lane.kind, now), range(self._lives(lane.kind)))
+        most = Most(limit, self._due_until(lane.kind, now), range(self._alone_from(lane.kind)))
         return most if buckets is None else most._replace(buckets=buckets)
 
-    def _lives(self, kind: str) -> int:
+    def _alone_from(self, kind: str) -> int:
         """Rows that were lost this often in a row run alone."""
         return max(1, self._kinds[kind].max_lost - 1)
 

@@ -46,7 +46,7 @@ class Quarantine:
         first = self._first_wanted or time.monotonic()
         return is_empty or time.monotonic() - first > LAST_RESORT
 
-    def loses_patience(self) -> bool:
+    def stops_waiting(self) -> bool:
         """Whether to stop waiting for an empty worker, and try again later."""
         since = self._wanted_since
         if since is None or time.monotonic() - since < PATIENCE:

@@ -1,4 +1,4 @@
-"""How a worker reads, claims and offers rows: each call is one transaction.
+"""How a worker reads, claims and offers rows: each call is one transaction around `store`.
 
 A transaction that takes rows first takes the worker's fence. A worker that wants to mark this one
 dead waits for it; if this one is marked dead already, the transaction takes nothing.
@@ -47,7 +47,6 @@ class Rows:
     def claim_foreign(
         self, lane: Lane, stamp: Stamp, most: Most, *, owners: Collection[int]
     ) -> list[Claimed]:
-        """Take due rows of `lane` in buckets whose `owners` do not serve its kind."""
         return self._database.write_as(
             stamp.worker,
             lambda connection: claim.claim_foreign(
@@ -59,7 +58,6 @@ class Rows:
     def claim_one(
         self, number: int, stamp: Stamp, *, max_lost: int, is_rested: bool
     ) -> list[Claimed]:
-        """Take one row that no worker can have read."""
         return self._database.write_as(
             stamp.worker,
             lambda connection: claim.claim_one(
@@ -69,7 +67,6 @@ class Rows:
         )
 
     def claim_offered(self, kind: str, stamp: Stamp, *, limit: int) -> list[Claimed]:
-        """Take offered rows of a kind, oldest first."""
         return self._database.write_as(
             stamp.worker,
             lambda connection: offer.claim(
@@ -88,10 +85,6 @@ class Rows:
         spare: int = 0,
         count: int = 1_000,
     ) -> Made:
-        """Offer up to `count` due rows of `lane` in the worker's buckets.
-
-        Skips the rows in `unless`, and the first `spare` of the others.
-        """
         return self._database.write_as(
             worker,
             lambda connection: offer.make(
@@ -139,14 +132,13 @@ class Rows:
     def some_quarantined(
         self,
         lanes: Iterable[Lane],
-        lives: Callable[[str], int],
+        alone_from: Callable[[str], int],
         *,
         buckets: Iterable[range],
         now: int,
     ) -> bool:
-        """Whether a due row of `lanes` in these buckets must run alone."""
         return self._database.read(
             lambda connection: claim.some_quarantined(
-                connection, lanes, lives, buckets=buckets, now=now
+                connection, lanes, alone_from, buckets=buckets, now=now
             )
         )

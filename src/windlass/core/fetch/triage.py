@@ -18,8 +18,6 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 
 @dataclass
 class Rescued:
-    """Abandoned rows after triage."""
-
     again: list[Claimed] = field(default_factory=list)
     poison: list[Claimed] = field(default_factory=list)
     put_back: list[Claimed] = field(default_factory=list)

@@ -205,7 +205,7 @@ class Finish(Loop):
         self._breakers.tell(moves)
         for ending in endings:
             ending.committed(accepted)
-        self._tell(runs, accepted)
+        self._report(runs, accepted)
 
     def _endings(self, runs: Sequence[Run]) -> list[Ending]:
         concerned = [
@@ -216,7 +216,7 @@ class Finish(Loop):
         site = self._site
         return site.faces.endings(site, concerned, worker=runs[0].task.worker)
 
-    def _tell(self, runs: Sequence[Run], accepted: set[int]) -> None:
+    def _report(self, runs: Sequence[Run], accepted: set[int]) -> None:
         self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None
@@ -224,9 +224,9 @@ class Finish(Loop):
             if run.task.id not in accepted:
                 telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
             elif outcome is not SUCCESS:
-                self._tell_of(run, outcome)
+                self._emit(run, outcome)
 
-    def _tell_of(self, run: Run, outcome: Outcome) -> None:
+    def _emit(self, run: Run, outcome: Outcome) -> None:
         facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
         if isinstance(outcome, Failed | Retried):
             facts |= {"error": outcome.error, "attempt": run.task.attempt}

@@ -89,7 +89,7 @@ class Switchboard(Loop):
         self._rates = rates
         self._breakers = breakers
         self._opened = opened
-        self._told: dict[str, str | None] = {}
+        self._problems: dict[str, str | None] = {}
 
     def tick(self) -> float:
         self.obey()
@@ -105,7 +105,7 @@ class Switchboard(Loop):
     def _set(self, load: KindLoad, found: Switch, now: int) -> None:
         name = load.kind.name
         setting = setting_of(load.kind, found)
-        self._complain(name, setting.problem)
+        self._report(name, setting.problem)
         load.limits(setting.concurrency, self._in_flight.concurrency)
         self._rates.set(name, setting.rate)
         load.is_rated = setting.rate is not None
@@ -131,7 +131,7 @@ class Switchboard(Loop):
                 lost=None,
             )
 
-    def _complain(self, kind: str, problem: str | None) -> None:
-        if problem is not None and self._told.get(kind) != problem:
+    def _report(self, kind: str, problem: str | None) -> None:
+        if problem is not None and self._problems.get(kind) != problem:
             telemetry.emit("switch.unreadable", kind=kind, error=problem)
-        self._told[kind] = problem
+        self._problems[kind] = problem

@@ -78,7 +78,7 @@ class InFlight:
         self._on_hungry = on_hungry
 
     def begin_read(self) -> None:
-        """A read begins; `new` ends it."""
+        """A read starts; `new` ends it."""
         with self._lock:
             self._let_go = set()
 
@@ -107,7 +107,7 @@ class InFlight:
         Rows in `probes` probe an open breaker; rows in `refused` fail with that error, without a
         call of the handler.
         """
-        fed: set[bool] = set()
+        woken: set[bool] = set()
         with self._lock:
             for task in tasks:
                 if not self._belongs_to(task.worker):
@@ -122,10 +122,10 @@ class InFlight:
                 if refused:
                     run.refusal = refused.get(task.id)
                 self._ready(load).put(run)
-                fed.add(load.kind.is_async)
-            if fed and self._busy_since is None:
+                woken.add(load.kind.is_async)
+            if woken and self._busy_since is None:
                 self._busy_since = time.monotonic()
-        for is_async in fed:
+        for is_async in woken:
             self._on_queued(is_async)
 
     def add_items(self, runs: Sequence[Run]) -> None:
@@ -167,17 +167,17 @@ class InFlight:
         Ignores an outcome of None, and an outcome of a run that is no longer running.
         """
         now = time.monotonic()
-        is_first = feed_other = False
+        is_first = wake_other = False
         with self._lock:
             if ended is not None and outcome is not None and ended.state is State.RUNNING:
                 is_first = self._end(ended, outcome, now)
                 other = self.syncs if is_async else self.asyncs
-                feed_other = other.queued > 0
+                wake_other = other.queued > 0
             run = self._start(self.asyncs if is_async else self.syncs, now)
             if run is None:
                 self._rest(now)
         if ended is not None:
-            if feed_other:
+            if wake_other:
                 self._on_queued(not is_async)
             if is_first:
                 self._on_ended()
@@ -306,7 +306,6 @@ class InFlight:
         return self.drop(list(self.running))
 
     def knows(self, number: int) -> bool:
-        """Whether the row is in flight."""
         with self._lock:
             return number in self._ids
 

@@ -32,11 +32,9 @@ class Keeper(Protocol):
 
     def landed(self, run: Run) -> None:
         """A run has ended and has its outcome."""
-        ...
 
     def taken_back(self, run: Run) -> None:
         """A queued run must not start now."""
-        ...
 
 
 class Stopper(Protocol):

@@ -43,7 +43,7 @@ def claim_foreign(
 ) -> list[Claimed]:
     """Take due rows of `lane` in buckets whose owners do not serve its kind, oldest first.
 
-    The buckets stay locked, so no worker that serves the kind can acquire one meanwhile.
+    The buckets stay locked, so that no worker that serves the kind can acquire one.
     """
     buckets = bucket.keep(connection, owners)
     if not buckets:
@@ -123,12 +123,15 @@ def _is_read_by_owner(connection: Connection, kind: str, number: int) -> bool:
 def some_quarantined(
     connection: Connection,
     lanes: Iterable[Lane],
-    lives: Callable[[str], int],
+    alone_from: Callable[[str], int],
     *,
     buckets: Iterable[range],
     now: int,
 ) -> bool:
-    """Whether a due row of `lanes` in these buckets was lost so often that it must run alone."""
+    """Whether a due row of `lanes` in these buckets must run alone.
+
+    `alone_from` is, by kind, how often such a row was lost in a row.
+    """
     ours = [task.c.bucket.between(run.start, run.stop - 1) for run in buckets]
     return any(
         connection.scalar(
@@ -136,7 +139,7 @@ def some_quarantined(
             .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
             # Starts at the first due row: the index may still have ended rows before it.
             .where(task.c.priority == lane.priority, task.c.due_at.between(lane.due_at, now))
-            .where(task.c.lost_in_a_row >= lives(lane.kind), or_(false(), *ours))
+            .where(task.c.lost_in_a_row >= alone_from(lane.kind), or_(false(), *ours))
             .limit(1)
         )
         for lane in lanes

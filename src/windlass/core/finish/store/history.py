@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Connection, Select, delete, func, select
+from sqlalchemy import Column, ColumnElement, Connection, delete, func, select
 
 from windlass.database.schema import failure, stat
 from windlass.value.task import FailureView
@@ -49,29 +49,26 @@ def recent_failures(connection: Connection, *, limit: int = 20) -> list[FailureV
 
 def work_since(connection: Connection, *, minute: int) -> list[Work]:
     """The work on each kind since `minute`, counted in minutes since the epoch."""
-    query = _sums_by(stat.c.kind).where(stat.c.minute >= minute)
-    return [Work(kind, *map(int, sums)) for kind, *sums in connection.execute(query)]
+    found = _sums_by(connection, stat.c.kind, stat.c.minute >= minute)
+    return [Work(kind, *sums) for kind, sums in found]
 
 
 def work_of(connection: Connection, kind: str, *, minute: int) -> Work | None:
     """The work on one kind since `minute`; None if there was none."""
-    found = minutes_of(connection, kind, since=minute).values()
-    if not found:
-        return None
-    counts = ("done", "failed", "retried", "milliseconds")
-    return Work(kind, *(sum(getattr(work, name) for work in found) for name in counts))
+    found = _sums_by(connection, stat.c.kind, stat.c.minute >= minute, stat.c.kind == kind)
+    return next((Work(kind, *sums) for _kind, sums in found), None)
 
 
 def minutes_of(connection: Connection, kind: str, *, since: int) -> dict[int, Work]:
     """The work on one kind in each minute since `since`, without minutes that had none."""
-    query = _sums_by(stat.c.minute).where(stat.c.minute >= since, stat.c.kind == kind)
-    return {int(row[0]): Work(kind, *map(int, row[1:])) for row in connection.execute(query)}
+    found = _sums_by(connection, stat.c.minute, stat.c.minute >= since, stat.c.kind == kind)
+    return {minute: Work(kind, *sums) for minute, sums in found}
 
 
 def minutes(connection: Connection, *, since: int) -> dict[int, Work]:
     """The work on all kinds in each minute since `since`, without minutes that had none."""
-    query = _sums_by(stat.c.minute).where(stat.c.minute >= since)
-    return {int(row[0]): Work("", *map(int, row[1:])) for row in connection.execute(query)}
+    found = _sums_by(connection, stat.c.minute, stat.c.minute >= since)
+    return {minute: Work("", *sums) for minute, sums in found}
 
 
 def prune(connection: Connection, *, now: int) -> int:
@@ -92,6 +89,9 @@ def prune(connection: Connection, *, now: int) -> int:
     return pruned + connection.execute(old).rowcount
 
 
-def _sums_by(column: Column[Any]) -> Select[Any]:
+def _sums_by(
+    connection: Connection, column: Column[Any], *where: ColumnElement[bool]
+) -> list[tuple[Any, list[int]]]:
     counts = (stat.c.done, stat.c.failed, stat.c.retried, stat.c.milliseconds)
-    return select(column, *map(func.sum, counts)).group_by(column)
+    query = select(column, *map(func.sum, counts)).where(*where).group_by(column)
+    return [(key, [int(value) for value in sums]) for key, *sums in connection.execute(query)]
