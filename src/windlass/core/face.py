@@ -1,7 +1,7 @@
-"""What a face gives the kernel, which knows no face by name.
+"""What a face gives the kernel. The kernel knows no face by name.
 
-A face is a package such as `sweep`. Its module `face` has one value, FACE; the app has the list of
-all faces. A part that a face does not need is left out.
+A face is a package such as `sweep`. Its module `face` exports `FACE`; the app lists all faces. A
+face leaves out the parts it does not need.
 """
 
 from __future__ import annotations
@@ -36,26 +36,25 @@ class Face:
     """One face, as the kernel uses it."""
 
     name: str
-    # Called by a worker before it joins: makes the rows agree with what is declared.
+    # A worker calls it before it joins: updates the rows to match the declarations.
     discover: Callable[[Site], None] | None = None
     # The loops that a worker runs beside its tasks.
     loops: Callable[[Workplace], Sequence[FaceLoop]] | None = None
-    # Prepares rows that belong to a flow and were just taken.
+    # Prepares fetched rows that belong to a flow.
     resolve: Callable[[Database, Sequence[Claimed]], Resolved] | None = None
-    # What it writes with the outcomes of rows that concern it; None if these do not.
+    # What the face writes with these outcomes; None if they do not concern it.
     ending: Callable[[Site, Sequence[Ended], int], Ending | None] | None = None
-    # A worker leaves, or was marked dead: what it held beside task rows. Returns how much that was.
+    # Releases what a leaving or dead worker held beside task rows; returns how much.
     hand_back: Callable[[Connection, int], int] | None = None
     abandon: Callable[[Connection, int], int] | None = None
-    # An operator ended tasks, or let them run again; or a new task took the key of another.
+    # An operator or a flow ended or restarted tasks, or a new task took the key of another.
     stopped: Callable[[Connection, Collection[int], int], None] | None = None
     restarted: Callable[[Connection, Collection[int]], None] | None = None
     replaced: Callable[[Executor, str, str], None] | None = None
-    # What maintenance deletes or adds up.
     maintenance: Sequence[Chore] = ()
-    # Task rows were deleted, as their time is over.
+    # Maintenance deleted task rows.
     pruned: Callable[[Connection, Collection[int]], None] | None = None
-    # What moves to another shard together with task rows, and what moves by itself.
+    # What moves to another shard with task rows, and what moves by itself.
     along: Along | None = None
     move: Callable[[Fleet, Shard], Moved] | None = None
     # The names of what stays in a shard that is drained.
@@ -67,7 +66,7 @@ class Face:
 
 
 class Site(NamedTuple):
-    """Where a face works: one database, its clock and numbers, and what the app declares."""
+    """Where a face works: one database, its clock and numbers, and the app's declarations."""
 
     database: Database
     clock: Clock
@@ -75,15 +74,15 @@ class Site(NamedTuple):
     registry: Registry
     faces: Faces
     max_payload: int
-    # Whether what has one place for all shards, such as a sweep, has it here.
+    # Whether a kind with one shard for all its rows, such as a sweep, has it here.
     is_home: Callable[[Kind], bool] = lambda _kind: True
-    # Takes rows that an ending makes due straight to the worker, if one writes it.
+    # Passes rows that an ending makes due to the worker that writes it.
     hand_off: HandOff | None = None
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """What a worker lends to the loops of faces."""
+    """What a worker gives to the loops of faces."""
 
     site: Site
     kinds: Mapping[str, Kind]
@@ -91,21 +90,21 @@ class Workplace:
     ring: Ring
     gate: Gate
     breakers: Breakers
-    # The worker's id, which changes when it has to join again.
+    # The worker's id. It changes when the worker joins again.
     worker: Callable[[], int]
-    # Whether a quarantined row waits to run alone, so that nothing else should begin.
+    # Whether nothing may start because a quarantined row waits to run alone.
     is_quiet: Callable[[], bool]
     look_now: Callable[[], None]
-    # Whether it stops when nothing is due, as a drain does.
+    # Whether the worker stops when nothing is due, like a drain.
     until_idle: bool
-    # Names of faces that only run what an operator asked for.
+    # Whether faces run only what an operator asked for.
     only_asked: bool
 
 
 class FaceLoop(Loop):
     """A loop that a face runs in a worker."""
 
-    # Whether it begins runs: a worker that stops waits for it before it drops what is queued.
+    # Whether it starts runs: a stopping worker waits for it before it drops queued rows.
     begins_runs = False
 
     def __init__(self) -> None:
@@ -113,18 +112,18 @@ class FaceLoop(Loop):
         self.done = 0
         self.failed = 0
         self.is_idle = False
-        # What keeps it from going on, for a drain, which does not wait for better times.
+        # The error that stops it. A drain does not wait until it passes.
         self.trouble: Exception | None = None
 
     def look_again(self) -> None:
-        """Be idle only after another look."""
+        """Look once more before it is idle."""
         self.wake()
 
     def look_soon(self) -> None:
         """Something may have changed: look in a moment."""
 
     def release(self) -> None:
-        """Give back what it holds; it does not tick any more, and no run of it is left."""
+        """Release what it holds, after its last tick and its last run."""
 
     def close(self) -> None:
         """End its threads."""
@@ -135,22 +134,20 @@ class Runnable(Protocol):
 
     async def run(self) -> None:
         """Join, work, and leave."""
-        ...
 
     def stop(self) -> None:
-        """Finish what runs, then leave; asked twice, leave at once."""
-        ...
+        """Finish running tasks, then leave; the second call leaves at once."""
 
 
 class Resolved(NamedTuple):
-    """Rows that can run, and errors that others of them end with instead of being called."""
+    """Rows that can run, and by id the errors of rows that must fail without a call."""
 
     tasks: Sequence[Claimed]
     refused: Mapping[int, Exception]
 
 
 class Ended(NamedTuple):
-    """A row whose outcome is about to be written, and what a face kept with its run."""
+    """A row with the outcome to write, and what a face kept with its run."""
 
     task: Claimed
     outcome: Outcome
@@ -158,20 +155,17 @@ class Ended(NamedTuple):
 
 
 class Ending(Protocol):
-    """What a face writes with some outcomes, in their transaction."""
+    """What a face writes in the transaction of some outcomes."""
 
     @property
     def locks(self) -> Collection[int]:
-        """Task rows to lock before those of the outcomes; `write` gets their open slots."""
-        ...
+        """Task rows to lock before the rows of the outcomes; `write` gets their open slots."""
 
     def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
-        """Write what follows from the outcomes that were accepted. May run again."""
-        ...
+        """Write what follows from the accepted outcomes. May run again."""
 
     def committed(self, accepted: set[int]) -> bool:
-        """The transaction has committed. Returns whether it has made other rows due."""
-        ...
+        """The transaction has committed. Returns whether it made other rows due."""
 
 
 class Tidying(NamedTuple):
@@ -180,17 +174,17 @@ class Tidying(NamedTuple):
     connection: Connection
     faces: Faces
     now: int
-    # At most about so many rows are to be changed in one transaction.
+    # About how many rows one transaction may change.
     limit: int
 
 
 class Chore(NamedTuple):
-    """Something that maintenance does in one transaction: returns how many rows it changed."""
+    """One transaction of maintenance. `work` returns how many rows it changed."""
 
     work: Callable[[Tidying], int]
-    # With every tick, and again soon if it found a full page; otherwise now and then.
+    # Runs with every tick, and again soon after a full page. Other chores run rarely.
     is_often: bool = False
-    # Whether the rows that it changes are deleted rows.
+    # Whether it deletes the rows that it counts.
     is_prune: bool = True
 
 
@@ -200,18 +194,18 @@ Read = Callable[[Callable[["Connection"], Any]], Any]
 
 @dataclass(frozen=True)
 class Along:
-    """What moves to another shard together with task rows. Nobody looks at a copy until they arrive."""
+    """What moves to another shard with task rows. No code reads a copy until the rows arrive."""
 
-    # Pages of further task rows that move along, such as the nodes of a flow run.
+    # Pages of more task rows that move, such as the nodes of a flow run.
     nodes: Callable[[Read, Sequence[Values]], Iterator[list[Values]]] | None = None
-    # The ids of those rows, where they are.
+    # The ids of those rows in the old shard.
     inside: Callable[[Connection, Collection[Values]], Iterator[Sequence[int]]] | None = None
     # Rows of other tables that belong to task rows; the mapping has the new ids.
     copy: Callable[[Read, Sequence[int], Mapping[int, int]], Iterator[Copied]] | None = None
     drop: Callable[[Connection, Sequence[int]], None] | None = None
-    # Rows were written (+1) or deleted (-1), of the expendable kinds where they come from.
+    # Rows were written (+1) or deleted (-1); the last argument is the old shard's expendable kinds.
     counted: Callable[[Connection, Sequence[Values], int, Collection[str]], None] | None = None
-    # The kinds of which nothing is lost when a copy cannot be written, as the key is there.
+    # Kinds that may lose a copy whose key exists in the new shard.
     expendable: Callable[[Connection], set[str]] | None = None
 
 
@@ -223,17 +217,16 @@ class Copied(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """How much of a face was moved, and how much could not be now."""
+    """How much of a face moved, and how much was too busy to move."""
 
     moved: int
     busy: int
 
 
 class Faces:
-    """The faces of an app, each loaded when it is first needed.
+    """The faces of an app. Each is loaded at its first use.
 
-    `places` says for each where its rows are: a face without kinds and without rows has nothing to
-    do, and costs nothing.
+    `places` maps each face to its table: a face without kinds and without rows costs nothing.
     """
 
     def __init__(self, places: Mapping[str, str], *, package: str = "windlass") -> None:
@@ -245,12 +238,11 @@ class Faces:
         return tuple(self._load(name) for name in self._places)
 
     def only(self, names: Collection[str]) -> Faces:
-        """Some of the faces."""
         kept = {name: place for name, place in self._places.items() if name in names}
         return self if len(kept) == len(self._places) else Faces(kept, package=self._package)
 
     def in_use(self, database: Database, kinds: Iterable[Kind] = ()) -> Faces:
-        """The faces that declared some of these kinds, or have rows in a database."""
+        """The faces that declared one of these kinds, or have rows in the database."""
         found = database.filled(list(self._places.values()))
         named = {name for name, place in self._places.items() if place in found}
         return self.only(named | {kind.face for kind in kinds})
@@ -260,44 +252,36 @@ class Faces:
         return face
 
     def hand_back(self, connection: Connection, worker: int) -> int:
-        """Give back what a worker that leaves holds beside task rows; how much that was."""
         return sum(face.hand_back(connection, worker) for face in self.all if face.hand_back)
 
     def abandon(self, connection: Connection, worker: int) -> int:
-        """Let others take what a dead worker held beside task rows; how much that was."""
         return sum(face.abandon(connection, worker) for face in self.all if face.abandon)
 
     def stopped(self, connection: Connection, ids: Collection[int], *, now: int) -> None:
-        """Tasks were ended by somebody else than their handler."""
         for face in self.all:
             if face.stopped:
                 face.stopped(connection, ids, now)
 
     def restarted(self, connection: Connection, ids: Collection[int]) -> None:
-        """Tasks that had ended run again."""
         for face in self.all:
             if face.restarted:
                 face.restarted(connection, ids)
 
     def replaced(self, executor: Executor, kind: str, key: str) -> None:
-        """A new task took the place of one with the same key."""
         for face in self.all:
             if face.replaced:
                 face.replaced(executor, kind, key)
 
     def pruned(self, connection: Connection, ids: Collection[int]) -> None:
-        """Task rows were deleted."""
         for face in self.all:
             if face.pruned and ids:
                 face.pruned(connection, ids)
 
     @property
     def alongs(self) -> Iterator[Along]:
-        """What moves along with task rows."""
         return (face.along for face in self.all if face.along is not None)
 
     def endings(self, site: Site, ended: Sequence[Ended], *, worker: int) -> list[Ending]:
-        """What the faces write with these outcomes."""
         if not ended:
             return []
         made = (face.ending(site, ended, worker) for face in self.all if face.ending)

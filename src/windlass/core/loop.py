@@ -1,4 +1,4 @@
-"""A loop: something that ticks on a thread of its own. Tests call `tick` by hand."""
+"""A loop: ticks on its own thread. Tests call `tick` by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIVE_UP_AFTER = 8
 
 
 class Loop:
-    """Start, tick, stop. A tick that fails is told, and tried again after a growing pause."""
+    """Start, tick, stop. A failed tick emits an event and is tried again after a growing pause."""
 
     name = "loop"
     longest_pause = LONGEST_PAUSE
@@ -29,7 +29,7 @@ class Loop:
         self.problem: Exception | None = None
 
     def tick(self) -> float:
-        """Do what is to be done now; returns how many seconds may pass until the next time."""
+        """Do the work that is due; returns the longest pause until the next tick, in seconds."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -37,16 +37,16 @@ class Loop:
         self._thread.start()
 
     def wake(self) -> None:
-        """Tick at once instead of at the next time."""
+        """Tick now."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Let no further tick begin."""
+        """Start no more ticks."""
         self._stopping = True
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the tick that runs; whether the loop has ended."""
+        """Wait for the current tick; returns whether the loop has ended."""
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(timeout)

@@ -1,4 +1,4 @@
-"""Maintenance: prunes what has had its time, beside the work and never in its way."""
+"""Maintenance: prunes old rows in small transactions that do not disturb the work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from windlass.database.database import Database
 PAUSE_SECONDS = 10.0
 SHORT_PAUSE_SECONDS = 0.05
 PRUNE_AT_ONCE = 1_000
-NOW_AND_THEN = 30
+# Chores that are not `is_often` run at every 30th tick.
+RARE_TICKS = 30
 
 
 def _prune_tasks(tidying: Tidying) -> int:
@@ -36,7 +37,7 @@ OWN = (
 
 
 class Maintenance(Loop):
-    """Deletes ended rows in small groups; now and then also old history."""
+    """Deletes ended rows often, and old history rarely."""
 
     name = "maintenance"
 
@@ -57,7 +58,7 @@ class Maintenance(Loop):
             telemetry.emit("prune.done", rows=pruned)
         if any(rows >= PRUNE_AT_ONCE for rows in changed):
             return SHORT_PAUSE_SECONDS
-        if self._ticks % NOW_AND_THEN == 0:
+        if self._ticks % RARE_TICKS == 0:
             for chore in chores:
                 if not chore.is_often:
                     self._do(chore)

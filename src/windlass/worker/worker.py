@@ -17,7 +17,7 @@ from windlass.core.fetch.one import OneClaim, Only
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
 from windlass.core.limit.breaker import Breakers
-from windlass.core.limit.gate import SwitchGate
+from windlass.core.limit.gate import Gate
 from windlass.core.limit.rate import Rates
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
@@ -77,7 +77,7 @@ class Worker:
             shard.database, shard.clock, shard.numbers, worker=lambda: self.heartbeat.id
         )
         rates = Rates(shard.database, share=1.0 if among is None else among.share)
-        self._gate = SwitchGate(self.in_flight, rates, self.breakers)
+        self._gate = Gate(self.in_flight, rates, self.breakers)
         self.ring = Ring(
             shard.database,
             self.in_flight,
@@ -292,11 +292,10 @@ class Worker:
                 shard.database,
                 shard.clock,
                 shard.numbers,
-                self._only.task,
+                self._only,
                 worker=lambda: self.heartbeat.id,
                 lease=settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
-                is_rested=self._only.is_rested,
             )
         return OwnersRead(
             shard.database,

@@ -296,7 +296,7 @@ def test_alerts_tell_that_it_opened_and_closed(app, work, service, clock):
     assert alerts(app) == [("breaker opened", "work")]
     (opened,) = app.alerts()
     assert opened.text == (
-        "breaker of 'work' opened after 3 errors in a row; it is tried again in 1m"
+        "breaker of 'work' opened after 3 errors in a row; next probe in 1m"
     )
     assert before < opened.raised_at < clock.now()
 

@@ -1,1 +1,1 @@
-"""Alerts: what a person should know."""
+"""Alerts: events that a person should know about."""

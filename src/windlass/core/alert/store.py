@@ -1,7 +1,6 @@
-"""Raising alerts, and forgetting old ones.
+"""Raises alerts and prunes old ones.
 
-An alert is something that happened, and is never changed. `windlass.watch.alert` shows alerts to
-people and remembers what they acknowledged.
+An alert never changes. `windlass.watch.alert` shows alerts and records acknowledgements.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, update
 from windlass.database.schema import acknowledgement, alert
 
 KEEP = 30 * 24 * 60 * 60 * 1_000_000
-# Alerts that tell of the end of a trouble are never open.
+# Alerts that a problem is over, and the alert of that problem.
 ENDS = {"breaker closed": "breaker opened"}
 
 
@@ -25,11 +24,11 @@ def write_alert(
     now: int,
     task_id: int | None = None,
 ) -> None:
-    """Raise an alert, under a number of its own. Every alert is raised here."""
+    """Raise an alert under a new number."""
     values = {"what": what, "kind": kind, "task_id": task_id, "raised_at": now, "text": text}
     connection.execute(insert(alert).values(id=number, **values))
     if what in ENDS:
-        # A person who asked for an hour of quiet meant this trouble, not the next one.
+        # A person who silenced the alert meant this problem, not the next one.
         connection.execute(
             update(acknowledgement)
             .where(acknowledgement.c.what == ENDS[what], acknowledgement.c.kind == kind)
@@ -39,7 +38,7 @@ def write_alert(
 
 
 def prune(connection: Connection, *, now: int) -> int:
-    """Delete alerts and acknowledgements that are older than 30 days; how many alerts."""
+    """Delete alerts and acknowledgements older than 30 days; returns how many alerts."""
     old = acknowledgement.c.seen_at < now - KEEP
     connection.execute(delete(acknowledgement).where(old))
     return connection.execute(delete(alert).where(alert.c.raised_at < now - KEEP)).rowcount

@@ -1,1 +1,1 @@
-"""Crons: each is one row that is due again at every turn of its schedule."""
+"""Crons: each has one standing row."""

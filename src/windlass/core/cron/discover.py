@@ -1,4 +1,4 @@
-"""Crons: one standing row for each, found by a starting worker, stopped when nobody declares it."""
+"""Crons: a starting worker inserts, updates or stops the standing row of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.value.task import NewTask
 
 
 class Belongs(Enum):
-    """Whether the standing row of a cron belongs into a database, is still there, or neither."""
+    """Whether the standing row of a cron belongs in a database, has yet to leave it, or neither."""
 
     HERE = "here"
     STILL = "still"
@@ -29,7 +29,7 @@ class Belongs(Enum):
 
 
 def everywhere(_kind: Kind) -> Belongs:
-    """In an app with one database every standing row belongs there."""
+    """All standing rows belong in an app's only database."""
     return Belongs.HERE
 
 
@@ -41,14 +41,13 @@ def discover(
     *,
     where: Callable[[Kind], Belongs] = everywhere,
 ) -> None:
-    """Make the standing rows agree with what is declared; safe with any number of workers.
+    """Update the standing rows to match the declarations; any number of workers may do it at once.
 
-    `where` says whether the row of a kind belongs into this database.
+    `where` says whether the row of a kind belongs in this database.
     """
     now = clock.now()
     for kind in kinds.values():
-        belongs = Belongs.ELSEWHERE if kind.schedule is None else where(kind)
-        if kind.schedule is not None and belongs is not Belongs.ELSEWHERE:
+        if kind.schedule is not None and (belongs := where(kind)) is not Belongs.ELSEWHERE:
             is_home = belongs is Belongs.HERE
             _declare(database, kind, kind.schedule, now=now, numbers=numbers, is_home=is_home)
     for name in _undeclared(database, kinds):
@@ -92,10 +91,10 @@ def _declare(
             )
             return bool(task.insert(connection, database.dialect, [row]))
         if found.status.is_final and found.remark != store.STOPPED:
-            # Somebody ended it by hand, and may begin it again by a retry.
+            # An operator ended it, and may retry it.
             return False
         if found.status.is_final:
-            # It was stopped while nobody declared it: a turn missed meanwhile comes at once.
+            # It was stopped while it was not declared: a turn missed in that time is due at once.
             last = found.finished_at or found.created_at
             due_at = schedule.next_after(max(last, found.started_at or last))
             payload = schedule.as_payload(turn=due_at)
@@ -110,7 +109,7 @@ def _declare(
 
 
 def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> Iterable[str]:
-    """Kinds with waiting rows that are no cron here, nor declared by any other living worker."""
+    """Kinds with waiting rows that are not a cron here, and that no other worker declares."""
 
     def look(connection: Connection) -> tuple[list[str], list[worker.WorkerView]]:
         return store.kinds_waiting(connection), worker.listing(connection)

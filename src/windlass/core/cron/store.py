@@ -1,4 +1,4 @@
-"""The standing rows of schedules."""
+"""The standing rows of crons."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ select kind from waiting where kind is not null
 
 
 def kinds_waiting(connection: Connection) -> list[str]:
-    """The kinds that have waiting rows, found in as many steps as there are kinds."""
+    """The kinds that have waiting rows, found with one index lookup per kind."""
     return list(connection.scalars(KINDS_WAITING))
 
 
 def stop(connection: Connection, kind: str, key: str, *, now: int, prune_at: int) -> bool:
-    """End the standing row of a cron that nobody declares any more."""
+    """Cancel the standing row of a cron that is no longer declared."""
     result = connection.execute(
         update(task)
         .where(task.c.kind == kind, task.c.task_key == key, task.c.status == Status.WAITING)
@@ -44,7 +44,7 @@ def stop(connection: Connection, kind: str, key: str, *, now: int, prune_at: int
 
 
 def restart(connection: Connection, number: int, payload: str, *, due_at: int) -> bool:
-    """Begin a stopped cron again."""
+    """Let a stopped cron wait for its next turn."""
     result = connection.execute(
         update(task)
         .where(task.c.id == number, task.c.due_at.is_(None))
@@ -64,7 +64,7 @@ def restart(connection: Connection, number: int, payload: str, *, due_at: int) -
 
 
 def reschedule(connection: Connection, number: int, payload: str, *, due_at: int) -> bool:
-    """Give a waiting cron its new schedule; one that runs gets it when it is next discovered."""
+    """Give a waiting cron its new schedule; a running one gets it at the next discovery."""
     result = connection.execute(
         update(task)
         .where(task.c.id == number, task.c.status == Status.WAITING)

@@ -1,1 +1,1 @@
-"""How a worker gets rows: reads of its own buckets, claims, offers and quarantine."""
+"""How a worker gets rows: the owner's read, written claims, offers, quarantine, the fetcher."""

@@ -1,9 +1,8 @@
-"""The seam where rows come from: a claim gives a worker rows that are due and nobody else's.
+"""The contract between the fetcher and the ways to get due rows.
 
-There are two ways behind it. The *owner's read* takes the rows of buckets that are this worker's,
-and writes nothing. The *written claim* stamps rows before they run: any worker may take them.
-Whichever it is, a row is given to one living worker at a time, and what comes back is everything
-that run and finish need.
+There are two ways. The *owner's read* takes rows of the worker's own buckets and writes nothing.
+The *written claim* stamps rows that any worker may take, before they run. Both give a row to one
+living worker at a time, with everything that run and finish need.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from windlass.value.task import Claimed
 
 @dataclass(frozen=True)
 class Taken:
-    """What a claim brought to run, and when to ask again if it brought nothing.
+    """Rows to run, and when to ask again if there are none.
 
-    `poison` was failed on the way and is only told.
+    The rows in `poison` have failed already; the fetcher only emits their events.
     """
 
-    tasks: list[Claimed]
-    poison: list[Claimed]
+    tasks: list[Claimed] = field(default_factory=list)
+    poison: list[Claimed] = field(default_factory=list)
     next_due_in: float | None = None
     some_quarantined: bool = False
-    # Whether rows may be due in buckets that are about to be ours.
+    # Whether rows may be due in buckets that this worker is about to own.
     is_settling: bool = False
-    # How long until a kind may go on that only its rate holds back.
+    # Seconds until a kind that only its rate holds back may start a row.
     held_for: float | None = None
-    # The rows whose end decides about an open breaker.
+    # The rows that probe an open breaker.
     probes: set[int] = field(default_factory=set)
-    # The kinds of which more may have abandoned than there was room for.
+    # The kinds that may have more abandoned rows than there was room for.
     left: set[str] = field(default_factory=set)
 
 
@@ -41,24 +40,16 @@ class Claims(Protocol):
     """Where a worker's rows come from."""
 
     def tend(self) -> bool:
-        """Take and give up what rows come from; whether all is as it should be."""
-        ...
+        """Acquire and release buckets; returns whether the worker has its full share."""
 
     def take(self, room: Room) -> Taken:
         """Due rows that fit into `room`, highest priority and then oldest first."""
-        ...
 
     def look_again(self) -> None:
-        """Something new was enqueued: look before taking what was known."""
-        ...
+        """A task was enqueued: look at the database before the next take."""
 
     def take_abandoned(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
-        """Rows that fell when their worker died and fit into `room`.
-
-        With `alone`, one that must run by itself.
-        """
-        ...
+        """Rows of dead workers that fit into `room`; with `alone`, one row that must run alone."""
 
     def help(self) -> None:
-        """Offer others what there is no room for, if they have time."""
-        ...
+        """Offer rows to workers that have time, if this one has no room for them."""

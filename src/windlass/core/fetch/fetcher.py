@@ -1,4 +1,4 @@
-"""The fetcher: keeps the worker supplied with rows that can start soon, and with no more."""
+"""The fetcher: gets as many rows as can start soon, and no more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_HANDED = 0.25
 
 
 class Fetcher(Loop):
-    """Claims while there is room; when nothing is due it asks less and less often."""
+    """Claims rows while there is room. While nothing is due, it asks less and less often."""
 
     name = "fetcher"
 
@@ -43,18 +43,16 @@ class Fetcher(Loop):
         self._claims = claims
         self._in_flight = in_flight
         self._hand_off = hand_off
-        # Prepares rows that belong to a flow.
         self._resolve = resolve
         self._looked_at = self._look_at = 0.0
-        # Why it is awake: something may be due, or rows were handed off.
+        # Why it woke up: rows may be due, or rows were handed off.
         self._is_asked = self._is_handed = False
         self._pause = SHORTEST_PAUSE
         self._looked_for_abandoned = float("-inf")
-        # The kinds that may have more abandoned rows than there was room for.
         self._abandoned: set[str] = set()
         self._quarantine = Quarantine()
         self.idle = threading.Event()
-        # Whether there was room the last time, and nothing to fill it.
+        # Whether the last fetch had room and found no row.
         self.found_nothing = False
 
     def tick(self) -> float:
@@ -64,7 +62,7 @@ class Fetcher(Loop):
         is_settled = self._claims.tend()
         now = time.monotonic()
         if self._take_handed():
-            # One hand-off follows the other: look for other due rows between them.
+            # Hand-offs come in series: look for other due rows between them.
             self._look_at = min(now + HANDED_PAUSE, self._looked_at + LONGEST_HANDED)
         is_asked, self._is_asked = self._is_asked, False
         is_handed, self._is_handed = self._is_handed, False
@@ -81,7 +79,7 @@ class Fetcher(Loop):
         super().wake()
 
     def wake_for(self, *, look: bool) -> None:
-        """Take what was handed off; with `look`, look for other rows as well."""
+        """Take the handed-off rows; with `look`, look for other rows as well."""
         if look:
             self.look_now()
         else:
@@ -89,7 +87,6 @@ class Fetcher(Loop):
             super().wake()
 
     def wake_hungry(self) -> None:
-        """A run has ended that makes room for another row."""
         self._in_flight.is_hungry = False
         self.wake()
 
@@ -129,12 +126,11 @@ class Fetcher(Loop):
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
 
     def _take_handed(self) -> bool:
-        """Take the rows that a finish of this worker has made due."""
         if self._quarantine.is_wanted:
             self._hand_off.clear()
             return False
         tasks = self._hand_off.take(self._in_flight.room())
-        # A row that was read meanwhile is in flight already.
+        # A read may have found a handed-off row first.
         tasks = [task for task in tasks if not self._in_flight.knows(task.id)]
         if tasks:
             self._start(tasks)
@@ -142,11 +138,10 @@ class Fetcher(Loop):
 
     @property
     def wants_quiet(self) -> bool:
-        """Whether a quarantined row waits to run alone, so that nothing else should begin."""
         return self._quarantine.is_wanted
 
     def look_now(self) -> None:
-        """Something was enqueued: ask at once, and often for a while."""
+        """A task was enqueued: fetch now, and often for a while."""
         self._claims.look_again()
         self._pause = SHORTEST_PAUSE
         self.wake()
@@ -159,7 +154,7 @@ class Fetcher(Loop):
         return max(pause, 0.001)
 
     def _rescue(self) -> bool:
-        """Take over abandoned rows that can begin here soon."""
+        """Take over abandoned rows that can start here soon; returns whether there were any."""
         now = time.monotonic()
         is_time = now - self._looked_for_abandoned > LOOK_FOR_ABANDONED_AFTER
         if not (is_time or self._abandoned):
@@ -182,13 +177,13 @@ class Fetcher(Loop):
         return bool(taken.tasks or taken.poison or self._quarantine.is_wanted)
 
     def _run_alone(self) -> float | None:
-        """Run a quarantined row while nothing else is in flight; None goes on as usual."""
+        """Run a quarantined row while nothing else is in flight; returns None to fetch as usual."""
         is_empty = self._in_flight.is_empty
         if self._quarantine.is_running and not is_empty:
             return SHORTEST_PAUSE
         self._quarantine.is_running = False
         if not self._quarantine.may_begin(is_empty=is_empty):
-            return None if self._quarantine.loses_patience() else SHORTEST_PAUSE
+            return None if self._quarantine.stops_waiting() else SHORTEST_PAUSE
         taken = self._claims.take_abandoned(
             self._in_flight.loads, self._in_flight.room_for_abandoned(), alone=True
         )

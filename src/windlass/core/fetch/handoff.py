@@ -1,9 +1,8 @@
 """The hand-off: rows that a finish makes due go straight to the runners of the same worker.
 
-Only rows of buckets that this worker owns, and of kinds that nothing holds back. They wait here for
-the thread of the fetcher, which alone takes rows and gives up buckets: so a row that it has read
-meanwhile is not taken twice, and none of a bucket that it has given up. Every other due row is in
-the database, and the owner of its bucket reads it.
+Only rows of this worker's buckets, and of kinds that nothing holds back, are handed off. They wait
+for the fetcher's thread. Only that thread takes rows and releases buckets, so it never takes a row
+twice, nor a row of a bucket that it released. The owner of the bucket reads all other due rows.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ class HandOff:
         fetch: Callable[[bool], None],
     ) -> None:
         self._in_flight = in_flight
-        # Whether a bucket is owned by this worker.
+        # Whether this worker owns a bucket.
         self.is_near = is_near
-        # Whether a due row may run here without being read first.
+        # Whether a due row may run here without a read.
         self._is_ours = is_ours
         self._wake_others = wake_others
-        # Wakes the fetcher: for rows that were handed off, or to read as well.
+        # Wakes the fetcher to take handed-off rows; with True, to read as well.
         self._fetch = fetch
         self._lock = threading.Lock()
         self._rows: dict[int, Claimed] = {}
 
     def announce(self, executor: Executor, buckets: Collection[int]) -> None:
-        """Rows of these buckets become due with the transaction: wake their owners."""
+        """The transaction makes rows of these buckets due: wake their owners."""
         if not all(map(self.is_near, buckets)):
             self._wake_others(executor)
 
     def put(self, rows: Collection[Claimed], *, due: int) -> None:
-        """Hand off `rows`, of `due` rows in our buckets that a committed transaction made due."""
+        """Hand off `rows`, which are some of the `due` rows that a transaction made due here."""
         ours = [row for row in rows if self._is_ours(row)]
         if ours:
             with self._lock:
@@ -56,7 +55,7 @@ class HandOff:
             self._fetch(True)
 
     def take(self, room: Room) -> list[Claimed]:
-        """What fits into `room`; the rest is left to be read."""
+        """The rows that fit into `room`. A read finds the others."""
         if not self._rows:
             return []
         with self._lock:
@@ -73,13 +72,13 @@ class HandOff:
         return taken
 
     def forget(self, taken: Iterable[Claimed]) -> None:
-        """These were found by a read."""
+        """A read found these rows."""
         if self._rows:
             with self._lock:
                 for row in taken:
                     self._rows.pop(row.id, None)
 
     def clear(self) -> None:
-        """Leave all of them to be read: their buckets may belong to other workers."""
+        """Drop all rows: their buckets may belong to other workers, which read them."""
         with self._lock:
             self._rows.clear()

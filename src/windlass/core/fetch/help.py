@@ -1,7 +1,7 @@
-"""How many rows a busy owner offers to the others: as many as they take, found out by trying.
+"""How many rows a busy owner offers to other workers.
 
-Nobody knows how fast the others are with rows that they have not run. So an owner begins with what
-they could start at once, and doubles that whenever it finds that all of it was taken.
+An owner does not know how fast the others run these rows. So it first offers as many as they can
+start at once, and doubles the number each time they took all of them.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MOST_OFFERED = 1_000
-# One who has been behind for so long sees only heartbeats that are newer than its trouble.
+# After this time, every heartbeat that an owner sees is newer than its delay.
 BEHIND_SECONDS = 1.2
-# Offers that lie there for so long, while nobody says that it has time, are enough.
+# Stop offering when no worker had time for the offers for this long.
 PATIENCE_SECONDS = 2.5
 
 
 @dataclass
 class Level:
-    """How many rows of a kind lie ready for the others, and since when nobody wants them."""
+    """How many rows of a kind to keep on offer, and when another worker last had time for them."""
 
     rows: int
     wanted_at: float
-    # How many were offered the last time.
+    # The size of the last offer.
     made: int = 0
 
 
 @dataclass
 class Helping:
-    """What one owner knows of the kinds that it is behind with. Seconds are monotonic."""
+    """The kinds that an owner is behind with. Times are monotonic seconds."""
 
     _behind: dict[str, float] = field(default_factory=dict)
     _levels: dict[str, Level] = field(default_factory=dict)
 
     def caught_up(self, kinds: Iterable[str]) -> None:
-        """Nothing of these kinds waits but what can be started."""
+        """All waiting rows of these kinds can start now."""
         for kind in kinds:
             self._behind.pop(kind, None)
             self._levels.pop(kind, None)
 
     def behind(self, kinds: set[str], now: float) -> list[str]:
-        """Those of the kinds at work that nobody has caught up with for a while."""
+        """The busy kinds that this owner has been behind with for a while."""
         self.caught_up(self._behind.keys() - kinds)
         for kind in kinds:
             self._behind.setdefault(kind, now)
         return [kind for kind, since in self._behind.items() if now - since >= BEHIND_SECONDS]
 
     def wanted(self, kind: str, *, idle: int, offered: int, now: float) -> int:
-        """How many more rows to offer, if the others have time for `idle` and so many lie there."""
+        """How many more rows to offer: others have time for `idle`, and `offered` rows wait."""
         level = self._levels.get(kind)
         if level is None:
             if idle < 1:
@@ -65,6 +65,6 @@ class Helping:
         return max(0, level.rows - offered)
 
     def made(self, kind: str, count: int) -> None:
-        """So many rows were offered, as it was wanted."""
+        """`count` rows were offered."""
         if kind in self._levels:
             self._levels[kind].made = count

@@ -1,4 +1,4 @@
-"""Taking one row by a written claim, for a caller that runs it itself."""
+"""A written claim of one row, for a caller that runs it itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.database.number import Numbers
 
 
 class Only(NamedTuple):
-    """The one row that a worker runs, and whether no other worker takes rows of its kind."""
+    """The only row that a worker runs, and whether no other worker takes rows of its kind."""
 
     task: int
     is_rested: bool = False
@@ -29,21 +29,19 @@ class OneClaim:
         database: Database,
         clock: Clock,
         numbers: Numbers,
-        number: int,
+        only: Only,
         *,
         worker: Callable[[], int],
         lease: int,
         max_lost: int,
-        is_rested: bool,
     ) -> None:
-        self._database = database
+        self._rows = Rows(database)
         self._clock = clock
         self._numbers = numbers
-        self._number = number
+        self._only = only
         self._worker = worker
         self._lease = lease
         self._max_lost = max_lost
-        self._is_rested = is_rested
         self._has_tried = False
 
     def tend(self) -> bool:
@@ -51,23 +49,20 @@ class OneClaim:
 
     def take(self, room: Room) -> Taken:
         if self._has_tried:
-            return Taken([], [])
+            return Taken()
         self._has_tried = True
         now = self._clock.now()
         stamp = Stamp(self._numbers.take()[0], self._worker(), now, now + self._lease)
-        taken = Rows(self._database).claim_one(
-            self._number,
-            stamp,
-            max_lost=self._max_lost,
-            is_rested=self._is_rested,
+        number, is_rested = self._only
+        return Taken(
+            self._rows.claim_one(number, stamp, max_lost=self._max_lost, is_rested=is_rested)
         )
-        return Taken(taken, [])
 
     def look_again(self) -> None:
-        """Nothing that is enqueued concerns it."""
+        pass
 
     def take_abandoned(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
-        return Taken([], [])
+        return Taken()
 
     def help(self) -> None:
-        """It has one row only."""
+        pass

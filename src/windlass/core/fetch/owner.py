@@ -1,8 +1,8 @@
-"""The owner's read: the rows of a worker's own buckets, in order, from a cursor, without a write.
+"""The owner's read: reads the rows of a worker's own buckets from a cursor, without a write.
 
-What others may take too is claimed: rows that may have killed their last owner, rows that a busy
-owner offers, rows that fell with their worker, and rows of kinds that the owner of their bucket
-does not serve.
+Rows that several workers may take are claimed instead: rows that may have killed the last owner of
+their bucket, offered rows, abandoned rows, and rows of kinds that the owner of their bucket does
+not serve.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ RESCUE_AT_MOST = 500
 LOOK_AGAIN_AFTER = 0.25
 PROBE_AGAIN_AFTER = 1.0
 HELP_AGAIN_AFTER = 0.25
-# While short tasks run their rows still look due: what is asked about those is asked now and then.
+# Rows of short running tasks still look due, so quarantined rows are not searched each time.
 ALONE_AGAIN_AFTER = 0.25
-# So many runs of a kind a second.
+# Kinds with this many runs per second are not offered: a claim costs more than the run.
 FAST = 1_000
-# A row may commit late with an early time: everything is read from its beginning that often.
+# A row may commit late with an early due time, so all cursors start over this often.
 START_OVER_AFTER = 1.0
-# And of what was due only just now, the last moment is read again each time.
+# For the same reason, a read of rows that became due in the last second repeats its last 100 ms.
 JUST_NOW = 1 * SECOND
 A_MOMENT = SECOND // 10
-# How many rows at most may be due at the very microsecond where the last read ended.
+# How many held rows a read expects to find again at the due time of its cursor.
 BESIDE_CURSOR = 16
-# Each time that many times that something was offered, it comes before what is ours.
+# Own rows come before offers, except every fourth time that there are offers.
 OFFERS_FIRST = 4
-# The priority of offers, whatever their rows have: what is ours comes first.
+# The priority of all offers, below that of every own row.
 OFFERS = -(1 << 15) - 1
 
 
 class OwnersRead:
-    """Takes what is due in the buckets of this worker, and what nobody owns."""
+    """Takes due rows of this worker's buckets, and rows that any worker may take."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class OwnersRead:
         self._in_flight = in_flight
         self._ring = ring
         self._lease = lease
-        # By then all others have given a heartbeat, or were found dead.
+        # By then every other worker has sent a heartbeat or was marked dead.
         self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
         self._rows = Rows(database)
         self._fail_as_poison = fail_as_poison
@@ -88,12 +88,12 @@ class OwnersRead:
         self._refused: set[str] = set()
         self._probes: set[int] = set()
         self._found_none: dict[str, float] = {}
-        # From then on, items that were visited are not visited again: for a drain, which ends.
+        # A drain visits each item at most once after this time, so that it ends.
         self._once_since = clock.now() if once else None
         self._lanes: list[Lane] = []
         self._looked_at = float("-inf")
         self._offered: set[str] = set()
-        # By kind, priority and bucket: when what is read next was due, and if that is old.
+        # By kind, priority and bucket: the due time to read from, and whether that is old.
         self._cursors: dict[tuple[str, int, int], tuple[int, bool]] = {}
         self._started_over_at = 0.0
         self._is_rung = False
@@ -106,7 +106,7 @@ class OwnersRead:
     def tend(self) -> bool:
         self._ring.settle()
         if self._share is not self._ring.share:
-            # What is new in it lies before the cursors, and may be what to probe with.
+            # Rows of new buckets lie before the cursors, and a breaker may be probed with them.
             self._share, self._started_over_at = self._ring.share, float("-inf")
             self._looked_at = float("-inf")
             self._found_none.clear()
@@ -114,36 +114,35 @@ class OwnersRead:
 
     def take(self, room: Room) -> Taken:
         if not room.kinds:
-            return Taken([], [])
+            return Taken()
         self._start_over()
         if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
             tasks = self._collect(room)
             held_for = self._gate.seconds_until(self._refused)
             if tasks or held_for is not None:
-                return Taken(tasks, [], held_for=held_for, probes=self._probes)
+                return Taken(tasks, held_for=held_for, probes=self._probes)
         lanes = self._look()
         tasks = self._collect(room)
         if not tasks and self._once_since is not None:
-            # Before a drain ends: a row that it ran may be due again before what it read since.
+            # Before a drain ends: a row that it ran may be due again, before its cursor.
             self._cursors.clear()
             self._lanes = list(lanes)
             refused = self._refused
             tasks = self._collect(room)
-            # A probe that found nothing just now is not asked for again, but may wait to run alone.
+            # This refuses kinds whose probe just found no row, but one may have to run alone.
             self._refused = refused if not tasks else self._refused
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
-            return Taken(tasks, [], held_for=held_for, probes=self._probes)
+            return Taken(tasks, held_for=held_for, probes=self._probes)
         return self._found_nothing([lane for lane in lanes if lane.kind in room.kinds], held_for)
 
     def look_again(self) -> None:
-        """Forget what is known of the lanes: something new was enqueued."""
         self._looked_at = float("-inf")
         self._is_rung = True
 
     def take_abandoned(self, kinds: Collection[str], room: Room, *, alone: bool) -> Taken:
         if not kinds:
-            return Taken([], [])
+            return Taken()
         max_lost = {name: self._kinds[name].max_lost for name in kinds}
         rescued = self._rows.rescue(
             self._stamp(),
@@ -170,7 +169,6 @@ class OwnersRead:
             return
         self._helped_at = now
         loads = self._in_flight.loads
-        # What is done that fast is not worth a claim.
         slow = {
             name
             for name, load in loads.items()
@@ -181,7 +179,7 @@ class OwnersRead:
             self._help_with(behind, now)
 
     def _help_with(self, kinds: list[str], now: float) -> None:
-        """Offer rows of kinds that we are behind with, as many as the others have time for."""
+        """Offer rows of these kinds, as many as the other workers have time for."""
 
         def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
             lanes = self._database.dialect.lanes(connection, kinds)
@@ -196,16 +194,16 @@ class OwnersRead:
         ]
         for kind in {lane.kind for lane in free}:
             idle = sum(view.idle for view in others if kind in view.kinds)
-            lying = offered.get(kind, 0)
-            wanted = self._helping.wanted(kind, idle=idle, offered=lying, now=now)
+            waiting = offered.get(kind, 0)
+            wanted = self._helping.wanted(kind, idle=idle, offered=waiting, now=now)
             if wanted:
                 self._offer([lane for lane in free if lane.kind == kind], wanted)
 
     def _offer(self, lanes: list[Lane], count: int) -> None:
-        """Offer so many rows of the lanes of a kind, if there are, the least urgent lane first."""
+        """Offer up to `count` rows of a kind's lanes, the lowest priority first."""
         kind, moment = lanes[0].kind, self._clock.now()
         load, me, offered = self._in_flight.loads[kind], self._share.worker, 0
-        # What can be done here within a second stays here.
+        # Keep the rows that can run here within a second.
         own = int(load.per_second)
         self._in_flight.trim(kind, own)
         spare = max(0, own - load.queued)
@@ -228,13 +226,11 @@ class OwnersRead:
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
         due = [lane for lane in lanes if self._is_due(lane, now) and lane.kind not in self._refused]
-        # A probe that found nothing here may find it where nobody is any more.
+        # A probe that found no row here may find one in the buckets of a dead worker.
         sought = due or [lane for lane in lanes if self._found_none_lately(lane.kind)]
         later = [self._seconds_until(lane, now) for lane in lanes if not self._is_due(lane, now)]
         ring = self._ring
         return Taken(
-            [],
-            [],
             next_due_in=min(later, default=None),
             is_settling=bool(sought)
             and not (ring.is_settled and ring.are_others_alive)
@@ -249,7 +245,7 @@ class OwnersRead:
         if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
             return False
         self._asked_for_alone_at = asked_at
-        return self._rows.some_quarantined(due, self._lives, buckets=self._share.runs, now=now)
+        return self._rows.some_quarantined(due, self._alone_from, buckets=self._share.runs, now=now)
 
     def _is_due(self, lane: Lane, now: int) -> bool:
         return lane.due_at <= self._due_until(lane.kind, now)
@@ -267,7 +263,7 @@ class OwnersRead:
     def _start_over(self) -> None:
         now = time.monotonic()
         since = now - self._started_over_at
-        # What is hurried comes before what was read.
+        # A hurried row may lie before the cursors.
         if since > START_OVER_AFTER or (self._is_rung and since > LOOK_AGAIN_AFTER):
             self._cursors.clear()
             self._started_over_at, self._is_rung = now, False
@@ -279,13 +275,13 @@ class OwnersRead:
 
         self._lanes, self._offered, present = self._database.read(look)
         if present != self._ring.present:
-            # Somebody came or went: sooner noticed, sooner divided.
+            # A worker joined or left: divide the buckets now.
             self._on_news()
         self._looked_at = time.monotonic()
         return list(self._lanes)
 
     def _rest(self) -> dict[str, int]:
-        """The kinds whose rows are not taken over at once, and when their rows are due instead."""
+        """The kinds whose abandoned rows must wait, and when these become due."""
         now = self._clock.now()
         return {
             name: kind.due_until(now)
@@ -306,10 +302,9 @@ class OwnersRead:
         if offered:
             self._offers_seen += 1
             if self._offers_seen % OFFERS_FIRST == 0:
-                # What is ours comes first, but nothing waits for ever.
                 groups = [offered, *groups[:-1]]
         for equals in groups:
-            # Kinds of one priority share alike; a lower one gets what a higher one leaves.
+            # Kinds of one priority share equally; lower priorities get the rest.
             share = max(1, budget // max(1, len(equals)))
             for lane in equals:
                 limit = min(share, left[lane.kind], budget, self._batch_of(lane.kind))
@@ -320,7 +315,7 @@ class OwnersRead:
                     taken = self._through_gate(lane, limit)
                 except Exception:
                     if tasks:
-                        # The next time meets it again; what was taken is ours to run.
+                        # Run the rows already taken. The next call meets the error again.
                         return tasks
                     raise
                 if len(taken) == limit:
@@ -332,7 +327,7 @@ class OwnersRead:
         return tasks
 
     def _offers(self, kinds: Collection[str]) -> list[Lane]:
-        """What others offered when it was last looked at, each kind as a lane of its own."""
+        """A lane for each kind that had offers at the last look."""
         offered, self._offered = self._offered, set()
         return [Lane(kind, OFFERS, 0) for kind in sorted(offered & set(kinds))]
 
@@ -349,7 +344,7 @@ class OwnersRead:
         if allowed.is_probe:
             self._probes.update(row.id for row in taken)
             if not taken:
-                # What is due may have to run alone, or be another worker's to probe.
+                # The due row may have to run alone, or belong to another worker.
                 self._found_none[lane.kind] = time.monotonic()
         return taken
 
@@ -364,15 +359,15 @@ class OwnersRead:
         if lane.priority == OFFERS:
             return self._rows.claim_offered(lane.kind, self._stamp(), limit=limit)
         taken: list[Claimed] = []
-        for way in (self._claim_carefully, self._read, self._claim_from_strangers):
+        for take in (self._claim_carefully, self._read, self._claim_from_strangers):
             if len(taken) < limit:
-                taken += way(lane, limit - len(taken))
+                taken += take(lane, limit - len(taken))
         if len(taken) < limit:
             self._lanes.remove(lane)
         return taken
 
     def _claim_carefully(self, lane: Lane, limit: int) -> list[Claimed]:
-        """Rows that were due when the last owner of their bucket died may be what it died of."""
+        """Claim rows that were due when the last owner of their bucket died: they may be poison."""
         careful_to = self._share.careful_to
         if lane.due_at > careful_to:
             return []
@@ -386,7 +381,7 @@ class OwnersRead:
         return taken
 
     def _unless_held(self, claimed: list[Claimed]) -> list[Claimed]:
-        """Give back what runs here already: somebody has moved it since it was read."""
+        """Put back rows that are in flight here: they were changed after they were read."""
         held = [row for row in claimed if self._in_flight.knows(row.id)]
         if held:
             self._rows.put_back(held)
@@ -401,17 +396,17 @@ class OwnersRead:
         return taken
 
     def _read_run(self, lane: Lane, limit: int, buckets: range) -> list[Claimed]:
-        """New rows of one run of buckets, from where the last read of them ended."""
+        """New rows of one range of buckets, from where its last read ended."""
         place = lane.kind, lane.priority, buckets.start
         begin, is_ahead = self._cursors.get(place, (0, False))
         begin = max(begin, lane.due_at)
         stamp = self._reading()
-        # Where no cursor is ahead of what is held, that is found again.
+        # Unless the cursor is past the held rows, the read finds them again.
         found_again = BESIDE_CURSOR if is_ahead else self._in_flight.count
         most = self._most(lane, limit + found_again, stamp.now, buckets=buckets)
         rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
         if rows and not new and len(rows) == most.limit:
-            # So many that are held were due at the very moment where the cursor stands.
+            # Too many held rows have the due time of the cursor.
             most = most._replace(limit=limit + self._in_flight.count)
             rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
         taken = new[:limit]
@@ -424,13 +419,13 @@ class OwnersRead:
     def _read_new(
         self, lane: Lane, stamp: Stamp, most: Most
     ) -> tuple[list[Claimed], list[Claimed]]:
-        """Rows from `lane` on, and those of them that are not held."""
+        """The rows that a read finds, and those of them that are not in flight."""
         self._in_flight.begin_read()
         rows = self._rows.read(lane, stamp, most)
         return rows, self._in_flight.new(rows)
 
     def _claim_from_strangers(self, lane: Lane, limit: int) -> list[Claimed]:
-        """Nobody reads rows of a kind in buckets whose owner does not serve it."""
+        """Claim rows of buckets whose owner does not serve their kind, and so never reads them."""
         owners = self._ring.strangers.get(lane.kind)
         if not owners:
             return []
@@ -452,8 +447,8 @@ class OwnersRead:
         return []
 
     def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
-        """A row of ours, or of nobody's, that was lost so often that it runs alone."""
-        most = Most(1, self._due_until(lane.kind, now), range(self._lives(lane.kind), ENDLESS))
+        """A row that must run alone, of our buckets or of owners that do not serve its kind."""
+        most = Most(1, self._due_until(lane.kind, now), range(self._alone_from(lane.kind), ENDLESS))
         for buckets in self._share.runs:
             taken = self._rows.claim(lane, self._stamp(), most._replace(buckets=buckets))
             if taken:
@@ -463,11 +458,11 @@ class OwnersRead:
             yield self._rows.claim_foreign(lane, self._stamp(), most, owners=owners)
 
     def _most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
-        most = Most(limit, self._due_until(lane.kind, now), range(self._lives(lane.kind)))
+        most = Most(limit, self._due_until(lane.kind, now), range(self._alone_from(lane.kind)))
         return most if buckets is None else most._replace(buckets=buckets)
 
-    def _lives(self, kind: str) -> int:
-        """Rows that were lost at least this often run alone."""
+    def _alone_from(self, kind: str) -> int:
+        """Rows that were lost this often in a row run alone."""
         return max(1, self._kinds[kind].max_lost - 1)
 
     def _stamp(self) -> Stamp:
@@ -480,6 +475,6 @@ class OwnersRead:
 
 
 def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:
-    """The lanes of each priority, highest first, and among equals the longest due first."""
+    """The lanes of each priority, highest first; in each, the oldest due time first."""
     ordered = sorted(lanes, key=lambda lane: (-lane.priority, lane.due_at))
     return [list(equals) for _, equals in groupby(ordered, key=lambda lane: lane.priority)]

@@ -1,9 +1,8 @@
-"""Rows with one life left run alone.
+"""Quarantine: a row runs alone before it can fail as poison.
 
-A row that was running when its worker died may be what killed it, or may only have been beside it.
-Before such a row is given up as poison it gets one more chance by itself: the worker takes nothing
-else until it is empty, runs that row, and goes on. So no innocent row is ever failed for another's
-deed.
+A row that ran when its worker died may have killed it, or may only have run beside the row that
+did. So the row gets one more try alone: the worker fetches nothing until it is empty, runs that
+row, and then continues. No row fails as poison because of another row.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ LAST_RESORT = 300.0
 
 
 class Quarantine:
-    """When to stop taking work so that one row can run by itself."""
+    """Decides when to stop fetching so that one row can run alone."""
 
     def __init__(self) -> None:
         self.is_running = False
@@ -26,11 +25,11 @@ class Quarantine:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether nothing else may be taken now."""
+        """Whether the fetcher must not take other rows now."""
         return self.is_running or self._wanted_since is not None
 
     def want(self) -> bool:
-        """A row waits to run alone; whether now is the time to try."""
+        """A row waits to run alone; returns whether to try now."""
         now = time.monotonic()
         if now - self._tried_at < LEAVE_ALONE_FOR:
             return False
@@ -39,16 +38,16 @@ class Quarantine:
         return True
 
     def may_begin(self, *, is_empty: bool) -> bool:
-        """Whether it may run: nothing else does, or there never was such a moment.
+        """Whether the row may start: the worker is empty, or has not been for too long.
 
-        A worker with long runs may never be empty. As a last resort the row runs beside them, and
-        at least nothing begins beside it.
+        A worker with long runs may never be empty. As a last resort the row runs beside them, but
+        no other row starts beside it.
         """
         first = self._first_wanted or time.monotonic()
         return is_empty or time.monotonic() - first > LAST_RESORT
 
-    def loses_patience(self) -> bool:
-        """Whether it has waited long enough for this time; then it tries again later."""
+    def stops_waiting(self) -> bool:
+        """Whether to stop waiting for an empty worker, and try again later."""
         since = self._wanted_since
         if since is None or time.monotonic() - since < PATIENCE:
             return False
@@ -56,6 +55,6 @@ class Quarantine:
         return True
 
     def found_none(self) -> None:
-        """No row waits to run alone any more."""
+        """No row waits to run alone."""
         self._wanted_since = self._first_wanted = None
         self._tried_at = time.monotonic()

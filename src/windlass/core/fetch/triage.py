@@ -1,4 +1,4 @@
-"""What becomes of abandoned rows: run again, put back for later, kept in quarantine, or poison."""
+"""Triage of abandoned rows: run again, put back for later, quarantine, or poison."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 
 @dataclass
 class Rescued:
-    """Abandoned rows by what becomes of them."""
-
     again: list[Claimed] = field(default_factory=list)
     poison: list[Claimed] = field(default_factory=list)
     put_back: list[Claimed] = field(default_factory=list)
@@ -29,11 +27,11 @@ class Rescued:
 
 
 class Triage(NamedTuple):
-    """The rules. A row that was lost `max_lost` times in a row, by kind, is poison.
+    """The rules. A row that was lost `max_lost` times in a row (by kind) is poison.
 
-    A row that would be poison the next time runs alone, so that no other row dies with it: it is
-    taken only if `alone`. Kinds in `rest` are held back: their rows wait until the given time. Of
-    the others at most as many are taken as there is `room`: by kind, and under None in all.
+    A row that would be poison at its next loss is taken only if `alone`, so that no other row is
+    lost with it. Rows of kinds in `rest` are held back until the given time. `room` limits how many
+    rows are taken: by kind, and in total under None.
     """
 
     max_lost: Mapping[str, int]
@@ -42,7 +40,7 @@ class Triage(NamedTuple):
     room: Mapping[Any, int] | None = None
 
     def sort(self, abandoned: Iterable[Sequence[Any]], stamp: Stamp) -> Rescued:
-        """Sort rows, each with how often it was lost in a row so far."""
+        """Sort rows; the last value of each is how often it was lost in a row."""
         rescued, free = Rescued(), Counter(self.room)
         for *row, lost_before in abandoned:
             kind, lost, most = row[1], lost_before + 1, self.max_lost[row[1]]

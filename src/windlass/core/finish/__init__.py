@@ -1,1 +1,1 @@
-"""How runs end: outcomes are written in groups, one transaction for each."""
+"""How outcomes are written: group commits, failures, statistics."""

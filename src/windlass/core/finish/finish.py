@@ -1,8 +1,9 @@
-"""The group commit: outcomes of the last few milliseconds, written in one transaction."""
+"""The group commit: writes the outcomes of the last few milliseconds in one transaction."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from windlass import telemetry
@@ -61,7 +62,7 @@ class Finish(Loop):
         if not in_flight.ended:
             return 1.0
         if len(in_flight.ended) < MOST_AT_ONCE and in_flight.running:
-            # Others are about to end too: one commit serves all of them.
+            # Wait for runs that are about to end: one commit serves all.
             time.sleep(WINDOW_SECONDS)
         self.flush()
         if not in_flight.ended:
@@ -69,23 +70,22 @@ class Finish(Loop):
         return LOCKED_PAUSE if all(run.is_locked for run in list(in_flight.ended)) else 0.0
 
     def flush(self) -> None:
-        """Write what has ended by now. What cannot be written stays, and raises."""
+        """Write ended runs. Raises on an error; outcomes that were not written stay."""
         runs = self._in_flight.take_ended(MOST_AT_ONCE)
         try:
             with self._in_flight.writing:
                 self._write(runs)
         finally:
-            # A run that was written has no outcome left to write.
+            # A written run has no outcome any more.
             self._in_flight.written([run for run in runs if run.outcome is None])
             self._in_flight.put_back([run for run in runs if run.outcome is not None])
 
     def flush_all(self) -> None:
-        """Write all that has ended."""
         while self._in_flight.ended:
             self.flush()
 
     def fail_as_poison(self, connection: Connection, tasks: list[Claimed]) -> None:
-        """Write, in the transaction that rescued them, that rows failed without being run."""
+        """Fail rows without a run, in the transaction that rescues them."""
         runs = []
         for task in tasks:
             run = Run(task, self._in_flight.loads[task.kind])
@@ -118,18 +118,18 @@ class Finish(Loop):
             if runs:
                 self._store(runs)
         except BAD_VALUES as problem:
-            # Other errors are the database's trouble, and pass: outcomes wait until then.
+            # Other errors are temporary problems of the database: the outcomes wait.
             self._write_apart(runs, problem)
         except DatabaseError as problem:
             if not self._database.dialect.is_locked(problem):
                 raise
-            # Another transaction, such as a trigger's, has locked some of the rows.
+            # Another transaction, for example a trigger's, has locked some of the rows.
             free = self._unlocked(runs)
             if free:
                 self._store(free)
 
     def _unlocked(self, runs: Sequence[Run]) -> list[Run]:
-        """The runs whose rows are free; the others wait, and are marked `is_locked`."""
+        """The runs whose rows are not locked. Marks the others `is_locked`; they wait."""
         flows = {run.task.flow_id for run in runs if run.task.flow_id is not None}
         wanted = flows | {run.task.id for run in runs}
         dialect = self._database.dialect
@@ -141,7 +141,7 @@ class Finish(Loop):
         return [run for run in runs if not run.is_locked]
 
     def _write_apart(self, runs: Sequence[Run], problem: Exception) -> None:
-        """One outcome cannot be stored: find it, and record that instead of it."""
+        """Find the outcome that cannot be stored, and store a failure in its place."""
         if len(runs) > 1:
             middle = len(runs) // 2
             self._write_together(runs[:middle])
@@ -156,7 +156,7 @@ class Finish(Loop):
         self._write_together(runs)
 
     def _write_with_callbacks(self, run: Run) -> None:
-        """A run with `on_finish` has a transaction of its own, which its callbacks may undo."""
+        """Write a run with `on_finish` in its own transaction, which its callbacks may undo."""
         callbacks = run.on_finish or []
 
         def on_accepted(connection: Connection) -> None:
@@ -176,7 +176,7 @@ class Finish(Loop):
         except (CallbackFailed, *BAD_VALUES) as failed:
             self._fail_callback(run, failed.__cause__ or failed)
         except Exception as problem:
-            # It reached the callbacks several times, and never got further.
+            # The callbacks ran several times, but the transaction never committed.
             if run.callback_tries == before or run.callback_tries < CALLBACK_TRIES:
                 raise
             self._fail_callback(run, problem)
@@ -205,7 +205,7 @@ class Finish(Loop):
         self._breakers.tell(moves)
         for ending in endings:
             ending.committed(accepted)
-        self._tell(runs, accepted)
+        self._report(runs, accepted)
 
     def _endings(self, runs: Sequence[Run]) -> list[Ending]:
         concerned = [
@@ -216,7 +216,7 @@ class Finish(Loop):
         site = self._site
         return site.faces.endings(site, concerned, worker=runs[0].task.worker)
 
-    def _tell(self, runs: Sequence[Run], accepted: set[int]) -> None:
+    def _report(self, runs: Sequence[Run], accepted: set[int]) -> None:
         self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None
@@ -224,17 +224,17 @@ class Finish(Loop):
             if run.task.id not in accepted:
                 telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
             elif outcome is not SUCCESS:
-                self._tell_of(run, outcome)
+                self._emit(run, outcome)
 
-    def _tell_of(self, run: Run, outcome: Outcome) -> None:
+    def _emit(self, run: Run, outcome: Outcome) -> None:
         facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
+        if isinstance(outcome, Failed | Retried):
+            facts |= {"error": outcome.error, "attempt": run.task.attempt}
         match outcome:
             case Retried():
-                facts |= {"error": outcome.error, "attempt": run.task.attempt}
                 telemetry.emit("task.retried", **facts, again_in_seconds=outcome.delay / 1e6)
             case Failed():
                 self.failed += 1
-                facts |= {"error": outcome.error, "attempt": run.task.attempt}
                 telemetry.emit("task.failed", **facts)
             case Cancelled():
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
@@ -243,17 +243,17 @@ class Finish(Loop):
 
 
 def _by_claim(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """Groups of runs of one worker that were all read, or all claimed: written the same way."""
-    groups = {(run.task.worker, run.task.batch is None) for run in runs}
-    for worker, is_read in groups:
-        if len(groups) == 1:
-            yield runs
-        else:
-            yield [run for run in runs if run.task.worker == worker and run.task.is_read is is_read]
+    """Groups of runs of one worker, either all read or all claimed."""
+    groups = {(run.task.worker, run.task.is_read) for run in runs}
+    if len(groups) == 1:
+        yield runs
+        return
+    for group in groups:
+        yield [run for run in runs if (run.task.worker, run.task.is_read) == group]
 
 
 def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """The runs in parts whose outcomes fit into one statement on every database."""
+    """Parts whose outcomes fit into one statement on every database."""
     begin = size = 0
     for index, run in enumerate(runs):
         if run.outcome is SUCCESS:
@@ -276,16 +276,15 @@ def _has_callbacks(run: Run) -> bool:
 
 def _counts(runs: Sequence[Run], accepted: set[int], now: int) -> list[Count]:
     counts: dict[str, Count] = {}
-    spent: dict[str, float] = {}
-    minute = now // MINUTE
+    spent: defaultdict[str, float] = defaultdict(float)
     for run in runs:
         if run.task.id not in accepted or isinstance(run.outcome, Snoozed):
             continue
         name = run.kind.name
         count = counts.get(name)
         if count is None:
-            count = counts[name] = Count(minute, name, run.task.worker)
-        spent[name] = spent.get(name, 0.0) + run.milliseconds
+            count = counts[name] = Count(now // MINUTE, name, run.task.worker)
+        spent[name] += run.milliseconds
         if isinstance(run.outcome, Failed):
             count.failed += 1
         elif isinstance(run.outcome, Retried):

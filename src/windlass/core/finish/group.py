@@ -1,4 +1,4 @@
-"""What outcomes make of their rows, and the transaction that writes it."""
+"""How outcomes change their rows, and the transaction that writes the changes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from windlass.value.task import Claimed
 
 
 def make_group(runs: Sequence[Run], site: Site, *, inside: Connection | None = None) -> Group:
-    """The changes of `runs`, which are of one worker and all read, or all claimed.
+    """The changes of `runs`, which are of one worker, and all read or all claimed.
 
-    Numbers for failures are taken `inside` a transaction, if one is given.
+    Takes numbers for failures `inside` the given transaction, if there is one.
     """
     now = site.clock.now()
     group = Group(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
@@ -38,8 +38,8 @@ def make_group(runs: Sequence[Run], site: Site, *, inside: Connection | None = N
         if visits:
             others = [run for run in others if not (run.outcome is SUCCESS and run.is_visit)]
             group.visits = _visits(visits, now)
-        wrong = sum(isinstance(run.outcome, Failed | Retried) for run in others)
-        numbers = site.numbers.take(2 * wrong, inside=inside) if wrong else ()
+        errors = sum(isinstance(run.outcome, Failed | Retried) for run in others)
+        numbers = site.numbers.take(2 * errors, inside=inside) if errors else ()
         _settle(others, group, now=now, numbers=iter(numbers))
     return group
 
@@ -53,11 +53,11 @@ def write_group(
     on_accepted: Callable[[Connection], None] | None = None,
     tries: int = 2,
 ) -> set[int] | None:
-    """Write a group in one transaction; the ids that were accepted, None if the worker has left.
+    """Write a group in one transaction; returns the accepted ids, None if the worker has left.
 
-    `beside` writes what follows from those that were accepted. `on_accepted` runs if all were, and
-    undoes everything by raising. Repeating a group changes nothing. Raises a driver's error when
-    another transaction holds one of the rows for long, unless there is an `on_accepted`.
+    `beside` writes what follows from the accepted ids. `on_accepted` is called if all were
+    accepted; if it raises, the transaction rolls back. Writing a group again changes nothing.
+    Without `on_accepted`, raises a driver's error if another transaction keeps a row locked.
     """
     locks = {number for ending in endings for number in ending.locks}
 
@@ -79,7 +79,7 @@ def write_group(
 def write_inside(
     connection: Connection, site: Site, group: Group, endings: Sequence[Ending]
 ) -> None:
-    """Write a group in a transaction of the worker that is under way."""
+    """Write a group in an open transaction of the worker."""
     locks = {number for ending in endings for number in ending.locks}
     locked = lock_runs(connection, locks) if locks else {}
     accepted = store.apply(connection, site.database.dialect, group)
@@ -105,7 +105,7 @@ def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[in
 
 
 def _visits(runs: Sequence[Run], now: int) -> list[Visits]:
-    """Recurring rows that succeeded without a result: one entry for all that change alike."""
+    """Plain successes of recurring rows: one entry for all rows with the same change."""
     alike: dict[tuple[Kind, bool], list[Claimed]] = {}
     for run in runs:
         alike.setdefault((run.kind, run.task.priority == HURRIED), []).append(run.task)

@@ -1,1 +1,1 @@
-"""What holds work back: switches, windows, rates, concurrency and breakers."""
+"""What holds work back: switches, windows, rates, concurrency, breakers."""

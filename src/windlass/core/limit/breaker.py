@@ -1,7 +1,7 @@
-"""Breakers of kinds: errors in a row are counted where outcomes are written down.
+"""Breakers of kinds: count errors in a row, in the transaction that writes the outcomes.
 
-The row of the kind is the authority; what is known here may be a moment old. A worker that has not
-heard yet that a breaker opened goes on for that moment, and its outcomes change nothing.
+The row in the switch table is the truth; a worker's copy may be a moment old. A worker that does
+not know yet that a breaker opened goes on for that moment, and its outcomes change nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windlass.value.outcome import Failed, Retried, Snoozed
 
 
 class Move(NamedTuple):
-    """A breaker before and after outcomes were written down."""
+    """A breaker before and after outcomes were written."""
 
     kind: str
     before: Breaker
@@ -39,7 +39,7 @@ class Move(NamedTuple):
 
 
 class Breakers:
-    """The breakers of a worker's kinds, as last seen."""
+    """The breakers of a worker's kinds, as it last saw them."""
 
     def __init__(
         self, database: Database, clock: Clock, numbers: Numbers, *, worker: Callable[[], int]
@@ -55,16 +55,16 @@ class Breakers:
         return kind in self._known and self._known[kind].is_open
 
     def is_probe_due(self, kind: str) -> bool:
-        """Whether it is time for somebody to try again."""
+        """Whether a worker may probe now."""
         now = self._clock.now()
         return self._known.get(kind, CLOSED).take_probe(self._worker(), now) is not None
 
     def see(self, kind: str, found: Breaker) -> None:
-        """Know the breaker as its row has it."""
+        """Remember the breaker as its row says."""
         self._known[kind] = found
 
     def take_probe(self, kind: str) -> bool:
-        """Be the one who tries whether the other side is back; False if it is not time."""
+        """Reserve the probe for this worker; False if it is not time or another worker has it."""
         now, me = self._clock.now(), self._worker()
         if self._known[kind].take_probe(me, now) is None:
             return False
@@ -75,14 +75,14 @@ class Breakers:
         return is_mine
 
     def give_back_probe(self, kind: str) -> None:
-        """There was nothing to probe with."""
+        """There was no row to probe with."""
         now, me = self._clock.now(), self._worker()
         self._change(kind, lambda found: found.give_back_probe(me, now))
 
     def note(
         self, connection: Connection, runs: Sequence[Run], accepted: set[int], *, now: int
     ) -> list[Move]:
-        """Count the accepted outcomes of kinds with a breaker, in the transaction at hand."""
+        """Count the accepted outcomes of kinds with a breaker, in the current transaction."""
         moves = []
         for kind, ended in sorted(_by_kind(runs, accepted).items()):
             terms = ended[0].kind.breaker
@@ -94,7 +94,7 @@ class Breakers:
         return moves
 
     def tell(self, moves: Sequence[Move]) -> None:
-        """The transaction has committed: what it moved is so."""
+        """The transaction has committed: remember the moves and emit their events."""
         for move in moves:
             self._known[move.kind] = move.after
             if move.opened:
@@ -103,7 +103,7 @@ class Breakers:
                 telemetry.emit("breaker.closed", kind=move.kind)
 
     def count_call(self, kind: str, terms: Terms, *, ok: bool, is_probe: bool) -> None:
-        """Count a call to the other side that belongs to no run: it answered, or it did not."""
+        """Count a call to the other system that is not a run; `ok` says whether it answered."""
         now, me = self._clock.now(), self._worker()
         if ok and not is_probe and not self._known.get(kind, CLOSED).errors_in_a_row:
             return
@@ -147,7 +147,7 @@ class Breakers:
         if move.opened:
             text = (
                 f"breaker of {move.kind!r} opened after {move.after.errors_in_a_row} errors in a "
-                f"row; it is tried again in {format_duration(terms.pause)}"
+                f"row; next probe in {format_duration(terms.pause)}"
             )
         elif move.closed:
             text = f"breaker of {move.kind!r} closed: a probe succeeded"

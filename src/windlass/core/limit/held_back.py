@@ -1,4 +1,4 @@
-"""Why a kind may not run now, in words: a switch, a breaker or a window."""
+"""Why a kind may not run now: a switch, a breaker or a window."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.value.duration import format_duration
 
 
 def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
-    """Why a kind may not run, in a few words; None if it may."""
+    """The reason in a few words; None if the kind may run."""
     if found.off:
         who = f" by {found.who}" if found.who else ""
         since = f" {_away(now - found.since)} ago" if found.since else ""

@@ -1,4 +1,4 @@
-"""Rates of kinds: moments to start at, reserved a quarter of a second at a time."""
+"""Rates of kinds: a worker reserves start times, a quarter of a second at a time."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ ASK_AGAIN_AFTER = SECOND // 20
 
 
 class Rates:
-    """What this worker may start of each kind that has a rate.
+    """How many tasks this worker may start, for each kind that has a rate.
 
-    A rate is a promise in real time, whatever clock the tasks go by. Moments are reserved on the
-    database's clock and kept here on the monotonic one, in microseconds.
+    A rate is in real time, whatever clock the app uses. Start times are reserved on the database's
+    clock and kept here on the monotonic clock, in microseconds.
     """
 
     def __init__(self, database: Database, *, share: float = 1.0) -> None:
         self._database = database
-        # The part of each rate that is for this database, if the app has several.
+        # This database's part of each rate, if the app has several.
         self._share = share
         self._per_second: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
         self._ask_at: dict[str, int] = {}
 
     def set(self, kind: str, per_second: float | None) -> None:
-        """Let so many through a second in the whole app, or all of them."""
+        """Set the rate of the whole app; None removes it."""
         per_second = None if per_second is None else per_second * self._share
         if per_second == self._per_second.get(kind):
             return
@@ -41,11 +41,10 @@ class Rates:
         self._per_second[kind] = per_second
 
     def has(self, kind: str) -> bool:
-        """Whether the kind has a rate."""
         return kind in self._per_second
 
     def available(self, kind: str) -> int:
-        """How many may start now. Asks for more in good time."""
+        """How many may start now. Reserves more before they run out."""
         pace, now = self._paces[kind], _monotonic()
         if pace.is_running_out(now) and now >= self._ask_at[kind]:
             reserved = self._reserve(kind)
@@ -56,12 +55,10 @@ class Rates:
         return pace.available(now)
 
     def spend(self, kind: str, count: int) -> None:
-        """Note that `count` start."""
         if kind in self._per_second:
             self._paces[kind].spend(count)
 
     def seconds_until_one(self, kind: str) -> float:
-        """How long until the next may start."""
         next_at = self._paces[kind].next_at()
         at = self._ask_at[kind] + HORIZON if next_at is None else next_at
         return max(0.0, (at - _monotonic()) / SECOND)

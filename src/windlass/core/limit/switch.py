@@ -1,8 +1,7 @@
-"""The switchboard: what operators set, and what time it is, decide which kinds may run.
+"""The switchboard: applies the operators' settings and the windows to the kinds of a worker.
 
-A row in the switch table says it; everyone who changes that row, by whatever means, is obeyed
-within half a second. Tasks that run go on to their end; those that were claimed but have not begun
-are given back.
+The settings are rows of the switch table. Each worker applies a change within half a second,
+however it was made. Running tasks continue; claimed tasks that have not started are put back.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for a kind: what is set for it, or else what it declares."""
+    """The effective settings of a kind: its switch, or else its declaration."""
 
     off: bool
     window: Window | None
@@ -41,15 +40,14 @@ class Setting:
     problem: str | None = None
 
     def is_open(self, now: int) -> bool:
-        """Whether its tasks may start."""
         return not self.off and (self.window is None or self.window.is_open(now))
 
 
 def setting_of(kind: Kind, found: Switch) -> Setting:
-    """What holds for `kind`. What cannot be read in the row is as the kind declares it."""
-    window, rate, problem = kind.window, kind.rate, None
+    """The settings of `kind`. Where the row has an invalid value, the declaration counts."""
+    window, rate, concurrency, problem = kind.window, kind.rate, kind.concurrency, None
     if found.has_odd_breaker:
-        problem = "breaker: its state makes no sense, so it counts as closed"
+        problem = "breaker: its state is not valid, so it counts as closed"
     try:
         if found.window is not None:
             window = None if found.window == NONE else parse_window(found.window)
@@ -60,18 +58,17 @@ def setting_of(kind: Kind, found: Switch) -> Setting:
             rate = None if found.rate == NONE else parse_rate(found.rate)
     except BadInput as error:
         problem = str(error)
-    concurrency: object = found.concurrency
-    if concurrency is None:
-        return Setting(found.off, window, rate, kind.concurrency, problem)
-    # SQLite takes any text for a number.
-    if not isinstance(concurrency, int) or concurrency < 1:
-        problem = f"concurrency: {concurrency!r} is not a number from 1 on"
-        return Setting(found.off, window, rate, kind.concurrency, problem)
+    # SQLite accepts any text as a number.
+    given: object = found.concurrency
+    if isinstance(given, int) and given >= 1:
+        concurrency = given
+    elif given is not None:
+        problem = f"concurrency: {given!r} is not a number from 1 on"
     return Setting(found.off, window, rate, concurrency, problem)
 
 
 class Switchboard(Loop):
-    """Looks at the switches twice a second and makes the rows in flight obey them."""
+    """Reads the switches twice a second and applies them to the rows in flight."""
 
     name = "switch"
 
@@ -92,14 +89,14 @@ class Switchboard(Loop):
         self._rates = rates
         self._breakers = breakers
         self._opened = opened
-        self._told: dict[str, str | None] = {}
+        self._problems: dict[str, str | None] = {}
 
     def tick(self) -> float:
         self.obey()
         return LOOK_SECONDS
 
     def obey(self) -> None:
-        """Make everything here as the switches say."""
+        """Apply the switches now."""
         switches = self._database.read(switch.listing, tries=2)
         now = self._clock.now()
         for name, load in self._in_flight.loads.items():
@@ -108,7 +105,7 @@ class Switchboard(Loop):
     def _set(self, load: KindLoad, found: Switch, now: int) -> None:
         name = load.kind.name
         setting = setting_of(load.kind, found)
-        self._complain(name, setting.problem)
+        self._report(name, setting.problem)
         load.limits(setting.concurrency, self._in_flight.concurrency)
         self._rates.set(name, setting.rate)
         load.is_rated = setting.rate is not None
@@ -116,7 +113,7 @@ class Switchboard(Loop):
             self._breakers.see(name, found.breaker)
         was_open, load.is_open = load.is_open, setting.is_open(now)
         if not load.is_open or self._breakers.is_open(name):
-            # Also what a claim brought that was under way when this was first seen.
+            # Every time: a claim that was running when the kind closed may add rows later.
             self._give_back(name)
         if load.is_open and not was_open:
             telemetry.emit("kind.opened", kind=name)
@@ -125,8 +122,7 @@ class Switchboard(Loop):
             telemetry.emit("kind.held_back", kind=name, off=setting.off)
 
     def _give_back(self, kind: str) -> None:
-        """Make claimed rows that have not begun waiting again."""
-        # Rows that were only read need nothing: nobody else knows of them.
+        # Rows that were only read need no write: the database has them as waiting.
         queued = [task for task in self._in_flight.take_back(kind) if not task.is_read]
         if queued:
             self._database.write_as(
@@ -135,7 +131,7 @@ class Switchboard(Loop):
                 lost=None,
             )
 
-    def _complain(self, kind: str, problem: str | None) -> None:
-        if problem is not None and self._told.get(kind) != problem:
+    def _report(self, kind: str, problem: str | None) -> None:
+        if problem is not None and self._problems.get(kind) != problem:
             telemetry.emit("switch.unreadable", kind=kind, error=problem)
-        self._told[kind] = problem
+        self._problems[kind] = problem

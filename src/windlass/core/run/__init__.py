@@ -1,1 +1,1 @@
-"""How handlers run: what is in flight, the runners, their context and time-outs."""
+"""How handlers run: rows in flight, ready queues, runners, context, time-outs."""

@@ -1,7 +1,7 @@
-"""One budget for the workers of several shards in one process: so many runs at once.
+"""One budget for the workers of several shards in one process: it limits their runs in total.
 
-Whoever ends a run would be the first to take its slot again, and a busy shard would never leave one
-to the others. So one that uses more than its part waits while another one wants a slot.
+The worker that ends a run is the first to ask for its slot again, so a busy shard could keep all
+slots. Therefore a worker that uses more than its part waits while another worker wants a slot.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable
 
-# One who has not asked again for so long no longer wants a slot.
+# A worker that has not asked again for this long no longer wants a slot.
 WANTED_SECONDS = 1.0
 
 
 class Budget:
-    """Counts what runs in several holds: in all, and of each kind.
+    """Counts the runs of several workers: in total, and by kind.
 
-    Its lock is taken inside theirs, and nobody is called under it.
+    Its lock is taken inside the lock of `InFlight`. It calls nothing while it holds it.
     """
 
     def __init__(self, total: int, holders: int = 1) -> None:
         self.total = total
-        # So many may each of them have waiting, so that it is known that it wants some.
+        # How many rows each worker may have waiting for a slot.
         self.ahead = max(1, total // (4 * holders))
         self._lock = threading.Lock()
         self._used: Counter[str | None] = Counter()
@@ -32,16 +32,15 @@ class Budget:
         self._wakers: list[Callable[[], None]] = []
 
     def on_free(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when a slot is free that somebody wanted."""
+        """Call `wake` when a slot becomes free that a worker asked for."""
         self._wakers.append(wake)
 
     @property
     def free(self) -> int:
-        """How many more could run."""
         return self.total - self._used[None]
 
     def take(self, holder: Hashable, kind: str, limit: int) -> bool:
-        """Take a slot for a run of `kind`, of which `limit` may run; whether there was one."""
+        """Take a slot for a run of `kind`, at most `limit` of that kind; False if there is none."""
         with self._lock:
             now = time.monotonic()
             for what, most in ((None, self.total), (kind, limit)):
@@ -55,7 +54,6 @@ class Budget:
             return True
 
     def give_back(self, holder: Hashable, kind: str) -> None:
-        """A run has ended."""
         with self._lock:
             for what in (None, kind):
                 self._used[what] -= 1
@@ -63,7 +61,7 @@ class Budget:
         self.wake()
 
     def wake(self) -> None:
-        """Have all look again whether they can start something, if one was refused before."""
+        """Let all workers try to start runs again, if one of them got no slot before."""
         if self._wanted:
             for wake in self._wakers:
                 wake()

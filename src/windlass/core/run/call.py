@@ -1,6 +1,6 @@
-"""Calls of what may hang: each on a daemon thread, which is given up when its time is out.
+"""Calls that may hang: each runs on a daemon thread, and is abandoned after its time-out.
 
-A thread cannot be stopped, and one that is waited for at exit would keep a worker from leaving.
+A thread cannot be stopped. A thread that is not a daemon would keep the process from exiting.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ MOST_HUNG = 16
 
 
 class Calls:
-    """Calls of one system, at most `MOST_HUNG` of which may hang at any time."""
+    """Calls of one system. At most `MOST_HUNG` of them may hang at a time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._hung: list[Future[Any]] = []
 
     def one(self, function: Callable[[A], T], argument: A) -> T:
-        """What one call returns, or raises: TimeoutError when its time is out."""
+        """The result of one call. Raises its error, or TimeoutError."""
         (found,) = self.each(function, [argument])
         if isinstance(found, Exception):
             raise found
         return found
 
     def each(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T | Exception]:
-        """What calls at the same time return or raise, in order."""
+        """The results or errors of calls at the same time, in order."""
         self._hung = [future for future in self._hung if not future.done()]
         if len(self._hung) + len(arguments) > MOST_HUNG:
             raise TimeoutError(f"{len(self._hung)} earlier calls have not come back")
         futures = [_begin(function, argument) for argument in arguments]
         wait(futures, timeout=self._seconds)
         self._hung += [future for future in futures if not future.done()]
-        found: list[T | Exception] = [self._found(future) for future in futures]
-        return found
+        return [self._found(future) for future in futures]
 
     def _found(self, future: Future[Any]) -> Any:
         if not future.done():
@@ -55,9 +54,9 @@ class Calls:
 def spread(
     function: Callable[[A], T], arguments: Iterable[A], *, at_once: int, seconds: float
 ) -> dict[A, T | Exception]:
-    """What calls on a few threads return or raise; those not begun within `seconds` are left out.
+    """The results or errors of calls on at most `at_once` threads. Each call must end by itself.
 
-    Each call must end by itself.
+    Calls that have not started within `seconds` are left out.
     """
     left = deque(arguments)
     found: dict[A, T | Exception] = {}

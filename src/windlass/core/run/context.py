@@ -1,4 +1,4 @@
-"""What a handler may know of the run it is in, and ask of it."""
+"""What a handler can ask about its run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.value.cron import read_turn
 
 
 class RunContext:
-    """The run that the calling handler is in, as the kernel knows it."""
+    """The run of the calling handler."""
 
     __slots__ = ("_run",)
 
@@ -23,7 +23,7 @@ class RunContext:
 
     @property
     def task_id(self) -> int:
-        """The id of the task; in a sweep, that of the range."""
+        """The id of the task; in a sweep, the id of the range."""
         return self._run.task.id
 
     @property
@@ -33,43 +33,43 @@ class RunContext:
 
     @property
     def key(self) -> str | None:
-        """The key it was enqueued under, if any; in a sweep, that of the item as text."""
+        """The task's key, if it has one; in a sweep, the item's key as text."""
         return self._run.key
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1; one that was lost with its worker counts."""
+        """The number of this attempt, from 1. Attempts that were lost with a worker count."""
         return self._run.task.attempt
 
     @property
     def fence(self) -> int:
-        """A number that is larger for every later attempt of this task.
+        """A number that grows with every attempt of this task.
 
-        Write it beside what you write elsewhere, and let that place refuse a smaller one: then a
-        handler that was given up for dead cannot overwrite its successor.
+        Store it with what you write to another system, and refuse writes with a smaller number.
+        Then a handler whose worker was marked dead cannot overwrite a later attempt.
         """
         return self._run.task.started_at
 
     @property
     def due_at(self) -> datetime:
-        """When the task was due: for a cron, the turn that this run is."""
+        """When the task was due; for a cron, the time of this turn."""
         task = self._run.task
         turn = read_turn(task.payload) if self._run.turns else None
         return to_datetime(turn or task.due_at)
 
     @property
     def deadline(self) -> float | None:
-        """When its time is out, on `time.monotonic()`; None without a time-out."""
+        """When the run times out, on `time.monotonic()`; None without a time-out."""
         return self._run.deadline
 
     def on_finish(self, write: Callable[[Connection], None]) -> None:
-        """Have `write(connection)` called in the transaction that records the success.
+        """Call `write(connection)` in the transaction that records the success.
 
         What it writes to the same database happens exactly once. If it raises, the run fails.
         """
         if self._run.keeper is not None:
             raise NoContext(
-                "on_finish() belongs to a task: items of a sweep are written down together, later"
+                "on_finish() works in tasks only: outcomes of sweep items are written in groups"
             )
         if self._run.on_finish is None:
             self._run.on_finish = []
@@ -77,8 +77,7 @@ class RunContext:
 
 
 def current_run() -> Run:
-    """The run that the calling handler is in."""
     run = current.get()
     if run is None:
-        raise NoContext("context() was called outside a handler; it belongs to a running task")
+        raise NoContext("context() was called outside a handler; call it in a running task")
     return run

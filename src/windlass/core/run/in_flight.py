@@ -1,7 +1,7 @@
-"""What a worker holds: rows it took, from the moment they are claimed until they are written down.
+"""The rows in flight: all rows of a worker, from the claim until their outcome is written.
 
-One lock guards all of it. A run is queued, running, ended, or gone; whoever moves it first decides,
-so a handler that returns at the moment its time is out has exactly one outcome.
+One lock guards them. A run is queued, running, ended, or gone. The first change of its state wins,
+so a handler that returns at the moment of its time-out has exactly one outcome.
 """
 
 from __future__ import annotations
@@ -57,34 +57,33 @@ class InFlight:
         self.committing: dict[int, Run] = {}
         self.is_claiming = False
         self.abandoned = 0
-        # How many runs have begun, ever.
         self.begun = 0
         self.is_halted = False
         self.owner: int | None = None
         self.good_until = float("inf")
-        # Held by whoever writes about runs: an outcome and a mark never meet.
+        # Held while outcomes or marks are written, so that the two never overlap.
         self.writing = threading.RLock()
         self._lock = threading.Lock()
         self._ids: dict[int, Run] = {}
         self._keys: set[tuple[str, str]] = set()
-        # What was let go of since the read under way began, which may still find it as it was.
+        # Rows forgotten during the current read: it may still see their old state.
         self._let_go: set[int] | None = None
         self._measured_at = time.monotonic()
         self._busy_since: float | None = None
         self._busy_seconds = 0.0
         self.is_hungry = False
-        # Wake the runners of async or of sync handlers, the finish, and the fetcher.
+        # They wake the runners of async or sync handlers, the finish, and the fetcher.
         self._on_queued = on_queued
         self._on_ended = on_ended
         self._on_hungry = on_hungry
 
     def begin_read(self) -> None:
-        """Rows are about to be read; `new` tells which of them are not held."""
+        """A read starts; `new` ends it."""
         with self._lock:
             self._let_go = set()
 
     def new(self, tasks: Sequence[Claimed]) -> list[Claimed]:
-        """Of rows that were just read, those that are not held, nor were since the read began."""
+        """The rows of a read that were not in flight at any time since it began."""
         with self._lock:
             let_go, self._let_go = self._let_go or set(), None
             return [
@@ -92,7 +91,7 @@ class InFlight:
                 for task in tasks
                 if task.id not in self._ids
                 and task.id not in let_go
-                # One that took the place of a row that still runs waits for its end.
+                # A row that replaced a running row waits until that ends.
                 and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
             ]
 
@@ -103,15 +102,15 @@ class InFlight:
         probes: Collection[int] = (),
         refused: Mapping[int, Exception] = NOTHING,
     ) -> None:
-        """Queue rows that were just taken, some of them to probe an open breaker.
+        """Queue rows that were just taken.
 
-        Those that are `refused` end with that error instead of being called.
+        Rows in `probes` probe an open breaker; rows in `refused` fail with that error, without a
+        call of the handler.
         """
-        fed: set[bool] = set()
+        woken: set[bool] = set()
         with self._lock:
             for task in tasks:
-                if self.is_halted or self.owner not in (None, task.worker):
-                    # Taken in a life that is over: the rows were given to others.
+                if not self._belongs_to(task.worker):
                     continue
                 if task.task_key is not None:
                     self._keys.add((task.kind, task.task_key))
@@ -122,29 +121,26 @@ class InFlight:
                     run.is_probe = True
                 if refused:
                     run.refusal = refused.get(task.id)
-                is_async = load.kind.is_async
-                (self.asyncs if is_async else self.syncs).put(run)
-                fed.add(is_async)
-            if fed and self._busy_since is None:
+                self._ready(load).put(run)
+                woken.add(load.kind.is_async)
+            if woken and self._busy_since is None:
                 self._busy_since = time.monotonic()
-        for is_async in fed:
+        for is_async in woken:
             self._on_queued(is_async)
 
     def add_items(self, runs: Sequence[Run]) -> None:
-        """Queue runs of one sweep, which are no rows of their own."""
+        """Queue runs of one sweep's items, which have no rows of their own."""
         load = runs[0].load
-        ready = self.asyncs if load.kind.is_async else self.syncs
         with self._lock:
-            if self.is_halted or self.owner not in (None, runs[0].task.worker):
-                # Reserved in a life that is over: the ranges were given to others.
+            if not self._belongs_to(runs[0].task.worker):
                 return
             load.queued += len(runs)
             for run in runs:
-                ready.put(run)
+                self._ready(load).put(run)
         self._on_queued(load.kind.is_async)
 
     def undisturbed(self, call: Callable[[], T]) -> T:
-        """What `call` returns, while no run ends and none is taken back."""
+        """Call `call` while no run can end or be taken back; returns its result."""
         with self._lock:
             return call()
 
@@ -162,26 +158,26 @@ class InFlight:
             return max(0, min(ahead, MOST_AHEAD - load.queued))
 
     def start_next(self, *, is_async: bool) -> Run | None:
-        """The next run that may begin now, marked as running."""
+        """The next run that may start now, marked as running."""
         return self.advance(None, None, is_async=is_async)
 
     def advance(self, ended: Run | None, outcome: Outcome | None, *, is_async: bool) -> Run | None:
-        """Note how the last run of a runner ended, and give it the next one that may begin.
+        """Record the outcome of a runner's last run, and return the next run that may start.
 
-        An outcome of None, or one that comes after its run was decided otherwise, is not noted.
+        Ignores an outcome of None, and an outcome of a run that is no longer running.
         """
         now = time.monotonic()
-        is_first = feed_other = False
+        is_first = wake_other = False
         with self._lock:
             if ended is not None and outcome is not None and ended.state is State.RUNNING:
                 is_first = self._end(ended, outcome, now)
                 other = self.syncs if is_async else self.asyncs
-                feed_other = other.queued > 0
+                wake_other = other.queued > 0
             run = self._start(self.asyncs if is_async else self.syncs, now)
             if run is None:
                 self._rest(now)
         if ended is not None:
-            if feed_other:
+            if wake_other:
                 self._on_queued(not is_async)
             if is_first:
                 self._on_ended()
@@ -190,14 +186,14 @@ class InFlight:
         return run
 
     def renew(self, good_until: float) -> None:
-        """What is held may be started until then, on the monotonic clock."""
+        """Queued runs may start until then, on the monotonic clock."""
         had_lapsed = time.monotonic() > self.good_until
         self.good_until = good_until
         if had_lapsed:
             self._made_room()
 
     def end(self, run: Run, outcome: Outcome) -> bool:
-        """Note how `run` ended; False if that was decided before."""
+        """Record the outcome of `run`; returns False if it is no longer running."""
         with self._lock:
             if run.state is not State.RUNNING:
                 return False
@@ -208,7 +204,7 @@ class InFlight:
         return True
 
     def take_ended(self, most: int) -> list[Run]:
-        """Ended runs, to be written down now; `written` says that they are."""
+        """Ended runs to write now; `written` or `put_back` must follow."""
         with self._lock:
             count = min(most, len(self.ended))
             taken = [self.ended.popleft() for _ in range(count)]
@@ -216,13 +212,13 @@ class InFlight:
             return taken
 
     def put_back(self, runs: list[Run]) -> None:
-        """Ended runs that could not be written down now."""
+        """Keep ended runs that could not be written, to write them later."""
         with self._lock:
             self._no_longer_committing(runs)
             self.ended.extendleft(reversed(runs))
 
     def written(self, runs: list[Run]) -> None:
-        """Forget runs that were written down or refused."""
+        """Forget runs whose outcome was written or refused."""
         with self._lock:
             self._no_longer_committing(runs)
             self._forget(runs)
@@ -230,7 +226,7 @@ class InFlight:
             self._on_hungry()
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:
-        """Give up running runs that are no longer ours; whoever runs them must stop."""
+        """Stop running runs and forget them."""
         with self._lock:
             dropped = [self.running[number] for number in numbers if number in self.running]
             for run in dropped:
@@ -244,31 +240,24 @@ class InFlight:
         return dropped
 
     def drop_kept(self, keeper: Keeper) -> None:
-        """Give up all runs of one keeper, also those that have not begun."""
+        """Drop the queued and running runs of one keeper."""
         with self._lock:
-            for ready in (self.asyncs, self.syncs):
-                for run in ready.drop(lambda run: run.keeper is keeper):
-                    run.load.queued -= 1
+            self._dequeue(lambda run: run.keeper is keeper)
             running = [run.number for run in self.running.values() if run.keeper is keeper]
         self.drop(running)
 
     def take_back(self, kind: str) -> list[Claimed]:
-        """Forget what is queued of a kind; the database still knows it as ours.
+        """Forget the queued rows of a kind; in the database they stay ours.
 
-        The probe of an open breaker stays, as long as the kind itself may run.
+        The probe of an open breaker stays queued while the kind may run.
         """
         with self._lock:
             load = self.loads[kind]
             if not load.queued:
                 return []
-            ready = self.asyncs if load.kind.is_async else self.syncs
-            runs = ready.drop(lambda run: run.kind.name == kind)
-            load.queued = 0
-            stay = [run for run in runs if run.is_probe and load.is_open]
-            for run in stay:
-                load.queued += 1
-                ready.put(run)
-            gone = [run for run in runs if run not in stay]
+            gone = self._dequeue(
+                lambda run: run.load is load and not (run.is_probe and load.is_open)
+            )
             for run in reversed(gone):
                 if run.keeper is not None:
                     run.keeper.taken_back(run)
@@ -276,72 +265,62 @@ class InFlight:
             return [run.task for run in gone if run.keeper is None]
 
     def forget_reads(self, is_meant: Callable[[Claimed], bool]) -> None:
-        """Forget what was read and has not begun, where that is so."""
+        """Forget the rows that were read, have not started, and are meant."""
         with self._lock:
-            for ready in (self.asyncs, self.syncs):
-                gone = ready.drop(lambda run: run.task.is_read and is_meant(run.task))
-                for run in gone:
-                    run.load.queued -= 1
-                self._forget(gone)
+            self._forget(self._dequeue(lambda run: run.task.is_read and is_meant(run.task)))
 
     def trim(self, kind: str, most: int) -> None:
-        """Forget what was read of a kind and has not begun, but for the first `most`."""
+        """Forget a kind's rows that were read and have not started, except the first `most`."""
         with self._lock:
             load = self.loads[kind]
             if load.queued <= most:
                 return
-            ready = self.asyncs if load.kind.is_async else self.syncs
+            ready = self._ready(load)
             queued = (run for lane in ready.order for run in ready.queues[lane])
             last = [run for run in queued if run.load is load and run.task.is_read][most:]
             gone = set(map(id, last))
-            load.queued -= len(ready.drop(lambda run: id(run) in gone))
-            self._forget(last)
+            self._forget(self._dequeue(lambda run: id(run) in gone))
 
     def reads(self, is_meant: Callable[[Claimed], bool]) -> list[Run]:
-        """What was read, has begun, and is not written down yet, where that is so."""
+        """The runs of meant rows that were read and have started, until they are written."""
         with self._lock:
             held = (*self.running.values(), *self.ended, *self.committing.values())
             return [run for run in held if run.task.is_read and is_meant(run.task)]
 
     def long_reads(self, began_before: float) -> list[Run]:
-        """What was read and has been running since before then."""
+        """The runs of rows that were read, and that have been running since before then."""
         with self._lock:
             running = self.running.values()
             return [run for run in running if run.began < began_before and run.task.is_read]
 
     def drop_queued(self) -> int:
-        """Forget everything that has not begun; the database knows it as ours until we leave."""
+        """Forget all queued rows; in the database they stay ours until we leave."""
         with self._lock:
-            dropped = self.asyncs.queued + self.syncs.queued
-            for ready in (self.asyncs, self.syncs):
-                self._forget(ready.drop(lambda _run: True))
-            for load in self.loads.values():
-                load.queued = 0
-            return dropped
+            dropped = self._dequeue(lambda _run: True)
+            self._forget(dropped)
+            return len(dropped)
 
     def drop_all(self) -> list[Run]:
-        """Give up everything that is queued or running; outcomes not yet written stay."""
+        """Drop all queued and running runs; ended runs stay until they are written."""
         self.drop_queued()
         return self.drop(list(self.running))
 
     def knows(self, number: int) -> bool:
-        """Whether the row is queued, running or waiting to be written down here."""
         with self._lock:
             return number in self._ids
 
     @property
     def count(self) -> int:
-        """How many rows are held."""
         return len(self._ids)
 
     @property
     def held(self) -> set[int]:
-        """The ids of all rows that are held."""
+        """The ids of all rows in flight."""
         with self._lock:
             return set(self._ids)
 
     def overdue(self, now: float) -> list[Run]:
-        """Running runs whose time is out."""
+        """Running runs past their deadline."""
         with self._lock:
             return [
                 run
@@ -351,25 +330,19 @@ class InFlight:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is queued, running, or waiting to be written down."""
+        """Whether no run is queued, running, or waiting to be written."""
         with self._lock:
-            return not (
-                self.running
-                or self.ended
-                or self.committing
-                or self.asyncs.queued
-                or self.syncs.queued
-            )
+            return not (self.running or self.ended or self.committing or self._queued)
 
     def room(self) -> Room:
-        """How many rows could start soon, and are therefore worth claiming."""
+        """How many more rows could start soon, and so are worth a claim."""
         with self._lock:
             self._measure()
             if self.is_halted or len(self.ended) + len(self.committing) > MOST_ENDED:
                 return NO_ROOM
-            # Items of sweeps that wait keep no row from coming: they take turns.
+            # Queued items of sweeps do not take room from rows: the two take turns.
             items = sum(load.queued for load in self.loads.values() if not load.has_rows)
-            queued = self.asyncs.queued + self.syncs.queued - items
+            queued = self._queued - items
             speed = sum(load.per_second for load in self.loads.values())
             free = self._free() - queued
             total = free + int(speed * AHEAD_SECONDS)
@@ -384,9 +357,9 @@ class InFlight:
             return Room(total, {name: count for name, count in room.items() if count > 0})
 
     def room_for_abandoned(self) -> Room:
-        """How many rows of dead workers can begin at once, and some that follow them.
+        """How many rows of dead workers can start at once, plus a few to follow them.
 
-        Its own death would count against what it took over and had not begun.
+        No more than that: if this worker dies, every row that it took counts one more loss.
         """
         with self._lock:
             if self.is_halted:
@@ -412,22 +385,42 @@ class InFlight:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may run here now."""
+        """Whether no other run may start here now."""
         is_full = len(self.running) >= self.concurrency
         return is_full or (self._budget is not None and self._budget.free < 1)
 
     def _free(self) -> int:
-        """How many more may run, or wait for one of the others to end."""
+        """How many more runs may start, or wait for a slot of the shared budget."""
         free = self.concurrency - len(self.running)
-        return (
-            free if self._budget is None else min(free, max(self._budget.free, self._budget.ahead))
-        )
+        if self._budget is None:
+            return free
+        return min(free, max(self._budget.free, self._budget.ahead))
+
+    @property
+    def _queued(self) -> int:
+        return self.asyncs.queued + self.syncs.queued
+
+    def _ready(self, load: KindLoad) -> ReadyQueue:
+        return self.asyncs if load.kind.is_async else self.syncs
+
+    def _belongs_to(self, worker: int) -> bool:
+        """Whether rows that were taken as `worker` are still ours.
+
+        A worker that was marked dead joins again under another id; other workers have its old rows.
+        """
+        return not self.is_halted and self.owner in (None, worker)
+
+    def _dequeue(self, is_meant: Callable[[Run], bool]) -> list[Run]:
+        dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant)
+        for run in dropped:
+            run.load.queued -= 1
+        return dropped
 
     def _start(self, ready: ReadyQueue, now: float) -> Run | None:
         if self.is_halted or not ready.order or len(self.running) >= self.concurrency:
             return None
         if now > self.good_until:
-            # No heartbeat got through in time: others may have been given these rows.
+            # The heartbeat is late: other workers may have these rows.
             return None
         run = ready.take()
         if run is None:
@@ -444,7 +437,7 @@ class InFlight:
         return run
 
     def _end(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """Note the outcome; whether it is the first that waits to be written down."""
+        """Record the outcome; returns whether it is the first that waits to be written."""
         run.state = State.ENDED
         run.outcome = outcome
         run.milliseconds = (now - run.began) * 1_000
@@ -456,14 +449,14 @@ class InFlight:
         return len(self.ended) == 1
 
     def _rest(self, now: float) -> None:
-        """Note since when there has been nothing to do, if there is nothing."""
-        if self._busy_since is None or self.running or self.asyncs.queued or self.syncs.queued:
+        """Stop the clock of busy time if there is nothing to do."""
+        if self._busy_since is None or self.running or self._queued:
             return
         self._busy_seconds += now - self._busy_since
         self._busy_since = None
 
     def _measure(self) -> None:
-        """How fast each kind is run while there is something to run; waiting for rows is none."""
+        """Measure how fast each kind runs; time without work does not count."""
         now = time.monotonic()
         if now - self._measured_at < RATE_WINDOW:
             return
@@ -474,7 +467,7 @@ class InFlight:
         busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
         if not busy:
             return
-        # What was seen for long counts more than what was seen for a moment.
+        # A long measurement counts more than a short one.
         weight = min(1.0, busy / SPEED_WINDOW)
         for load in self.loads.values():
             speed = (load.ended - load.ended_before) / max(busy, LEAST_BUSY)
@@ -482,7 +475,7 @@ class InFlight:
             load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
 
     def _made_room(self) -> None:
-        """Something ended that no runner waits for: others may begin in its place."""
+        """A run ended outside its runner: wake the runners, as others may start in its place."""
         for is_async, ready in ((True, self.asyncs), (False, self.syncs)):
             if ready.queued:
                 self._on_queued(is_async)
@@ -492,7 +485,7 @@ class InFlight:
     def _forget(self, runs: Iterable[Run]) -> None:
         for run in runs:
             if self._ids.get(run.task.id) is not run:
-                # Another run of the row has been taken since, in another life.
+                # The worker has joined again and taken the row again.
                 continue
             del self._ids[run.task.id]
             if run.task.task_key is not None:

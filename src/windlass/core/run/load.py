@@ -9,7 +9,7 @@ from windlass.core.run.budget import Budget
 from windlass.core.task.kind import Kind
 
 AHEAD_SECONDS = 0.2
-# What is lost so often is poison, or has to run alone the next time.
+# Kinds with a lower or equal `max_lost` are frail: one loss makes a row poison, or run alone.
 MOST_FRAIL = 2
 
 
@@ -25,13 +25,13 @@ class KindLoad:
         self.forgets = kind.terms.forgets
         self.forgets_named = kind.terms.forgets_named
         self.is_open = True
-        # Whether a breaker is about to open: nothing begins until that is written down.
+        # Whether a breaker is about to open: nothing starts until that is written.
         self.is_tripped = False
         self.is_rated = kind.rate is not None
-        # Whether the death of a worker costs so much that nothing is taken before it can begin.
+        # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)
-        # The budget that it shares with the workers of other shards, and as whom.
+        # The budget that the workers of several shards share, and the name of this one in it.
         self.budget: Budget | None = None
         self.holder: object = None
         # Where its rows are, for faces that write beside them.
@@ -43,18 +43,18 @@ class KindLoad:
         self.ended_before = 0
 
     def limits(self, own: int | None, concurrency: int) -> None:
-        """Run at most `own` at once, if that is given, of the `concurrency` of the worker."""
+        """Run at most `own` at once, or up to the worker's `concurrency` if that is None."""
         self.has_own_limit = own is not None
         self.limit = min(own or concurrency, concurrency)
 
     def room(self, total: int, *, free: int) -> int:
-        """How many more of this kind could start soon, if `total` could, and `free` at once."""
+        """How many more of this kind could start soon, of `total` in all and `free` at once."""
         if not self.is_open:
             return 0
         total = min(total, free) if self.is_frail else total
         free = self.limit - self.running - self.queued
         if self.is_rated or self.is_frail:
-            # What starts later than it was counted would start beside others: no pile of them.
+            # Rows that wait would start later than the rate allows, or be lost with the worker.
             return 0 if self.queued else min(total, free)
         if not self.has_own_limit:
             return total

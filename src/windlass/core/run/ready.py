@@ -1,4 +1,4 @@
-"""Runs on their way through a worker, and the shelves on which they wait until they may begin."""
+"""Runs, and the queues where they wait until they may start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windlass.value.task import Claimed
 
 
 class State(Enum):
-    """Where a run is in its life inside the worker."""
+    """The state of a run in the worker."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -25,22 +25,20 @@ class State(Enum):
 
 
 class Keeper(Protocol):
-    """Who takes the outcomes of runs that are no rows of their own: items of a sweep.
+    """Takes the outcomes of runs without a row of their own: items of a sweep.
 
-    Both are called under the lock of the rows in flight.
+    Both methods are called under the lock of `InFlight`.
     """
 
     def landed(self, run: Run) -> None:
-        """A run has ended; its outcome is there."""
-        ...
+        """A run has ended and has its outcome."""
 
     def taken_back(self, run: Run) -> None:
-        """A run that had not begun is not to begin now."""
-        ...
+        """A queued run must not start now."""
 
 
 class Stopper(Protocol):
-    """Who runs a run, and can be told to stop it."""
+    """The runner of a run."""
 
     def stop(self, run: Run) -> None: ...
 
@@ -83,22 +81,22 @@ class Run:
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
-        # What a face keeps with it, by the type of that.
+        # What faces keep with the run, by type.
         self.kept: dict[type, Any] | None = None
-        # The error that it ends with instead of being called.
+        # The error to fail with, instead of a call of the handler.
         self.refusal: Exception | None = None
         self.callback_tries = 0
         self.runner: Stopper | None = None
         self.is_poison = False
-        # Whether somebody else held its row when its outcome was to be written.
+        # Whether another transaction had locked its row when its outcome was to be written.
         self.is_locked = False
-        # Whether an open breaker waits for how this run ends.
+        # Whether the outcome decides about an open breaker.
         self.is_probe = False
-        # Who takes its outcome instead of the finish.
+        # Takes the outcome in place of the finish.
         self.keeper: Keeper | None = None
-        # Whether its row stays and waits for its next turn: of a schedule, or of a rolling kind.
+        # Whether its row stays for the next turn, as for a cron or a rolling kind.
         self.turns = load.is_rolling or (load.is_scheduled and task.task_key == CRON_KEY)
-        # Whether a plain success makes of its row what it makes of all items of the kind.
+        # Whether a plain success changes its row in the same way as all rows of the kind.
         self.is_visit = load.is_rolling and task.flow_id is None
         # Whether a plain success deletes its row.
         forgets = load.forgets if task.task_key is None else load.forgets_named
@@ -106,21 +104,19 @@ class Run:
 
     @property
     def key(self) -> str | None:
-        """By what its caller knows it."""
         return self.task.task_key
 
     def keep(self, what: object) -> None:
-        """Keep something with the run, for the face that writes it down with its outcome."""
+        """Keep something with the run; its face writes it with the outcome."""
         self.kept = {**(self.kept or {}), type(what): what}
 
     def call(self) -> Any:
-        """Call the handler."""
         if self.refusal is not None:
             raise self.refusal
         return self.kind.call(self.task, turns=self.turns)
 
 
-# Priority, lowest number first; whether it has no rate, as moments to start at do not wait; kind.
+# Negated priority; whether the kind has no rate (a rate's moments pass, so those go first); kind.
 Lane = tuple[int, bool, str]
 
 
@@ -142,7 +138,7 @@ class ReadyQueue:
         self.queued += 1
 
     def take(self) -> Run | None:
-        """The first run whose kind may have one more running."""
+        """The first run whose kind may start one more."""
         for index, lane in enumerate(self.order):
             queue = self.queues[lane]
             load = queue[0].load
@@ -161,17 +157,17 @@ class ReadyQueue:
         return None
 
     def _rotate(self, index: int) -> None:
-        """Let the other lanes of the same rank come first the next time."""
+        """Move the lane behind the other lanes of its rank."""
         lane = self.order.pop(index)
         while index < len(self.order) and self.order[index][:2] == lane[:2]:
             index += 1
         self.order.insert(index, lane)
 
-    def drop(self, is_wanted: Callable[[Run], bool]) -> list[Run]:
-        """Take out all runs of which that is so."""
+    def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
+        """Remove and return all runs that are meant."""
         dropped: list[Run] = []
         for lane, queue in list(self.queues.items()):
-            gone = [run for run in queue if is_wanted(run)]
+            gone = [run for run in queue if is_meant(run)]
             if not gone:
                 continue
             dropped += gone
@@ -179,6 +175,6 @@ class ReadyQueue:
                 del self.queues[lane]
                 self.order.remove(lane)
             else:
-                self.queues[lane] = deque(run for run in queue if not is_wanted(run))
+                self.queues[lane] = deque(run for run in queue if not is_meant(run))
         self.queued -= len(dropped)
         return dropped

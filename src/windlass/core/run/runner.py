@@ -1,8 +1,7 @@
-"""Running handlers: async ones by a set of coroutines, sync ones by threads.
+"""The runners: coroutines run async handlers, threads run sync handlers.
 
-Both are made as they are needed and pull the next run when they are free; nothing is created per
-task. A runner never decides
-anything about the row: it hands the outcome to the rows in flight, which takes it or not.
+Runners are created as needed and pull the next run when they are free; no task creates its own. A
+runner does not decide about the row: it gives the outcome to `InFlight`, which may refuse it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def success(result: object) -> Outcome:
     try:
         return Succeeded(encode_result(result))
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-        # Trying again would only return the same thing.
+        # A retry would return the same result.
         return Failed(*describe(TypeError(f"the result cannot be kept: {problem}")))
 
 
@@ -57,7 +56,7 @@ def failure(run: Run, error: BaseException) -> Outcome:
 
 
 class Coroutines:
-    """Runs async handlers on the event loop, by so many coroutines at most as may run at once."""
+    """Runs async handlers on the event loop, each coroutine one at a time."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
@@ -68,12 +67,12 @@ class Coroutines:
         self._is_stopping = False
 
     def start(self) -> None:
-        """Begin to run what is queued, on the running event loop."""
+        """Start to run queued runs on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._wake_one()
 
     async def stop(self) -> None:
-        """End the runners; a handler that still runs is cancelled."""
+        """End the runners; cancels handlers that still run."""
         self._is_stopping = True
         for runner in self._runners:
             runner.cancel()
@@ -81,7 +80,7 @@ class Coroutines:
             await asyncio.wait(self._runners, timeout=1.0)
 
     def wake(self) -> None:
-        """Let resting runners look for work; from any thread."""
+        """Let resting runners look for work. Call it from any thread."""
         if self._loop is None or self._is_waking:
             return
         self._is_waking = True
@@ -91,7 +90,7 @@ class Coroutines:
             self._is_waking = False
 
     def _wake_one(self) -> None:
-        """Let one runner look for work, which wakes the next: a short task ends before that."""
+        """Wake one runner, which wakes the next. One runner is enough for short tasks."""
         self._is_waking = False
         if self._is_stopping or not self._in_flight.asyncs.queued:
             return
@@ -156,7 +155,7 @@ class Coroutines:
 
 
 class Runner:
-    """The coroutine that runs one handler after the other, as others may stop it."""
+    """A coroutine that runs handlers one by one; `stop` cancels the current one."""
 
     __slots__ = ("_loop", "_stopped", "_task", "current")
 
@@ -169,11 +168,11 @@ class Runner:
         self.current: Run | None = None
 
     def stop(self, run: Run) -> None:
-        """Cancel the handler of `run`, and never the one after it; from any thread."""
+        """Cancel the handler of `run`, and never the next one. Call it from any thread."""
         self._loop.call_soon_threadsafe(self._cancel, run)
 
     def cancelled(self, run: Run, error: asyncio.CancelledError) -> Outcome | None:
-        """What it means that the handler of `run` was cancelled: nothing, if we did it."""
+        """The outcome of a cancelled handler; None if `stop` cancelled it."""
         if self._stopped is run:
             return None
         if self._task.cancelling():
@@ -181,7 +180,7 @@ class Runner:
         return failure(run, error)
 
     def let_go(self, run: Run) -> None:
-        """Be done with `run`, also when its handler would not be stopped."""
+        """End `run`, even if its handler ignored the cancellation."""
         self.current = None
         if self._stopped is run:
             self._stopped = None
@@ -194,7 +193,7 @@ class Runner:
 
 
 class Threads:
-    """Runs sync handlers; threads are made as they are needed, up to the concurrency."""
+    """Runs sync handlers on threads, up to the concurrency."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
@@ -204,13 +203,13 @@ class Threads:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Let no thread begin another run. Threads inside a handler are left to it."""
+        """Start no more runs. Does not wait for threads inside a handler."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()
 
     def wake(self) -> None:
-        """Have as many threads look for work as there is work."""
+        """Let as many threads look for work as there are queued runs."""
         with self._condition:
             wanted = self._in_flight.syncs.queued
             if self._resting:
@@ -221,7 +220,7 @@ class Threads:
                 threading.Thread(target=self._run, name="windlass-handler", daemon=True).start()
 
     def give_up(self, thread: HandlerThread, run: Run) -> None:
-        """Let go of a thread that cannot be stopped; another one may take its place."""
+        """Abandon a thread, as it cannot be stopped; another one may take its place."""
         with self._condition:
             if thread.current is not run:
                 return
@@ -251,7 +250,7 @@ class Threads:
             with self._condition:
                 thread.current = None
                 if thread.is_given_up:
-                    # Its place was given to another thread meanwhile.
+                    # Another thread has its place.
                     in_flight.abandoned -= 1
                     return
         if run is not None and outcome is not None:
@@ -260,7 +259,7 @@ class Threads:
     def _rest(self) -> bool:
         with self._condition:
             if self._in_flight.syncs.queued and not self._in_flight.is_full:
-                # A kind may be at its limit: look again soon rather than spin.
+                # A kind may be at its limit: look again soon, without spinning.
                 self._condition.wait(0.005)
                 return True
             self._resting += 1
@@ -283,7 +282,7 @@ class Threads:
 
 
 class HandlerThread:
-    """A thread that runs one handler after the other, as others may give it up."""
+    """A thread that runs handlers one by one; `stop` abandons it."""
 
     __slots__ = ("_threads", "current", "is_given_up")
 
@@ -293,28 +292,24 @@ class HandlerThread:
         self.is_given_up = False
 
     def stop(self, run: Run) -> None:
-        """Let the thread go its way; its outcome no longer counts."""
         self._threads.give_up(self, run)
 
 
 class Watch(Loop):
-    """Ends runs whose time is out, and all of them when no heartbeat gets through."""
+    """Ends runs that time out, and all runs when the lease ends without a heartbeat."""
 
     name = "watch"
 
     def __init__(self, in_flight: InFlight, *, stop_if_lease_ended: Callable[[], None]) -> None:
         super().__init__()
         self._in_flight = in_flight
-        self._despair = stop_if_lease_ended
-        timeouts = [
-            load.kind.timeout / 1e6
-            for load in in_flight.loads.values()
-            if load.kind.timeout is not None
-        ]
+        self._stop_if_lease_ended = stop_if_lease_ended
+        loads = in_flight.loads.values()
+        timeouts = [load.timeout for load in loads if load.timeout is not None]
         self._pause = min(0.05, max(0.005, min(timeouts) / 10)) if timeouts else 0.25
 
     def tick(self) -> float:
-        self._despair()
+        self._stop_if_lease_ended()
         for run in self._in_flight.overdue(time.monotonic()):
             assert run.kind.timeout is not None
             error = TimeoutError(f"the handler did not end within {run.kind.timeout / 1e6:g} s")

@@ -1,1 +1,1 @@
-"""Waking idle workers: one contract, and an implementation for each way to do it."""
+"""Waking idle workers: one contract, and one implementation for each way."""

@@ -1,7 +1,7 @@
-"""Waking idle workers: at once in the same process, by notification in other processes.
+"""Waking idle workers: directly in the same process, by a notification in other processes.
 
-Notifications are debounced, because PostgreSQL commits transactions that notify one after the
-other: the first goes with its own transaction, those that follow within a moment share one.
+Notifications are debounced, because PostgreSQL commits transactions with a notification one after
+the other: the first is part of its transaction, those within the next 50 ms share one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEBOUNCE_SECONDS = 0.05
 
 
 class Bell:
-    """Rung by an enqueue; heard by the workers of this process and, if possible, of others."""
+    """An enqueue rings it; it wakes the workers of this process and, if possible, of others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -28,12 +28,12 @@ class Bell:
         self._listeners: set[Callable[[], None]] = set()
 
     def ring_inside(self, executor: Executor, *, is_ours: bool) -> None:
-        """Ring when the transaction commits. In a transaction of ours it may be put off."""
+        """Ring when the transaction commits. In our own transactions it may be a little later."""
         if self._database.dialect.wakes and (not is_ours or self.is_due()):
             self._database.dialect.notify(executor)
 
     def is_due(self) -> bool:
-        """Whether to ring with the transaction at hand; if not, it rings in a moment by itself."""
+        """Whether to ring with the current transaction. If not, a timer rings in a moment."""
         with self._lock:
             now = time.monotonic()
             if now - self._rung_at < DEBOUNCE_SECONDS:
@@ -48,12 +48,12 @@ class Bell:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` whenever it rings here; returns what ends it."""
+        """Call `listener` at every ring in this process; returns a function that ends this."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
     def close(self) -> None:
-        """Ring at once what was put off."""
+        """Ring now if a ring waits."""
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -76,16 +76,16 @@ class Bell:
         try:
             self._database.read(self._database.dialect.notify, tries=1)
         except Exception:
-            # A worker that did not hear it looks by itself within a second.
+            # Idle workers look for rows every second anyway.
             return
 
 
 def listener_of(
     database: Database, heard: Callable[[], None], *, me: Callable[[], int]
 ) -> Loop | None:
-    """What hears the bells of other processes, where the database can carry them.
+    """The loop that hears other processes; None if the database has no notifications.
 
-    Elsewhere idle workers look by themselves, at least once a second.
+    Without it, idle workers look for rows at least once a second.
     """
     if not database.dialect.wakes:
         return None

@@ -1,4 +1,4 @@
-"""Hearing PostgreSQL's notifications."""
+"""Listens to PostgreSQL's notifications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LISTEN_SECONDS = 1.0
 
 
 class Listener(Loop):
-    """Hears the bell of other processes, on a PostgreSQL connection of its own."""
+    """Hears the bells of other processes, on its own connection."""
 
     name = "listener"
 

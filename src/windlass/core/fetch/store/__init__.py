@@ -1,1 +1,1 @@
-"""Statements that read, claim, offer and return rows."""
+"""The SQL of fetching: written claims and offers."""

@@ -1,6 +1,6 @@
-"""Written claims: rows that are stamped with a batch and belong to a worker until it ends them.
+"""Written claims: stamp rows with a batch, so that they belong to one worker until they end.
 
-Call these in a transaction that knows the worker to be alive (`Database.write_as`).
+Call these in a transaction that has checked that the worker is alive (`Database.write_as`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def claim_foreign(
 ) -> list[Claimed]:
     """Take due rows of `lane` in buckets whose owners do not serve its kind, oldest first.
 
-    The buckets stay locked, so no worker that serves the kind can acquire one meanwhile.
+    The buckets stay locked, so that no worker that serves the kind can acquire one.
     """
     buckets = bucket.keep(connection, owners)
     if not buckets:
@@ -68,10 +68,10 @@ def claim_foreign(
 def claim_one(
     connection: Connection, number: int, stamp: Stamp, *, max_lost: int, is_rested: bool
 ) -> list[Claimed]:
-    """Take one row, due or not, that is waiting or abandoned; nothing if it is taken or gone.
+    """Take one waiting or abandoned row, due or not; nothing if it is taken or gone.
 
-    Nothing either if the owner of its bucket serves its kind and may have read it, unless the kind
-    `is_rested`: nobody has read rows of it for a while. Poison is left to a worker.
+    Takes nothing if the owner of its bucket serves its kind and may have read it, unless the kind
+    `is_rested`: no worker has read its rows for a while. Leaves poison to a worker.
     """
     found = connection.execute(
         select(task.c.kind, task.c.bucket).where(task.c.id == number)
@@ -110,7 +110,7 @@ def claim_one(
 
 
 def _is_read_by_owner(connection: Connection, kind: str, number: int) -> bool:
-    """Whether the bucket has an owner that serves the kind; the answer holds for the transaction."""
+    """Whether the bucket's owner serves the kind. The answer holds until the transaction ends."""
     owner = bucket.owner(connection, number)
     if owner is None:
         return False
@@ -123,20 +123,23 @@ def _is_read_by_owner(connection: Connection, kind: str, number: int) -> bool:
 def some_quarantined(
     connection: Connection,
     lanes: Iterable[Lane],
-    lives: Callable[[str], int],
+    alone_from: Callable[[str], int],
     *,
     buckets: Iterable[range],
     now: int,
 ) -> bool:
-    """Whether a due row of `lanes` in these buckets is in quarantine: it was lost too often."""
+    """Whether a due row of `lanes` in these buckets must run alone.
+
+    `alone_from` is, by kind, how often such a row was lost in a row.
+    """
     ours = [task.c.bucket.between(run.start, run.stop - 1) for run in buckets]
     return any(
         connection.scalar(
             select(task.c.id)
             .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
-            # From the first due row on: rows that ended before it may still be in the index.
+            # Starts at the first due row: the index may still have ended rows before it.
             .where(task.c.priority == lane.priority, task.c.due_at.between(lane.due_at, now))
-            .where(task.c.lost_in_a_row >= lives(lane.kind), or_(false(), *ours))
+            .where(task.c.lost_in_a_row >= alone_from(lane.kind), or_(false(), *ours))
             .limit(1)
         )
         for lane in lanes

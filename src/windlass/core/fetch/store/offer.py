@@ -1,7 +1,7 @@
-"""Offers: due rows that their owner has no time for, given up to whoever claims them.
+"""Offers: due rows that their owner has no time for, and that any worker may claim.
 
 An offered row has batch 0 and an entry here, both written in one transaction. Its owner never reads
-it again; like everyone it may claim it.
+it again, but may claim it like any other worker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OFFERED = 0
 
 
 class Made(NamedTuple):
-    """The ids of rows that were offered, and how many others were spared."""
+    """The ids of the offered rows, and how many others the owner kept."""
 
     offered: list[int]
     spared: int
@@ -38,16 +38,16 @@ def make(
     spare: int = 0,
     count: int = 1_000,
 ) -> Made:
-    """Offer up to `count` due rows of `lane` in the worker's buckets, but for some.
+    """Offer up to `count` due rows of `lane` in the worker's buckets.
 
-    Of the others the first ones are spared. Nothing is offered if the worker is left.
+    Skips the rows in `unless`, and the first `spare` of the others.
     """
     due = dialect.read_ids(connection, lane, most)
     free = [number for number in due if number not in unless]
     ids, spared = free[spare : spare + count], min(spare, len(free))
     if not ids:
         return Made([], spared)
-    # An entry from before may be in the hands of one who is about to delete it.
+    # Another worker may hold an older entry, and be about to delete it.
     dialect.remove_offers(connection, ids)
     dialect.give_up(connection, ids)
     given_up = connection.execute(
@@ -64,7 +64,7 @@ def make(
 
 
 def kinds(connection: Connection) -> set[str]:
-    """The kinds of which something is offered."""
+    """The kinds with offered rows."""
     return set(connection.scalars(select(offer.c.kind).distinct()))
 
 
@@ -77,7 +77,7 @@ def counts(connection: Connection) -> dict[str, int]:
 def claim(
     connection: Connection, dialect: Dialect, kind: str, *, stamp: Stamp, limit: int
 ) -> list[Claimed]:
-    """Take offered rows of a kind by a written claim, the oldest first."""
+    """Take offered rows of a kind by a written claim, oldest first."""
     ids = connection.scalars(
         select(offer.c.task_id)
         .where(offer.c.kind == kind, offer.c.due_at <= stamp.now)
@@ -96,13 +96,13 @@ def claim(
     rows = connection.execute(force_index(offered, task, "primary")).all()
     if rows:
         dialect.stamp(connection, [row.id for row in rows], stamp)
-    # Those of rows that are gone meanwhile too.
+    # Also removes offers whose rows are gone.
     dialect.remove_offers(connection, ids)
     return [stamped(row, stamp) for row in sorted(rows, key=lambda row: row.due_at)]
 
 
 def withdraw(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Take back the offers of these rows, which nobody can claim then; which were still offered."""
+    """Delete the offers of these rows, so that no worker can claim them; returns their ids."""
     if not ids:
         return set()
     offered = set(

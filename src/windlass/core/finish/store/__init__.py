@@ -1,1 +1,1 @@
-"""Statements that write outcomes, statistics and failures."""
+"""The SQL of finishing: outcomes, failures, statistics."""

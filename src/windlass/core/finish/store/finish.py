@@ -1,4 +1,4 @@
-"""Outcomes in the database, each written only if its row is still as it was taken."""
+"""Writes outcomes. A row whose state has changed since it was taken refuses its outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windlass.value.status import Status
 
 @dataclass(frozen=True)
 class FailureRow:
-    """An error to remember, if the outcome that it belongs to is accepted."""
+    """An error to store if its outcome is accepted."""
 
     id: int
     task_id: int
@@ -30,7 +30,7 @@ class FailureRow:
 
 @dataclass(frozen=True)
 class PoisonAlert:
-    """An alert to raise, if the outcome that it belongs to is accepted."""
+    """An alert to raise if its outcome is accepted."""
 
     number: int
     task_id: int
@@ -41,7 +41,7 @@ class PoisonAlert:
 
 @dataclass
 class Group:
-    """Outcomes that one worker writes in one transaction, all of rows it read or all of claims."""
+    """Outcomes that one worker writes in one transaction, of rows all read or all claimed."""
 
     worker: int
     is_read: bool = False
@@ -53,15 +53,15 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many outcomes there are."""
         visits = sum(len(visits.rows) for visits in self.visits)
         return len(self.removals) + len(self.changes) + visits
 
 
 def apply(connection: Connection, dialect: Dialect, group: Group) -> set[int]:
-    """Write the outcomes, with their failures and alerts; the ids of those that were accepted.
+    """Write outcomes with their failures and alerts; returns the ids of the accepted ones.
 
-    Call it in a transaction that knows the worker to be alive. Repeating it changes nothing.
+    Call it in a transaction that has checked that the worker is alive. A second call changes
+    nothing.
     """
     accepted: set[int] = set()
     if group.removals:
@@ -77,12 +77,12 @@ def apply(connection: Connection, dialect: Dialect, group: Group) -> set[int]:
     if gone:
         connection.execute(delete(task).where(task.c.id.in_(gone)))
     accepted |= changed.keys()
-    _remember(connection, group, accepted)
+    _write_errors(connection, group, accepted)
     return accepted
 
 
 def locked_by_others(connection: Connection, dialect: Dialect, ids: set[int]) -> set[int]:
-    """The rows that another transaction has locked at this moment."""
+    """The rows that another transaction has locked now."""
     free = dialect.free(connection, ids)
     if free == ids:
         return set()
@@ -90,7 +90,7 @@ def locked_by_others(connection: Connection, dialect: Dialect, ids: set[int]) ->
     return set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids - free), is_open)))
 
 
-def _remember(connection: Connection, group: Group, accepted: set[int]) -> None:
+def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> None:
     failures = [vars(row) for row in group.failures if row.task_id in accepted]
     if failures:
         connection.execute(insert(failure), failures)

@@ -1,1 +1,1 @@
-"""Statements about switches, breakers and rates."""
+"""The SQL of limits: switches and rates."""

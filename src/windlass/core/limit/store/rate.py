@@ -1,7 +1,7 @@
-"""The one clock of a kind with a rate: every start has its moment, and no two share one.
+"""Reserves start times of a kind with a rate. Every start has its own time.
 
-The time is that of the database, read after the row is locked: whatever the clocks of the workers
-say, all of them reserve on one.
+The time is the database's clock, read after the row is locked, so the clocks of the workers do not
+matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.value.rate import Reserved
 
 
 class Measured(NamedTuple):
-    """What was reserved, and what the monotonic clock here showed at the database's `now`."""
+    """A reservation, and the local monotonic time at the database's `now`."""
 
     reserved: Reserved
     now: int
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 
 def reserve(connection: Connection, dialect: Dialect, kind: str, *, per_second: float) -> Measured:
-    """The next free stretch of starts, for the caller alone, unless it is far off."""
+    """Reserve the next free start times for the caller, unless they are too far in the future."""
     query = select(rate.c.next_at, rate.c.per_second).where(rate.c.kind == kind).with_for_update()
     row = connection.execute(query).first()
     if row is None:
@@ -35,7 +35,7 @@ def reserve(connection: Connection, dialect: Dialect, kind: str, *, per_second: 
     now, monotonic = dialect.measure(connection), time.monotonic_ns() // 1_000
     next_at: int = row.next_at
     if row.per_second != per_second:
-        # What was reserved at another rate holds no longer than the moment it takes to be heard.
+        # Workers learn the new rate within one slice: reservations at the old rate end then.
         next_at = min(next_at, now + model.SLICE)
     reserved = model.reserve(next_at, per_second=per_second, now=now)
     if reserved.next_at != row.next_at or row.per_second != per_second:

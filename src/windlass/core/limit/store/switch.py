@@ -1,6 +1,6 @@
-"""Switches: one row a kind for what an operator has set and what its breaker says.
+"""Switches: one row per kind, with the operator's settings and the state of the breaker.
 
-Whoever changes a row locks it first, so that two who act at once both have their effect.
+A change locks the row first, so that two changes at the same time both take effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STATES = {state.value for state in State}
 
 @dataclass(frozen=True)
 class Switch:
-    """What is set for a kind; None means as the kind declares it. Times are microseconds."""
+    """The settings of a kind; None means as declared. Times are in microseconds."""
 
     kind: str
     off: bool = False
@@ -35,13 +35,11 @@ class Switch:
 
 
 def listing(connection: Connection) -> dict[str, Switch]:
-    """All switches, by kind."""
-    rows = connection.execute(select(switch))
-    return {row.kind: _read(row) for row in rows}
+    return {row.kind: _read(row) for row in connection.execute(select(switch))}
 
 
 def get(connection: Connection, kind: str) -> Switch:
-    """The switch of a kind, also if nothing was ever set."""
+    """The switch of a kind, even if it has no row."""
     row = connection.execute(select(switch).where(switch.c.kind == kind)).first()
     return Switch(kind) if row is None else _read(row)
 
@@ -49,7 +47,7 @@ def get(connection: Connection, kind: str) -> Switch:
 def change(
     connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Switch], Switch]
 ) -> Switch:
-    """Make the switch of `kind` what `decide` makes of it; nobody else changes it meanwhile."""
+    """Change the switch of `kind` with `decide`, under a lock."""
     query = select(switch).where(switch.c.kind == kind).with_for_update()
     row = connection.execute(query).first()
     if row is None:
@@ -65,7 +63,7 @@ def change(
 def change_breaker(
     connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Breaker], Breaker]
 ) -> tuple[Breaker, Breaker]:
-    """Move the breaker of `kind`; how it was before, and how it is now."""
+    """Change the breaker of `kind`; returns it before and after."""
     seen: list[Breaker] = []
 
     def move(found: Switch) -> Switch:
@@ -77,7 +75,7 @@ def change_breaker(
 
 
 def forget_errors(connection: Connection, kind: str) -> None:
-    """A run succeeded: errors before it were not in a row. Writes only if there were any."""
+    """A run succeeded: reset the errors in a row. Writes only if there are any."""
     connection.execute(
         update(switch)
         .where(switch.c.kind == kind, switch.c.errors_in_a_row > 0)
@@ -102,7 +100,7 @@ def _read(row: Row[Any]) -> Switch:
 
 
 def _is_odd(row: Row[Any]) -> bool:
-    """Whether somebody wrote the breaker by hand, and not all of it."""
+    """Whether the breaker's columns do not fit together, as after a change by hand."""
     return row.breaker not in STATES or bool(row.breaker and None in (row.probe_at, row.pause))
 
 
