@@ -199,7 +199,7 @@ def test_a_run_that_was_cancelled_meanwhile_gets_no_more_nodes(shared, single, o
     def add(connection, taken):
         drawing = Drawing(shared.registry, default=() if is_nested else (SELF,))
         drawing.add("step", "two", name="two")
-        add_nodes(connection, place, drawing.drafts, taken, is_nested=is_nested)
+        add_nodes(connection, place, drawing.drafts, task=taken, is_nested=is_nested)
 
     finish_late(shared, single, outcome, add)
 

@@ -256,7 +256,7 @@ def test_a_clean_exit_hands_back_what_it_claimed_in_buckets_of_others(app, step)
     assert {run.task.id for run in owner.take()} >= {run.task.id for run in taken}
 
 
-def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_life(
+def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_id(
     app, step, second, monkeypatch
 ):
     zombie, heir = Mate(app), Mate(app)
@@ -286,7 +286,7 @@ def test_a_worker_that_joined_anew_reads_nothing_in_the_buckets_of_its_former_li
     assert len(heir.running) == 80
 
 
-def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_in_its_former_life(
+def test_a_worker_that_joined_anew_owns_nothing_that_it_acquired_under_its_former_id(
     app, step, monkeypatch
 ):
     zombie, heir = Mate(app), Mate(app)
