@@ -58,7 +58,7 @@ class Vanished(Exception):
     """A key that was there is there no more."""
 
 
-class Enqueuer:
+class Enqueue:
     """Writes new rows into one database."""
 
     def __init__(

@@ -100,11 +100,7 @@ def pause_after(failures: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-class Broken(Exception):
-    """The session cannot go on."""
-
-
-class MemberList:
+class Roster:
     """Who is alive as last heard, and whether that may be believed.
 
     Only the seat that has it open may speak; whatever a former one still says is not heard.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from windlass.core.ring.member.address import Address
-from windlass.core.ring.member.base import MemberList, Seat
+from windlass.core.ring.member.base import Roster, Seat
 from windlass.errors import MembersUnavailable
 
 JOIN_SECONDS = 5.0
@@ -31,7 +31,7 @@ class Begin(Protocol):
     """Makes the stay of one seat; etcd's and ZooKeeper's each do."""
 
     def __call__(
-        self, address: Address, seat: Seat, roster: MemberList, *, dead_after: int
+        self, address: Address, seat: Seat, roster: Roster, *, dead_after: int
     ) -> Stay: ...
 
 
@@ -43,7 +43,7 @@ class Coordinated:
         self._address = address
         self._begin = begin
         self._dead_after = dead_after
-        self._roster = MemberList(address.kind)
+        self._roster = Roster(address.kind)
         self._lock = threading.Lock()
         self._stay: Stay | None = None
 

@@ -24,8 +24,7 @@ from windlass.clock import SECOND
 from windlass.core.ring.member.address import Address
 from windlass.core.ring.member.base import (
     LONGEST_PAUSE_SECONDS,
-    Broken,
-    MemberList,
+    Roster,
     Seat,
     in_short,
     pause_after,
@@ -51,12 +50,14 @@ CHANNEL = {
 }
 
 
+class Broken(Exception):
+    """The session cannot go on."""
+
+
 class EtcdStay:
     """Keeps one key alive, and hears of all others."""
 
-    def __init__(
-        self, address: Address, seat: Seat, roster: MemberList, *, dead_after: int
-    ) -> None:
+    def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
         self._seat = seat
         self._prefix = f"{seat.folder}/".encode()
         self._roster = roster
@@ -166,7 +167,7 @@ class EtcdStay:
             if not await self._renew(client):
                 raise Broken("its own lease had run out")
             if self._is_silent:
-                raise Broken("the watch went silent")
+                raise Broken("the watch has abandoned silent")
             self._is_silent = True
             await watch.write(progress)
             self._roster.settle()

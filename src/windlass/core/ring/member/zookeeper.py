@@ -23,8 +23,7 @@ from windlass.core.ring.member.address import Address
 from windlass.core.ring.member.base import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
-    Broken,
-    MemberList,
+    Roster,
     Seat,
     in_short,
     pause_after,
@@ -41,12 +40,14 @@ LOG = logging.getLogger("windlass.kazoo")
 LOG.setLevel(logging.CRITICAL)
 
 
+class Broken(Exception):
+    """The client cannot go on."""
+
+
 class ZooKeeperStay:
     """Keeps one node alive, and hears of all others."""
 
-    def __init__(
-        self, address: Address, seat: Seat, roster: MemberList, *, dead_after: int
-    ) -> None:
+    def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
         self._address = address
         self._seat = seat
         self._roster = roster
