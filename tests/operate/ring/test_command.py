@@ -229,7 +229,8 @@ def test_without_colours_it_is_a_band_of_letters(sqlite_shop, monkeypatch):
     assert band_of(text.replace(" ", "")) == "A" * 32 + "B" * 32
 
 
-def test_watch_draws_again_and_ends_with_ctrl_c(sqlite_shop):
+def test_watch_draws_again_and_ends_with_ctrl_c(sqlite_shop, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
     member(sqlite_shop.app)
     with Terminal("ring", "--watch") as terminal:
         terminal.wait_for("1 member by the database")
