@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.errors import BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import Terms as BreakerTerms
@@ -19,6 +20,8 @@ from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
 from windlass.value.task import Claimed, check_priority
 from windlass.value.window import Window, parse_window
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST_NAME = 100
 CRON_KEY = "windlass:cron"
@@ -75,6 +78,44 @@ class Kind:
         return self.terms.period
 
 
+class CommonOptions(TypedDict, total=False):
+    """The options that every kind has. `Options` has their defaults."""
+
+    name: str | None
+    timeout: Duration | None
+    max_lost: int
+    window: str | None
+    breaker: str | None
+
+
+class RetryOptions(TypedDict, total=False):
+    """The options of kinds whose runs are retried."""
+
+    retries: Retries | None
+    backoff: Backoff
+
+
+class SpeedOptions(TypedDict, total=False):
+    """The options of kinds with many rows."""
+
+    concurrency: int | None
+    rate: str | None
+
+
+class TaskOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
+    """The options of a task."""
+
+    priority: int
+    keep: Duration | None
+    keep_failed: Duration | None
+
+
+class CronOptions(CommonOptions, RetryOptions, total=False):
+    """The options of a cron, beside its schedule."""
+
+    priority: int
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of a declaration, as the user wrote them."""
@@ -99,6 +140,34 @@ class Options:
     hands_over: bool = False
     # Raises if the face cannot call a handler with these parameters.
     check: Callable[[str, Arguments], None] | None = None
+
+
+def takes(options: type) -> Callable[[F], F]:
+    """Show the names in `options` in the signature of a method, and refuse all other keywords."""
+
+    def decorate(method: F) -> F:
+        given = inspect.signature(method)
+        named = [each for each in given.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        listed = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=getattr(Options, name),
+                annotation=annotation,
+            )
+            for name, annotation in get_type_hints(options).items()
+        ]
+        signature = given.replace(parameters=[*named, *listed])
+
+        @wraps(method)
+        def checked(*args: object, **kwargs: object) -> object:
+            signature.bind(*args, **kwargs)
+            return method(*args, **kwargs)
+
+        cast(Any, checked).__signature__ = signature
+        return cast(F, checked)
+
+    return decorate
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
