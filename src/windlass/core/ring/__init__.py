@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Who is alive and who owns which buckets."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""Several databases as one: the roster, routing, moving rows."""

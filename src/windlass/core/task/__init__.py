@@ -1,1 +1,1 @@
-"""FIXME."""
+"""What a task is: its declaration, enqueueing it, its row."""

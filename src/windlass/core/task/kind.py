@@ -1,4 +1,4 @@
-"""A kind: a declared function with everything that its options say."""
+"""A kind: a declared function with its options."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST_NAME = 100
 CRON_KEY = "windlass:cron"
-# The kind of nodes that are templates: every worker serves it, whichever templates it has read.
+# The kind of nodes that are templates: every worker serves it, whatever templates it has read.
 TEMPLATE = "windlass:template"
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """What is known of a kind. Times are microseconds, the rate is per second."""
+    """A declared function with its options. Times are microseconds, the rate is per second."""
 
     name: str
     function: Callable[..., Any]
@@ -46,27 +46,27 @@ class Kind:
     max_lost: int
     window: Window | None = None
     breaker: BreakerTerms | None = None
-    # The face that declared it, and what that face knows of it.
+    # The face that declared it, and that face's own options.
     face: str = "task"
     face_terms: Any = None
-    # Whether its runs are task rows; those of a sweep are items of ranges.
+    # Whether its runs are task rows; the runs of a sweep are items of ranges.
     has_rows: bool = True
-    # Whether its handler hands the task to another system, and may be called again for it.
+    # Whether its handler submits the task to another system; it may be called again.
     hands_over: bool = False
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
-        """Call the handler with its stored arguments; an item with its code, a cron with none."""
+        """Call the handler: with stored arguments, with the code of an item, or for a cron with none."""
         if turns:
             return self.function() if self.period is None else self.function(task.task_key)
         args, kwargs = self.arguments.decode(task.payload)
         return self.function(*args, **kwargs)
 
     def due_until(self, now: int) -> int:
-        """What is due by then may be taken now."""
+        """The latest due time of rows that may be taken now."""
         return now if self.terms.period is None else self.terms.period.due_until(now)
 
     def taken_at(self, due_at: int) -> int:
-        """The first moment at which a row that is due then may be taken."""
+        """When a row that is due at `due_at` may be taken."""
         return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
 
     @property
@@ -171,7 +171,7 @@ def takes(options: type) -> Callable[[F], F]:
 
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
-    """The kind that `function` becomes, or an error that names the option that is wrong."""
+    """The kind of `function`; an error names the wrong option."""
     if not callable(function) or not hasattr(function, "__name__"):
         raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
     name = options.name if options.name is not None else function.__name__
@@ -219,22 +219,21 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
 
 @dataclass
 class Registry:
-    """The kinds of one app. Handlers come from here and from nowhere else."""
+    """The kinds of one app. Handlers come only from here."""
 
     kinds: dict[str, Kind] = field(default_factory=dict)
-    # Flows that were read from templates; workers run them as nodes of the kind TEMPLATE.
+    # Flows of templates that were read; workers run them as nodes of the kind TEMPLATE.
     templates: dict[str, Kind] = field(default_factory=dict)
-    # What every worker serves beside the kinds.
+    # Internal kinds that every worker serves.
     own: dict[str, Kind] = field(default_factory=dict)
 
     def add(self, kind: Kind) -> None:
-        known = self.kinds.get(kind.name)
-        if known is not None:
+        if kind.name in self.kinds:
             raise DuplicateKind(kind.name)
         self.kinds[kind.name] = kind
 
     def of_face(self, name: str, face: str, *, what: str) -> Kind:
-        """The kind of that name; `what` says, in the error, what another one is not."""
+        """The kind of that name; if it has another face, the error says that it is not `what`."""
         kind = self.get(name)
         if kind.face != face:
             raise Unknown(f"kind {name!r} is not {what}")
@@ -254,17 +253,18 @@ class Registry:
 
 
 def check_kind_name(name: object) -> None:
-    """Refuse what no kind can be named."""
     if not isinstance(name, str) or not name.strip() or name != name.strip():
-        raise BadDeclaration(f"a kind cannot be named {name!r}; give it a plain name")
+        raise BadDeclaration(
+            f"a kind cannot be named {name!r}; give a name without spaces around it"
+        )
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise BadDeclaration(
-            f"kind name {name[:40]!r}... is not usable; at most {LONGEST_NAME} printable characters"
+            f"kind name {name[:40]!r}... is not valid; give up to {LONGEST_NAME} printable characters"
         )
 
 
 def check_no_required_arguments(name: str, arguments: Arguments) -> None:
-    """Refuse what a schedule cannot call."""
+    """Refuse a handler that a schedule cannot call."""
     for parameter in arguments.signature.parameters.values():
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
             raise BadDeclaration(
@@ -274,12 +274,12 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
 
 
 def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
-    """A duration that may be left out."""
+    """A duration, or None."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
 
 
 def positive(given: object, what: str) -> int | None:
-    """A number from 1 on that may be left out."""
+    """A number from 1 on, or None."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:

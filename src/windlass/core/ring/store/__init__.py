@@ -1,1 +1,1 @@
-"""FIXME."""
+"""SQL for workers, buckets and the claims that workers hold."""

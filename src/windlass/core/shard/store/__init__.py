@@ -1,1 +1,1 @@
-"""FIXME."""
+"""SQL for the shard row, and for rows that move."""

@@ -1,1 +1,1 @@
-"""FIXME."""
+"""SQL for task rows."""
