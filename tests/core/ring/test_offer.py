@@ -281,7 +281,7 @@ def test_workers_that_know_each_other_by_different_means_are_refused(app, step):
 
     late = app.worker()
     late.heartbeat._members = Coordinator()
-    with pytest.raises(BadMembers, match="know each other by database"):
+    with pytest.raises(BadMembers, match="use database for membership"):
         late.heartbeat.join_ring()
 
     member.leave()

@@ -239,7 +239,7 @@ class Enqueue:
             if not rows:
                 return inserted, held
         raise DatabaseUnavailable(
-            f"kind {rows[0].kind!r}: key {rows[0].task_key!r} keeps being taken and freed; try again"
+            f"kind {rows[0].kind!r}: key {rows[0].task_key!r} is taken and freed all the time"
         )
 
     def _meet(

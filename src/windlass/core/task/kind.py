@@ -55,7 +55,7 @@ class Kind:
     hands_over: bool = False
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
-        """Call the handler: with stored arguments, with the code of an item, or for a cron with none."""
+        """Call the handler: an item gets its code, a cron nothing, a task its arguments."""
         if turns:
             return self.function() if self.period is None else self.function(task.task_key)
         args, kwargs = self.arguments.decode(task.payload)
@@ -259,7 +259,7 @@ def check_kind_name(name: object) -> None:
         )
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise BadDeclaration(
-            f"kind name {name[:40]!r}... is not valid; give up to {LONGEST_NAME} printable characters"
+            f"kind name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable characters"
         )
 
 

@@ -99,7 +99,7 @@ def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 
 
 
 def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
-    """The name of the ring, and its kind of membership: `members`, if no live worker has another."""
+    """The name of the ring, and its membership: `members` if no live worker uses another."""
     found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
     if found.members == members:
         return found.ring, members

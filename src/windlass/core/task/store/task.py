@@ -61,9 +61,9 @@ def insert(
 
     `again`: a transaction whose answer was lost may have written them before.
     """
-    if len(rows) >= COPY_FROM and rows[0].task_key is None and not again:
-        if dialect.copy(executor, rows):
-            return {row.id for row in rows}
+    may_copy = len(rows) >= COPY_FROM and rows[0].task_key is None and not again
+    if may_copy and dialect.copy(executor, rows):
+        return {row.id for row in rows}
     inserted: set[int] = set()
     for chunk in _chunks(rows):
         inserted |= dialect.insert(executor, chunk)
