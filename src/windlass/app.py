@@ -55,7 +55,7 @@ from windlass.value.listing import Listing
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.status import Status
 from windlass.value.task import TaskView
-from windlass.value.twin import twin
+from windlass.value.twin import awaited, twin
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
 from windlass.worker.settings import WorkerSettings
@@ -324,16 +324,14 @@ class App:
         self.prepare()
         return task.find(self.fleet, task_id)
 
-    def notify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
+    def notify(self, /, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
         """Record how an external task ended; name it by its handle, its id or its ref.
 
         Add its `result=` or the `reason=` of its failure. A late or repeated call does nothing.
         """
         return self.external.notify(task, ok=ok, **said)
 
-    async def anotify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
-        """`notify`, awaited."""
-        return await twin(self.external.notify, task, ok=ok, **said)
+    anotify = awaited(notify)
 
     # Operating
 
@@ -371,24 +369,9 @@ class App:
         for shard in self.fleet.shards:
             shard.bell.ring_here()
 
-    async def apause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
-        """`pause`, awaited."""
-        await twin(self.pause, kind, reason=reason, who=who)
-
-    async def aresume(self, kind: str, *, who: str | None = None) -> None:
-        """`resume`, awaited."""
-        await twin(self.resume, kind, who=who)
-
-    async def aset(
-        self,
-        kind: str,
-        *,
-        rate: str | UnsetType | None = UNSET,
-        window: str | UnsetType | None = UNSET,
-        concurrency: int | UnsetType | None = UNSET,
-    ) -> None:
-        """`set`, awaited."""
-        await twin(self.set, kind, rate=rate, window=window, concurrency=concurrency)
+    apause = awaited(pause)
+    aresume = awaited(resume)
+    aset = awaited(set)  # noqa: A003
 
     def set_grace(self, grace: Duration) -> None:
         """Set how long a stopping worker waits for running tasks."""
@@ -462,13 +445,8 @@ class App:
         self.prepare()
         return alert.listing(self.fleet, limit=limit)
 
-    async def aalerts(self, limit: int = 100) -> Listing[AlertView]:
-        """`alerts`, awaited."""
-        return await twin(self.alerts, limit)
-
-    async def amigrate(self) -> str:
-        """`migrate`, awaited."""
-        return await twin(self.migrate)
+    aalerts = awaited(alerts)
+    amigrate = awaited(migrate)
 
     def close(self) -> None:
         """Close all connections. The app can be used again."""

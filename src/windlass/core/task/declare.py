@@ -15,7 +15,7 @@ from windlass.errors import BadArgument, BadInput
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.status import Status
 from windlass.value.task import check_key, check_priority
-from windlass.value.twin import twin
+from windlass.value.twin import awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -119,17 +119,9 @@ class TaskRef:
         """
         return self._desk.cancel(self.id, reason=reason)
 
-    async def astatus(self) -> Status:
-        """`status`, awaited."""
-        return await twin(self.status)
-
-    async def aresult(self, timeout: Duration | float | None = None) -> Any:
-        """`result`, awaited."""
-        return await twin(self.result, timeout)
-
-    async def acancel(self, reason: str = "") -> bool:
-        """`cancel`, awaited."""
-        return await twin(self.cancel, reason)
+    astatus = awaited(status)
+    aresult = awaited(result)
+    acancel = awaited(cancel)
 
     def __repr__(self) -> str:
         return f"TaskRef({self.id}{'' if self._kind is None else f', {self._kind.name!r}'})"

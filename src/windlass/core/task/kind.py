@@ -21,6 +21,7 @@ from windlass.value.retry import Backoff, Retries, retry_policy
 from windlass.value.task import Claimed, check_priority
 from windlass.value.window import Window, parse_window
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST_NAME = 100
@@ -201,15 +202,11 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         terms=terms,
         timeout=optional_duration(options.timeout, f"{what}: timeout"),
         concurrency=positive(options.concurrency, f"{what}: concurrency"),
-        rate=None if options.rate is None else parse_rate(options.rate, what=f"{what}: rate"),
+        rate=_optional(parse_rate, options.rate, f"{what}: rate"),
         priority=check_priority(name, options.priority),
         max_lost=positive(options.max_lost, f"{what}: max_lost") or 1,
-        window=None
-        if options.window is None
-        else parse_window(options.window, what=f"{what}: window"),
-        breaker=None
-        if options.breaker is None
-        else parse_breaker(options.breaker, what=f"{what}: breaker"),
+        window=_optional(parse_window, options.window, f"{what}: window"),
+        breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         face=options.face,
         face_terms=options.face_terms,
         has_rows=options.has_rows,
@@ -276,6 +273,10 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
 def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
     """A duration, or None."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
+
+
+def _optional(parse: Callable[..., T], given: str | None, what: str) -> T | None:
+    return None if given is None else parse(given, what=what)
 
 
 def positive(given: object, what: str) -> int | None:

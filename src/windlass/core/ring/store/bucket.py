@@ -61,12 +61,6 @@ def abandon(connection: Connection, worker: int, *, now: int) -> None:
     )
 
 
-def owners(connection: Connection) -> dict[int, int | None]:
-    """The owner of each bucket."""
-    rows = connection.execute(select(bucket.c.bucket, bucket.c.owner).order_by(bucket.c.bucket))
-    return {row.bucket: row.owner for row in rows}
-
-
 def listing(connection: Connection) -> dict[int, Bucket]:
     """All buckets."""
     rows = connection.execute(select(bucket).order_by(bucket.c.bucket))
