@@ -1,4 +1,4 @@
-"""The front door: an App holds the kinds and the databases, and forwards everything else."""
+"""The front door: an App has the kinds and the databases, and forwards everything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from msgspec import UNSET, UnsetType
 from sqlalchemy import URL
@@ -24,7 +24,15 @@ from windlass.core.shard.fleet import make_fleet
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import Call, How, Task, TaskRef
-from windlass.core.task.kind import Kind, Options, Registry, make_kind
+from windlass.core.task.kind import (
+    CronOptions,
+    Kind,
+    Options,
+    Registry,
+    TaskOptions,
+    make_kind,
+    takes,
+)
 from windlass.database.connection import is_async
 from windlass.errors import BadInput, WindlassError
 from windlass.external.operate import Externals
@@ -36,18 +44,17 @@ from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
 from windlass.operate.task import wait
-from windlass.rolling.model import check_takes_a_code, make_period
+from windlass.rolling.model import RollingOptions, check_takes_a_code, make_period
 from windlass.rolling.operate.handle import Rolling, RollingTools
 from windlass.source.contract import SweepSource
-from windlass.sweep.declare import Sweep, check_takes_a_row, make_sweep
+from windlass.sweep.declare import Sweep, SweepOptions, check_takes_a_row, make_sweep
 from windlass.sweep.operate.sweep import Sweeps
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD
-from windlass.value.retry import Backoff, Retries
 from windlass.value.status import Status
 from windlass.value.task import TaskView
-from windlass.value.twin import twin
+from windlass.value.twin import awaited, twin
 from windlass.view.listing import Listing
 from windlass.watch.alert import operate as alert
 from windlass.watch.alert.model import AlertView
@@ -64,8 +71,7 @@ AnyWorker = Worker | Team
 DEFAULT_DATABASE = "sqlite:///windlass.db"
 DEFAULT_CONCURRENCY = 100
 
-# The faces, and where their rows are. Outcomes are written in this order: a submission before the
-# flow that it belongs to.
+# The faces and their tables. Outcomes are written in this order: a submission before its flow.
 FACES = Faces(
     {
         "rolling": "windlass_tally",
@@ -79,9 +85,10 @@ FACES = Faces(
 
 
 class App:
-    """Declares tasks and keeps them in a database, or in several, which are its shards.
+    """Declares tasks and stores them in one database, or in several: its shards.
 
-    Without a database it takes $WINDLASS_DATABASE_URL, or else the file windlass.db here.
+    The default database is $WINDLASS_DATABASE_URL, or else the file windlass.db in the current
+    directory.
     """
 
     def __init__(
@@ -116,7 +123,7 @@ class App:
             max_payload=max_payload,
             idle_milliseconds=idle_milliseconds,
         )
-        # Of several shards, the first: an app with one database has no other.
+        # The first shard stands for the app where one is enough.
         self.database = self.fleet.shards[0].database
         self.clock = self.fleet.shards[0].clock
         self._router = Router(self.fleet)
@@ -129,7 +136,7 @@ class App:
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
-        # Whoever holds stock in one of the databases relies on any worker of it.
+        # Every worker runs it: holds of stock lapse whichever kinds a worker serves.
         self._lapse = lapse_kind(
             lambda: [(shard.database, shard.clock) for shard in self.fleet.shards]
         )
@@ -140,200 +147,92 @@ class App:
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        retries: Retries | None = None,
-        backoff: Backoff = "2s",
-        timeout: Duration | None = None,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        priority: int = 0,
-        keep: Duration | None = None,
-        keep_failed: Duration | None = None,
-        max_lost: int = 3,
-        window: str | None = None,
-        breaker: str | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
+    @takes(TaskOptions)
     def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        retries: Retries | None = None,
-        backoff: Backoff = "2s",
-        timeout: Duration | None = None,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        priority: int = 0,
-        keep: Duration | None = None,
-        keep_failed: Duration | None = None,
-        max_lost: int = 3,
-        window: str | None = None,
-        breaker: str | None = None,
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]
     ) -> Any:
         """Declare a function, sync or async, as a task."""
-        options = Options(
-            name=name,
-            retries=retries,
-            backoff=backoff,
-            timeout=timeout,
-            concurrency=concurrency,
-            rate=rate,
-            priority=priority,
-            keep=keep,
-            keep_failed=keep_failed,
-            max_lost=max_lost,
-            window=window,
-            breaker=breaker,
-        )
-        if function is None:
-            return partial(self._declare, options=options)
-        return self._declare(function, options=options)
+        declare = partial(self._declare, options=Options(**options))
+        return declare if function is None else declare(function)
 
+    @takes(CronOptions)
     def cron(
         self,
         expression: str,
         *,
         tz: str = "UTC",
         catchup: bool = False,
-        name: str | None = None,
-        retries: Retries | None = None,
-        backoff: Backoff = "2s",
-        timeout: Duration | None = None,
-        priority: int = 0,
-        max_lost: int = 3,
-        window: str | None = None,
-        breaker: str | None = None,
+        **options: Unpack[CronOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Declare a function that runs by a schedule, once for all workers together.
+        """Declare a function that runs on a schedule, once for all workers together.
 
-        Turns that were missed collapse into one, unless `catchup` asks for each of them.
+        Missed runs become one run. With `catchup` each of them runs.
         """
-        options = Options(
-            schedule=Schedule(expression, tz, catchup),
-            name=name,
-            retries=retries,
-            backoff=backoff,
-            timeout=timeout,
-            priority=priority,
-            max_lost=max_lost,
-            window=window,
-            breaker=breaker,
-        )
+        made = Options(schedule=Schedule(expression, tz, catchup), **options)
 
         def declare(function: Any) -> Any:
             if isinstance(function, Flow):
-                return self.flow.schedule(function, options)
-            return self._declare(function, options=options)
+                return self.flow.schedule(function, made)
+            return self._declare(function, options=made)
 
         return declare
 
+    @takes(RollingOptions)
     def rolling(
         self,
         *,
         every: Duration,
         batch: int = 1_000,
-        concurrency: int | None = None,
-        rate: str | None = None,
         tick: Duration | None = None,
-        window: str | None = None,
         retry_after: Duration | None = None,
-        priority: int = 0,
-        name: str | None = None,
-        timeout: Duration | None = None,
-        breaker: str | None = None,
-        max_lost: int = 3,
+        **options: Unpack[RollingOptions],
     ) -> Callable[[Callable[P, R]], Rolling[P, R]]:
         """Declare a function that visits items, each of them at least once every period.
 
-        It is called with the code of an item; what it returns is kept as the item's remark. A
-        failed visit counts as one, unless `retry_after` says to come back earlier. With a `tick`,
-        a cron expression or a duration, items that fall due wait for it.
+        It is called with the code of an item, and its return value is stored as the item's remark.
+        A failed visit counts as a visit; with `retry_after` the item is visited again after that
+        time. `tick` is a cron expression or a duration: due items wait for the next tick.
         """
-        options = Options(
-            period=make_period(every, batch=batch, tick=tick, retry_after=retry_after),
-            face="rolling",
-            check=check_takes_a_code,
-            name=name,
-            timeout=timeout,
-            concurrency=concurrency,
-            rate=rate,
-            priority=priority,
-            max_lost=max_lost,
-            window=window,
-            breaker=breaker,
-        )
+        period = make_period(every, batch=batch, tick=tick, retry_after=retry_after)
+        made = Options(period=period, face="rolling", check=check_takes_a_code, **options)
+        return lambda function: Rolling(self.rolling_tools, self._add(function, made))
 
-        def declare(function: Callable[P, R]) -> Rolling[P, R]:
-            kind = make_kind(function, options)
-            self.registry.add(kind)
-            return Rolling(self.rolling_tools, kind)
-
-        return declare
-
+    @takes(SweepOptions)
     def sweep(
         self,
         source: SweepSource,
         *,
         ranges: int = 30,
         redo: Duration | None = None,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        breaker: str | None = None,
-        window: str | None = None,
         batch: int = 1_000,
         order: str = "asc",
         many: bool = False,
         key_only: bool = False,
         steal: bool = True,
-        name: str | None = None,
-        retries: Retries | None = None,
-        backoff: Backoff = "2s",
-        timeout: Duration | None = None,
-        max_lost: int = 3,
+        **options: Unpack[SweepOptions],
     ) -> Callable[[Callable[P, R]], Sweep[P, R]]:
         """Declare a function that is called with each row of a source, round after round.
 
-        Workers find it by themselves and walk over the source in ranges. The next round begins
-        `redo` after the last one ended; None stops after one. With `many` the function gets lists
+        Workers discover it and process the source in ranges. The next round begins `redo` after
+        the last one ended; with None there is only one round. With `many` the function gets lists
         of up to `batch` rows, with `key_only` the key instead of the row.
         """
-        options = Options(
-            face="sweep",
-            has_rows=False,
-            check=check_takes_a_row,
-            face_terms=make_sweep(
-                source,
-                ranges=ranges,
-                redo=redo,
-                batch=batch,
-                order=order,
-                many=many,
-                key_only=key_only,
-                steal=steal,
-            ),
-            name=name,
-            retries=retries,
-            backoff=backoff,
-            timeout=timeout,
-            concurrency=concurrency,
-            rate=rate,
-            max_lost=max_lost,
-            window=window,
-            breaker=breaker,
+        terms = make_sweep(
+            source,
+            ranges=ranges,
+            redo=redo,
+            batch=batch,
+            order=order,
+            many=many,
+            key_only=key_only,
+            steal=steal,
         )
-
-        def declare(function: Callable[P, R]) -> Sweep[P, R]:
-            kind = make_kind(function, options)
-            self.registry.add(kind)
-            return Sweep(self.sweeps, self, kind)
-
-        return declare
+        made = Options(
+            face="sweep", has_rows=False, check=check_takes_a_row, face_terms=terms, **options
+        )
+        return lambda function: Sweep(self.sweeps, self, self._add(function, made))
 
     @overload
     def controlled(self, name: Callable[Concatenate[ControlRun, P], R], /) -> Callable[P, R]: ...
@@ -352,55 +251,58 @@ class App:
         partition: str = "",
         expires: Expiry | None = None,
     ) -> Any:
-        """Have a function, sync or async, run once at a time; it gets the run first.
+        """Let a function, sync or async, run once at a time; its first argument is the run.
 
-        The run has the name of the function unless `name` says otherwise.
+        The default name of the run is the name of the function.
         """
         if callable(name):
             return self.controlled(name.__name__)(name)
         self.control("a name" if name is None else name, partition, expires)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            of = function.__name__ if name is None else name
-            return controlled(lambda: self.control(of, partition, expires), function)
+            run_name = function.__name__ if name is None else name
+            return controlled(lambda: self.control(run_name, partition, expires), function)
 
         return declare
 
     def _declare(self, function: Callable[P, R], *, options: Options) -> Task[P, R]:
+        return Task(self, self._add(function, options))
+
+    def _add(self, function: Callable[..., Any], options: Options) -> Kind:
         kind = make_kind(function, options)
         self.registry.add(kind)
-        return Task(self, kind)
+        return kind
 
-    # Tasks: what a declared task asks of its app
+    # What a declared task calls
 
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
-        """Write calls down as tasks."""
+        """Write calls as tasks."""
         self.prepare()
         numbers = self._router.submit(kind, calls, how)
-        # In the caller's transaction it may yet come to nothing.
+        # The caller's transaction may still roll back.
         known_until = 0.0
         if how.conn is None:
             known_until = time.monotonic() + kind.terms.keep_failed / SECOND
         return [TaskRef(self, number, kind, known_until) for number in numbers]
 
     async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
-        """`submit`, awaited; in the caller's transaction if it has an async one."""
+        """`submit`, awaited; joins the caller's async transaction if there is one."""
         conn: Any = how.conn
         if conn is None:
             return await twin(self.submit, kind, calls, how)
         if not is_async(conn):
-            # A sync connection belongs to the thread that uses it: stay on it.
+            # A sync connection belongs to its thread: stay on this one.
             return self.submit(kind, calls, how)
         await twin(self.prepare)
 
-        def joined(owner: object) -> list[TaskRef]:
-            return self.submit(kind, calls, replace(how, conn=owner))
+        def submit(sync_conn: object) -> list[TaskRef]:
+            return self.submit(kind, calls, replace(how, conn=sync_conn))
 
-        refs: list[TaskRef] = await conn.run_sync(joined)
+        refs: list[TaskRef] = await conn.run_sync(submit)
         return refs
 
     def ref(self, task_id: int) -> TaskRef:
-        """A handle on a task that was enqueued before, maybe elsewhere."""
+        """A handle on a task that was enqueued before, here or in another process."""
         return TaskRef(self, task_id, None)
 
     def status_of(self, task_id: int, *, enqueued: bool) -> Status:
@@ -410,11 +312,11 @@ class App:
     def result_of(
         self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
     ) -> object:
-        """The result of a task, waited for."""
+        """Wait for a task to end, and return its result."""
         return wait.result_of(self._look, task_id, kind, timeout=timeout, enqueued=enqueued)
 
     def cancel(self, task_id: int, *, reason: str = "") -> bool:
-        """End a task that has not ended."""
+        """Cancel a task that has not ended."""
         self.prepare()
         return task.cancel(self.fleet, self.registry, task_id, reason=reason)
 
@@ -422,29 +324,27 @@ class App:
         self.prepare()
         return task.find(self.fleet, task_id)
 
-    def notify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
-        """Be told how an external task ended, by its handle, its id or its ref.
+    def notify(self, /, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
+        """Record how an external task ended; name it by its handle, its id or its ref.
 
-        `result=` or `reason=` say what came of it. A late or repeated notification does nothing.
+        Add its `result=` or the `reason=` of its failure. A late or repeated call does nothing.
         """
         return self.external.notify(task, ok=ok, **said)
 
-    async def anotify(self, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
-        """`notify`, awaited."""
-        return await twin(self.external.notify, task, ok=ok, **said)
+    anotify = awaited(notify)
 
     # Operating
 
     def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
-        """Let nothing of `kind` start until it is resumed. What runs goes on to its end."""
+        """Start nothing of `kind` until it is resumed. Running tasks finish."""
         self._switch(kind, "paused", partial(switch.pause, reason=reason, who=who))
 
     def resume(self, kind: str, *, who: str | None = None) -> None:
-        """Let `kind` run again, and close its breaker if that is open."""
+        """Let `kind` run again, and close its breaker if it is open."""
         self._switch(kind, "resumed", partial(switch.resume, who=who))
 
     def close_breaker(self, kind: str, *, who: str | None = None) -> None:
-        """Close the breaker of `kind` if it is open; whether it is paused stays as it is."""
+        """Close the breaker of `kind` if it is open. A pause stays."""
         self._switch(kind, "given a closed breaker", partial(switch.close_breaker, who=who))
 
     def set(
@@ -455,42 +355,26 @@ class App:
         window: str | UnsetType | None = UNSET,
         concurrency: int | UnsetType | None = UNSET,
     ) -> None:
-        """Change what holds for `kind` while it runs, in all workers and until it is set again.
+        """Change the limits of `kind` in all running workers, until they are set again.
 
-        None goes back to what the kind declares, "none" takes the rate or the window away.
+        None restores what the kind declares; "none" removes the rate or the window.
         """
         changes = switch.changes(kind, rate=rate, window=window, concurrency=concurrency)
         self._switch(kind, "set", partial(switch.set_, changes=changes))
 
     def _switch(self, kind: str, done: str, change: Callable[[Shard, str], object]) -> None:
-        """Change the switch of a kind in all shards."""
         name = self.registry.get(kind).name
         self.prepare()
         self.fleet.everywhere(lambda shard: change(shard, name), what=f"kind {name!r} is {done}")
         for shard in self.fleet.shards:
             shard.bell.ring_here()
 
-    async def apause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
-        """`pause`, awaited."""
-        await twin(self.pause, kind, reason=reason, who=who)
-
-    async def aresume(self, kind: str, *, who: str | None = None) -> None:
-        """`resume`, awaited."""
-        await twin(self.resume, kind, who=who)
-
-    async def aset(
-        self,
-        kind: str,
-        *,
-        rate: str | UnsetType | None = UNSET,
-        window: str | UnsetType | None = UNSET,
-        concurrency: int | UnsetType | None = UNSET,
-    ) -> None:
-        """`set`, awaited."""
-        await twin(self.set, kind, rate=rate, window=window, concurrency=concurrency)
+    apause = awaited(pause)
+    aresume = awaited(resume)
+    aset = awaited(set)  # noqa: A003
 
     def set_grace(self, grace: Duration) -> None:
-        """How long a worker that is asked to stop waits for what runs."""
+        """Set how long a stopping worker waits for running tasks."""
         parsed = parse_duration(grace, what="grace", zero=True)
         self.settings = replace(self.settings, grace=parsed)
 
@@ -499,7 +383,7 @@ class App:
         return self.fleet.migrate()
 
     def prepare(self) -> None:
-        """Make sure that the tables are there. SQLite gets them on first use."""
+        """Make sure that the tables exist. In SQLite they are created on first use."""
         self.fleet.prepare()
 
     def worker(
@@ -512,7 +396,7 @@ class App:
     ) -> AnyWorker:
         """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`.
 
-        It serves all shards, or those named by their number or database.
+        It serves all shards, or those that `shards` names by number or database.
         """
         self.prepare()
         if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
@@ -530,19 +414,19 @@ class App:
         return Worker(self.fleet.single, self.registry, chosen, settings)
 
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
-        """A worker that is there for one row only."""
+        """A worker that runs one row."""
         settings = replace(self.settings, concurrency=1, until_idle=True)
         return Worker(shard, self.registry, {kind.name: kind}, settings, only=only)
 
     def _retrier_for(self, shard: Shard, kind: Kind) -> Worker:
-        """A worker that tries again what a sweep has set aside, and nothing else."""
+        """A worker that only retries the failed items of a sweep."""
         settings = replace(self.settings, until_idle=True, only_asked=True)
         return Worker(shard, self.registry, {kind.name: kind}, settings)
 
     def drain(self) -> None:
-        """Run everything that is due until nothing is, in this process; for tests and scripts.
+        """Run everything that is due now, in this process; for tests and scripts.
 
-        What is due later stays. Handlers run as they do in a worker.
+        Tasks that are due later stay. Handlers run as they do in a worker.
         """
         try:
             asyncio.get_running_loop()
@@ -557,18 +441,13 @@ class App:
         await self.worker(until_idle=True).run()
 
     def alerts(self, limit: int = 100) -> Listing[AlertView]:
-        """The last alerts, newest first; `.missing` names shards that could not be asked."""
+        """The last alerts, newest first; `.missing` names shards that did not answer."""
         self.prepare()
         return alert.listing(self.fleet, limit=limit)
 
-    async def aalerts(self, limit: int = 100) -> Listing[AlertView]:
-        """`alerts`, awaited."""
-        return await twin(self.alerts, limit)
-
-    async def amigrate(self) -> str:
-        """`migrate`, awaited."""
-        return await twin(self.migrate)
+    aalerts = awaited(alerts)
+    amigrate = awaited(migrate)
 
     def close(self) -> None:
-        """Give back all connections. The app can be used again."""
+        """Close all connections. The app can be used again."""
         self.fleet.close()

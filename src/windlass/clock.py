@@ -1,9 +1,9 @@
-"""What time it is, in microseconds since the epoch.
+"""The time, in microseconds since the epoch.
 
 The database's clock is the authority, because several machines share one table. A worker asks the
-database for the time now and then, and in between counts on its own monotonic clock, so a wrong or
-jumping wall clock on one machine changes nothing. No clock here gives the same time twice: rows
-that are enqueued one after the other therefore run in that order.
+database for the time now and then, and counts on its own monotonic clock in between. So a wrong
+wall clock on one machine changes nothing. A clock never gives the same time twice, so rows run in
+the order in which they were enqueued.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEASURE_AGAIN_AFTER = 60.0
 
 
 class Clock:
-    """Strictly increasing time. Subclasses say where it comes from in `_read`."""
+    """Strictly increasing time. Subclasses read it in `_read`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,17 +28,17 @@ class Clock:
         watch_forks(self)
 
     def after_fork(self) -> None:
-        """Somebody else of the parent may have held the lock."""
+        # Another thread of the parent may have held the lock.
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """The time now, later than every time given before."""
+        """The time now, later than every time before."""
         return self.reserve(1)
 
     def reserve(self, count: int) -> int:
-        """The first of `count` successive times, all later than every time given before.
+        """The first of `count` successive times, all later than every time before.
 
-        They end at the present moment where they can, so that nothing is due later than asked.
+        The last one is the present if possible, so that no row is due later than asked.
         """
         with self._lock:
             first = max(self._last + 1, self._read() - count + 1)
@@ -50,7 +50,7 @@ class Clock:
 
 
 class DatabaseClock(Clock):
-    """Follows the clock behind `measure`, which returns the database's time."""
+    """Follows the clock of a database, which `measure` reads."""
 
     def __init__(self, measure: Callable[[], int]) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class DatabaseClock(Clock):
         self._anchor: tuple[int, float, float] | None = None
 
     def synchronise(self) -> None:
-        """Ask the database for the time; half of the round trip is taken as its age."""
+        """Ask the database for the time; half of the round trip counts as its age."""
         before = time.monotonic()
         measured = self._measure()
         after = time.monotonic()
@@ -77,13 +77,13 @@ class DatabaseClock(Clock):
     def _is_stale(anchor: tuple[int, float, float]) -> bool:
         _, at_monotonic, at_wall = anchor
         elapsed = time.monotonic() - at_monotonic
-        # The monotonic clock stands still while a machine sleeps; the wall clock then runs ahead.
+        # While a machine sleeps, its monotonic clock stops and its wall clock does not.
         slept = abs((time.time() - at_wall) - elapsed) > 1.0
         return elapsed > MEASURE_AGAIN_AFTER or slept
 
 
 class ManualClock(Clock):
-    """Stands still until `advance` is called; for tests."""
+    """Stands still until `advance`; for tests."""
 
     def __init__(self, start: datetime | None = None) -> None:
         super().__init__()

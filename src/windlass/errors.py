@@ -1,36 +1,36 @@
 """Every error that Windlass raises, and the three signals a handler may raise.
 
 WindlassError
-    BadInput (also a ValueError)        what the caller gave cannot be used; nothing was changed
-        BadDeclaration                  an option of a kind, or its function, makes no sense
+    BadInput (also a ValueError)        an argument cannot be used; nothing was changed
+        BadDeclaration                  an option of a kind, or its function, cannot work
             DuplicateKind
         BadDuration, BadSchedule, BadRate, BadWindow, BadBreaker
         BadArgument                     an argument does not fit the handler's annotation
             NotSerializable, PayloadTooLarge
         BadKey, PastTime, BadConnection, BadDatabase
-        BadSource                       a table to mirror or follow that cannot be used
-        BadStep                         a step of a run that cannot be, or is out of order
-        BadMembers                      a URL that says who is alive, and cannot be used
-        BadFlow                         a graph that cannot run, or a node that cannot be changed
+        BadSource                       a table cannot be mirrored or followed
+        BadStep                         a step of a control run is not valid, or out of order
+        BadMembers                      a URL of etcd or ZooKeeper cannot be used
+        BadFlow                         a graph cannot run, or a node cannot be changed
         InvalidQuantity                 a quantity that the ledger cannot count
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
     UnknownFlow, UnknownNode, UnknownHandle, UnknownAlert
-    Unknown                             nothing else has that name
-    NotPossible                         the current state does not allow what an operator asks for
-    ExternalFailed                      raised by submit: the external system refuses it for good
+    Unknown                             nothing has that name
+    NotPossible                         the current state does not allow this operation
+    ExternalFailed                      raised by submit: the external system refuses the task
     TaskFailed, TaskCancelled, ResultTimeout
-    AlreadyRunning                      somebody else runs it
-    RunLost                             the run was taken over, or released
+    AlreadyRunning                      the control run is running already
+    RunLost                             the control run was taken over, or released
     IdConflict                          an id of the ledger was used for something else
-    Refused                             what the ledger was asked for cannot be, and is remembered
+    Refused                             the ledger refused a movement, and remembers that
         OutOfStock, UnknownSku, UnknownDeduction, OverReturn, NotHeld
-    HeldBack                            a switch or a breaker keeps the kind from running
+    HeldBack                            a switch or a breaker stops the kind
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
-        Blocked                         somebody else holds the rows for too long
+        Blocked                         another transaction locks the rows for too long
     MembersUnavailable                  etcd or ZooKeeper did not answer
-    Signal                              not an error: what a handler says about its own task
+    Signal                              not an error: a handler raises it about its own task
         Retry, Cancel, Snooze
 """
 
@@ -45,15 +45,15 @@ class WindlassError(Exception):
 
 
 class BadInput(WindlassError, ValueError):
-    """What the caller gave cannot be used, and nothing was changed."""
+    """An argument cannot be used; nothing was changed."""
 
 
 class BadDeclaration(BadInput):
-    """A declared kind cannot work as it is written."""
+    """A kind cannot work as it is declared."""
 
 
 class DuplicateKind(BadDeclaration):
-    """Two functions were declared under one kind."""
+    """Two functions have the same kind name."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -63,23 +63,23 @@ class DuplicateKind(BadDeclaration):
 
 
 class BadDuration(BadInput):
-    """A duration that cannot be read."""
+    """A duration is not valid."""
 
 
 class BadSchedule(BadInput):
-    """A cron expression or a time zone that cannot be read."""
+    """A cron expression or a time zone is not valid."""
 
 
 class BadRate(BadInput):
-    """A rate that cannot be read."""
+    """A rate is not valid."""
 
 
 class BadWindow(BadInput):
-    """A time-of-day window that cannot be read."""
+    """A time-of-day window is not valid."""
 
 
 class BadBreaker(BadInput):
-    """A circuit breaker that cannot be read."""
+    """A circuit breaker is not valid."""
 
 
 class BadArgument(BadInput):
@@ -103,11 +103,11 @@ class PayloadTooLarge(BadArgument):
 
 
 class BadKey(BadInput):
-    """A task key that is empty, too long, or not text."""
+    """A task key is empty, too long, or not text."""
 
 
 class PastTime(BadInput):
-    """A task was to start at a moment that has passed."""
+    """The start time of a task has passed."""
 
 
 class BadConnection(BadInput):
@@ -115,40 +115,40 @@ class BadConnection(BadInput):
 
 
 class BadDatabase(BadInput):
-    """A database URL that cannot be used."""
+    """A database URL cannot be used."""
 
 
 class BadSource(BadInput):
-    """A table that cannot be mirrored or followed."""
+    """A table cannot be mirrored or followed."""
 
 
 class BadStep(BadInput):
-    """A step that is neither a positive number nor a name, or that is out of order."""
+    """A step is neither a positive number nor a name, or it is out of order."""
 
 
 class BadMembers(BadInput):
-    """A URL of etcd or ZooKeeper that cannot be used."""
+    """A URL of etcd or ZooKeeper cannot be used."""
 
 
 class BadFlow(BadInput):
-    """A graph of nodes that cannot run, or a change that it does not allow."""
+    """A graph of nodes cannot run, or does not allow a change."""
 
 
 class UnknownFlow(WindlassError):
-    """No flow or template of that name, or no run of that id."""
+    """No flow or template has that name, or no flow run has that id."""
 
 
 class UnknownNode(WindlassError):
-    """A run has no node of that name."""
+    """A flow run has no node of that name."""
 
     def __init__(self, run: int, node: str) -> None:
-        super().__init__(f"run {run} has no node {node!r}; nodes() lists those it has")
+        super().__init__(f"run {run} has no node {node!r}; nodes() lists its nodes")
         self.run = run
         self.node = node
 
 
 class UnknownHandle(WindlassError):
-    """Nothing is known of what an external system is said to have ended."""
+    """No external task has that handle."""
 
     def __init__(self, handle: object) -> None:
         super().__init__(
@@ -163,23 +163,23 @@ class UnknownAlert(WindlassError):
 
 
 class Unknown(WindlassError):
-    """There is nothing of that name."""
+    """Nothing has that name."""
 
 
 class NotPossible(WindlassError):
-    """The current state does not allow what an operator asks for."""
+    """The current state does not allow this operation."""
 
 
 class ExternalFailed(WindlassError):
-    """What an external system was asked to do has failed over there, or is refused for good.
+    """A task failed in the external system, or the system refuses it.
 
-    Raise it in `submit` if submitting again could not help: it counts against `retries`. Any other
-    error says that the system is not there, and it is submitted again when it is.
+    Raise it in `submit` if submitting again would not help; it counts against `retries`. Any other
+    error means that the system is away, and the task is submitted again later.
     """
 
 
 class InvalidQuantity(BadInput):
-    """A quantity that is no whole number, or out of range."""
+    """A quantity is not a whole number, or out of range."""
 
     def __init__(self, sku: str, quantity: object, why: str) -> None:
         super().__init__(f"sku {sku!r}: quantity {quantity!r} {why}")
@@ -201,12 +201,12 @@ class UnknownKind(WindlassError):
 
 
 class DuplicateKey(WindlassError):
-    """A task with that key exists, and the caller asked to be told."""
+    """A task with that key exists, and the caller uses `on_conflict="raise"`."""
 
     def __init__(self, kind: str, key: str, *, task_id: int, status: str) -> None:
         super().__init__(
             f"kind {kind!r} already has a {status} task with key {key!r} (task {task_id}); "
-            'use on_conflict="skip" to take it as it is'
+            'use on_conflict="skip" to get that task'
         )
         self.kind = kind
         self.key = key
@@ -214,7 +214,7 @@ class DuplicateKey(WindlassError):
 
 
 class TaskNotFound(WindlassError):
-    """There is no such row: it was never committed, or it ended and was not kept."""
+    """No task has that id: it was never committed, or it ended and was not kept."""
 
     def __init__(self, task_id: int) -> None:
         super().__init__(
@@ -224,17 +224,17 @@ class TaskNotFound(WindlassError):
 
 
 class ItemNotFound(WindlassError):
-    """A rolling kind has no item of that code, or the source of a sweep no row of that key."""
+    """A rolling kind has no item with that code, or a sweep's source no row with that key."""
 
     def __init__(self, kind: str, code: str, *, of: str = "rolling") -> None:
-        cure = "add it first" if of == "rolling" else "check the key"
-        super().__init__(f"{of} {kind!r} has no item {code!r}; {cure}")
+        hint = "add it first" if of == "rolling" else "check the key"
+        super().__init__(f"{of} {kind!r} has no item {code!r}; {hint}")
         self.kind = kind
         self.code = code
 
 
 class HeldBack(WindlassError):
-    """Something keeps the kind from running, and waiting would not help."""
+    """A switch or a breaker stops the kind, and waiting would not help."""
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"kind {kind!r} does not run now: {why}")
@@ -243,7 +243,7 @@ class HeldBack(WindlassError):
 
 
 class AlreadyRunning(WindlassError):
-    """The run is held by somebody, who has neither ended nor expired."""
+    """The control run is running, and has neither ended nor expired."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class AlreadyRunning(WindlassError):
 
 
 class RunLost(WindlassError):
-    """The run is no longer this holder's; what it does from now on is not recorded."""
+    """The control run was taken over or released; nothing more is recorded for this holder."""
 
     def __init__(self, name: str, partition: str = "", *, why: str) -> None:
         of = f" ({partition!r})" if partition else ""
@@ -284,11 +284,11 @@ class RunLost(WindlassError):
 
 
 class IdConflict(WindlassError):
-    """The id was used before, for something else; the first answer stands."""
+    """The id was used before for something else; the first result stays."""
 
     def __init__(self, id: str, difference: str) -> None:
         super().__init__(
-            f"id {id!r} was used before, for something else ({difference}); use a new id"
+            f"id {id!r} was used before for something else ({difference}); use a new id"
         )
         self.id = id
         self.difference = difference
@@ -298,7 +298,7 @@ class IdConflict(WindlassError):
 
 
 class Refused(WindlassError):
-    """The ledger cannot do it, and says so under this id for ever; a new try needs a new id."""
+    """The ledger refused a movement. A repeat of this id is refused, too; retry with a new id."""
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message)
@@ -309,7 +309,7 @@ class Refused(WindlassError):
 
 
 class OutOfStock(Refused):
-    """Less is available than was wanted; nothing was deducted, of no line."""
+    """Too little stock is available; nothing was deducted, not even the other lines."""
 
     def __init__(self, sku: str, wanted: int, available: int) -> None:
         super().__init__(
@@ -324,7 +324,7 @@ class OutOfStock(Refused):
 
 
 class UnknownSku(Refused):
-    """The ledger has never received any of this."""
+    """The ledger has never received this SKU."""
 
     def __init__(self, sku: str) -> None:
         super().__init__(f"sku {sku!r} is unknown; restock it first", sku=sku)
@@ -340,7 +340,7 @@ class UnknownDeduction(Refused):
 
 
 class OverReturn(Refused):
-    """More was to be given back than is left of what was deducted; nothing was given back."""
+    """More was to be given back than is left of the deduction; nothing was given back."""
 
     def __init__(self, sku: str, wanted: int, returnable: int) -> None:
         super().__init__(
@@ -356,7 +356,7 @@ class OverReturn(Refused):
 
 
 class NotHeld(Refused):
-    """There is no hold to confirm: it has lapsed, was voided, or was refused."""
+    """There is no hold to confirm: it lapsed, was voided, or was refused."""
 
     def __init__(self, id: str, status: str) -> None:
         super().__init__(
@@ -367,7 +367,7 @@ class NotHeld(Refused):
 
 
 class TaskFailed(WindlassError):
-    """The task failed for good; the message carries the error of its last try."""
+    """The task failed and has no retries left; the message has the last error."""
 
     def __init__(self, task_id: int, error: str) -> None:
         super().__init__(f"task {task_id} failed: {error}")
@@ -385,7 +385,7 @@ class TaskCancelled(WindlassError):
 
 
 class ResultTimeout(WindlassError, TimeoutError):
-    """The task did not end within the time the caller was ready to wait."""
+    """The task did not end within the timeout."""
 
 
 class NoContext(WindlassError):
@@ -393,11 +393,11 @@ class NoContext(WindlassError):
 
 
 class SchemaMismatch(WindlassError):
-    """The tables in the database are not the ones this Windlass works with."""
+    """The tables in the database do not fit this version of Windlass."""
 
 
 class DatabaseUnavailable(WindlassError):
-    """The database could not be used, after all retries; `missing` names shards."""
+    """The database did not answer after all retries; `missing` names the shards."""
 
     def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -405,11 +405,11 @@ class DatabaseUnavailable(WindlassError):
 
 
 class Blocked(DatabaseUnavailable):
-    """Somebody else's transaction holds rows that are needed, for too long; nothing was changed."""
+    """Another transaction locks the rows for too long; nothing was changed."""
 
 
 class MembersUnavailable(WindlassError):
-    """Whoever should know which workers are alive does not answer."""
+    """etcd or ZooKeeper does not answer."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"members {url!r} did not answer: {why}")
@@ -418,11 +418,11 @@ class MembersUnavailable(WindlassError):
 
 
 class Signal(WindlassError):
-    """What a handler says about its own task by raising it; not an error."""
+    """A handler raises it about its own task; not an error."""
 
 
 class Retry(Signal):
-    """Try this task again, after `after` or else the kind's back-off. It uses up one retry."""
+    """Retry this task after `after`, or after the kind's back-off. It uses one retry."""
 
     def __init__(self, reason: str = "", *, after: str | timedelta | None = None) -> None:
         super().__init__(reason or "the handler asked for another try")
@@ -430,14 +430,14 @@ class Retry(Signal):
 
 
 class Cancel(Signal):
-    """End this task as cancelled, whatever retries are left."""
+    """Cancel this task, even if it has retries left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "cancelled by its handler")
 
 
 class Snooze(Signal):
-    """Put this task off. It costs neither an attempt nor a retry."""
+    """Run this task later. It uses neither an attempt nor a retry."""
 
     def __init__(self, after: str | timedelta) -> None:
         super().__init__(f"snoozed for {after}")

@@ -11,17 +11,17 @@ CHILD = "WINDLASS_CHILD"
 
 
 class Forker(Protocol):
-    """Holds something that only the process that made it may use."""
+    """Owns something that a forked child must not use."""
 
     def after_fork(self) -> None:
-        """Begin anew, in the child."""
+        """Start fresh in the child."""
 
 
 _ALL: WeakSet[Forker] = WeakSet()
 
 
 def watch_forks(owner: Forker) -> None:
-    """Have `owner` begin anew in every child that this process forks."""
+    """Call `owner.after_fork` in every child that this process forks."""
     _ALL.add(owner)
 
 

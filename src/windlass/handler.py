@@ -1,4 +1,4 @@
-"""What a handler may know of the run it is in, and ask of it."""
+"""`context()`: what a handler can read and do in its own run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Context(RunContext):
 
     @property
     def submission(self) -> str:
-        """The name of this submission for the external system: the same if it is repeated.
+        """The name of this submission for the external system; it stays the same in a repeat.
 
-        It is the id of the task, with a number behind it after an earlier submission has failed.
+        It is the id of the task, followed by a number if an earlier submission has failed.
         """
         return self._submission.name
 
     @property
     def secret(self) -> str:
-        """What the external system must send when it calls back about this submission."""
+        """What the external system must send when it notifies about this submission."""
         return self._submission.secret
 
     @property
     def flow(self) -> Growing:
-        """Draws nodes after the one that is running; they are written with its success."""
+        """Adds nodes after the running one; they are written when it succeeds."""
         from windlass.flow.engine.grow import growing
 
         return growing(self._run)

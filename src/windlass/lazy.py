@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used."""
+"""Packages that import their names on first use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def attributes_of(
 ) -> Callable[[str], object]:
     """The `__getattr__` of `package`: `homes` says which module has which names.
 
-    `modules` are submodules that can be used without importing them first.
+    `modules` are submodules that need no import before their use.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
-    def get(name: str) -> object:
+    def attribute(name: str) -> object:
         if name in modules:
             return import_module(f"{package}.{name}")
         if name not in home_of:
@@ -25,4 +25,4 @@ def attributes_of(
         setattr(loaded[package], name, value)
         return value
 
-    return get
+    return attribute

@@ -1,11 +1,11 @@
-"""The ring: who owns which part of the bucket space, computed by everyone alone from one list.
+"""The ring: which worker owns which buckets. Each worker computes it from the same list.
 
 A token is an unsigned 32-bit number. Sorted tokens make a ring, and the worker with token t owns
 the arc [previous, t). Hashed tokens would make very uneven arcs, so a hash only gives each worker
-its place in the order; the tokens themselves are spread evenly. A bucket belongs to whoever owns
-its last point, so each worker has one contiguous run of buckets.
+its place in the order; the tokens are spread evenly. A bucket belongs to the worker that owns its
+last point, so each worker has one contiguous run of buckets.
 
-No function here minds the order of what it is given, or that something is in it twice.
+Order and duplicates in the arguments do not matter.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Member = TypeVar("Member", bound=int | str)
 def arcs(tokens: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
     """The part of the ring that each token owns, as [begin, end) with `end` up to 2**32.
 
-    The smallest token also owns the wrap-around. It is told in the direction of the ring: first
-    from the largest token to the end, then from 0. A token that is alone owns everything.
+    The smallest token also owns the wrap-around: first from the largest token to the end, then from
+    0. A single token owns everything.
     """
     ordered = sorted({_checked_token(token) for token in tokens})
     if len(ordered) <= 1:
@@ -48,8 +48,8 @@ def spread(n: int) -> list[int]:
 def assign(members: Iterable[Member], buckets: int = BUCKETS) -> dict[Member, range]:
     """The run of buckets that each member owns, in the order of the ring.
 
-    The runs are contiguous, cover all buckets, and differ by at most one bucket in size. With
-    more members than buckets some have none.
+    The runs are contiguous, cover all buckets, and differ by at most one bucket in size. If there
+    are more members than buckets, some own none.
     """
     if not _is_number(buckets) or buckets < 1:
         raise BadInput(f"cannot divide {buckets!r} buckets; give a number from 1 on")
@@ -62,9 +62,9 @@ def assign(members: Iterable[Member], buckets: int = BUCKETS) -> dict[Member, ra
 
 
 def tokens_of(members: Iterable[Member]) -> dict[Member, int]:
-    """The token of each member, in the order of the ring: the end of what `assign` gives it.
+    """The token of each member, in the order of the ring: the end of its run of buckets.
 
-    The last one ends where the ring begins, at 0.
+    The last run ends where the ring begins, at 0.
     """
     ordered = _in_order(members)
     first, *others = spread(len(ordered)) or [0]
@@ -75,7 +75,7 @@ def _in_order(members: Iterable[Member]) -> list[Member]:
     distinct = set(members)
     for member in distinct:
         if not _is_number(member) and not isinstance(member, str):
-            raise BadInput(f"{member!r} is no member of a ring; give its id, a number or a string")
+            raise BadInput(f"{member!r} cannot be a member of a ring; give a number or a string")
     return sorted(distinct, key=_place)
 
 
@@ -86,7 +86,7 @@ def _place(member: int | str) -> tuple[int, bool, int | str]:
 
 def _checked_token(token: int) -> int:
     if not _is_number(token) or not 0 <= token < END:
-        raise BadInput(f"{token!r} is no token; give a number from 0 to 2**32 - 1")
+        raise BadInput(f"{token!r} is not a token; give a number from 0 to 2**32 - 1")
     return token
 
 

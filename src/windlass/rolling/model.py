@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from windlass.core.task.kind import optional_duration, positive
+from windlass.core.task.kind import CommonOptions, SpeedOptions, optional_duration, positive
 from windlass.errors import BadArgument, BadDeclaration
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import Arguments
@@ -109,6 +109,12 @@ class RollingDetail:
 
     freshness: RollingView
     histogram: Histogram
+
+
+class RollingOptions(CommonOptions, SpeedOptions, total=False):
+    """The options of a rolling kind, beside its period."""
+
+    priority: int
 
 
 def make_period(

@@ -6,7 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from windlass.core.task.kind import Kind, optional_duration, positive
+from windlass.core.task.kind import (
+    CommonOptions,
+    Kind,
+    RetryOptions,
+    SpeedOptions,
+    optional_duration,
+    positive,
+)
 from windlass.errors import BadDeclaration
 from windlass.source.contract import SweepSource
 from windlass.source.key_text import Key
@@ -57,6 +64,10 @@ class SwitchOperations(Protocol):
 
     def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None: ...
     def resume(self, kind: str, *, who: str | None = None) -> None: ...
+
+
+class SweepOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
+    """The options of a sweep, beside how it cuts its source."""
 
 
 class Sweep(Generic[P, R]):

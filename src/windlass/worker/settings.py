@@ -1,4 +1,4 @@
-"""How a worker works, and what it shares with others in its process."""
+"""The settings of a worker, and what it shares with other workers of its process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from windlass.value.payload import LARGEST_PAYLOAD
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How a worker works. Times are microseconds."""
+    """The settings of a worker. Times are microseconds."""
 
     concurrency: int = 100
     lease: int = 30 * SECOND
     dead_after: int = 5 * SECOND
     grace: int = 30 * SECOND
     until_idle: bool = False
-    # Whether its faces only do what an operator asked for, such as retrying failed items.
+    # Whether its faces only do what an operator asked for, such as a retry of failed items.
     only_asked: bool = False
     # A URL of etcd or ZooKeeper for membership; by default the database.
     members: str | None = None
@@ -33,9 +33,9 @@ class Among:
     """What a worker of one shard shares with the workers of other shards in its process."""
 
     budget: Budget
-    # The part of a rate that this shard may use.
+    # The part of a rate for this shard.
     share: float
     # Whether the standing row of a cron belongs here.
     where: Callable[[Kind], Belongs]
-    # Whether what has one place for all shards, such as a sweep, has it here.
+    # Whether a kind that lives in one shard, such as a sweep, lives here.
     is_home: Callable[[Kind], bool]

@@ -1,6 +1,6 @@
-"""A worker over several shards: one worker for each, in one process and under one budget.
+"""A team: one worker for each of several shards, in one process and with one budget.
 
-A shard that is down keeps nobody waiting: its worker is tried again, and joins when it is back.
+A shard that is down does not delay the others: its worker tries again, and joins when it is back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAST_PAUSE = 5.0
 
 @dataclass
 class Post:
-    """A shard of the team, and the worker that serves it now, if one does."""
+    """A shard of the team, and the worker that serves it now."""
 
     shard: Shard
     worker: Worker | None = None
@@ -61,7 +61,7 @@ class Team:
         self._kinds = kinds
         self._settings = settings
         if settings.members is not None:
-            # Whether they can be had at all is said at once, and not for each shard.
+            # A bad URL or a missing client raises here, once for all shards.
             connect(settings.members, dead_after=settings.dead_after)
         self._budget = Budget(settings.concurrency, len(shards))
         self._posts = [Post(shard) for shard in shards]
@@ -87,10 +87,10 @@ class Team:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        self._complain()
+        self._raise_if_away()
 
     def stop(self) -> None:
-        """Finish what runs within the grace, then leave; asked twice, leave at once."""
+        """Wait for running tasks up to the grace, then leave; a second call leaves at once."""
         self._stop_asked += 1
         for worker in self.workers:
             worker.stop()
@@ -110,19 +110,19 @@ class Team:
 
     @property
     def has_joined(self) -> bool:
-        """Whether all shards are served that can be."""
+        """Whether all shards that answer are served."""
         return all(
             post.problem is not None or (post.worker and post.worker.in_flight.owner is not None)
             for post in self._posts
         )
 
     def leave(self, why: str) -> None:
-        """Hand back what is still held, and go, without waiting for anything."""
+        """Hand back what is still in flight, and leave without waiting."""
         for worker in self.workers:
             worker.leave(why)
 
     def pulse(self) -> Pulse:
-        """How all of it is doing now."""
+        """The counts of all workers now."""
         pulses = [worker.pulse() for worker in self.workers]
         return Pulse(
             running=sum(pulse.running for pulse in pulses),
@@ -133,31 +133,31 @@ class Team:
         )
 
     async def _serve(self, post: Post) -> None:
-        """Work on one shard until the end, joining anew whenever it could not be had."""
+        """Serve one shard until the end; join again after each outage."""
         pause = FIRST_PAUSE
         while not (self._over or self.is_stopping):
             try:
-                await asyncio.to_thread(self._look_at, post.shard)
+                await asyncio.to_thread(self._check, post.shard)
                 post.worker = self._worker(post.shard)
                 post.problem = None
                 await post.worker.run()
                 return
             except OUTAGES as problem:
                 post.shard.failed(problem)
-                self._let_go(post, problem)
+                self._unserve(post, problem)
             except WindlassError as problem:
-                # It answers, but cannot be used as it is.
-                self._let_go(post, problem)
-            await self._rest(pause)
+                # It answers, but cannot be used.
+                self._unserve(post, problem)
+            await self._pause(pause)
             pause = min(pause * 2, LAST_PAUSE)
 
-    def _look_at(self, shard: Shard) -> None:
-        """Find out soon whether it answers: joining is patient."""
+    def _check(self, shard: Shard) -> None:
+        """Check quickly whether it answers: joining retries for long."""
         self._fleet.opened(shard)
         shard.look()
 
     @staticmethod
-    def _let_go(post: Post, problem: BaseException) -> None:
+    def _unserve(post: Post, problem: BaseException) -> None:
         if post.problem is None:
             telemetry.emit("shard.unserved", shard=post.shard.name, error=first_line(problem))
         if post.worker is not None:
@@ -165,7 +165,7 @@ class Team:
             post.failed += post.worker.finish.failed
         post.worker, post.problem = None, problem
 
-    async def _rest(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until and not (self._over or self.is_stopping):
             await asyncio.sleep(0.05)
@@ -185,7 +185,7 @@ class Team:
             self._budget.wake()
 
     async def _until_idle(self, serving: Sequence[asyncio.Task[None]]) -> None:
-        """All are idle, and still are after each has looked once more: nobody gave work on."""
+        """Until all are idle, and still are after another look: none enqueued for another."""
         is_sure = False
         while not self.is_stopping and not any(task.done() for task in serving):
             before = self.pulse().done
@@ -195,7 +195,7 @@ class Team:
             is_sure = True
             for worker in self.workers:
                 if worker.problem is not None:
-                    # A worker waits for better times; a script wants to know.
+                    # A worker keeps trying; a script must see the error.
                     raise worker.problem
                 worker.look_again()
 
@@ -211,18 +211,18 @@ class Team:
                 looked_at = time.monotonic()
                 self._budget.wake()
 
-    def _complain(self) -> None:
-        """A script wants to know what could not be run."""
+    def _raise_if_away(self) -> None:
+        """A script must know what could not be run."""
         away = tuple(post.shard.name for post in self._posts if post.problem is not None)
         if self._settings.until_idle and away:
             raise DatabaseUnavailable(
-                f"everything due was run but on {', '.join(away)}, which did not answer",
+                f"everything due was run, except on {', '.join(away)}, which did not answer",
                 missing=away,
             )
 
 
 def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
-    """Whether the standing row of a cron belongs into `shard`, or is still there from before."""
+    """Whether the standing row of a cron belongs to `shard`, or is still there."""
 
     def look() -> Belongs:
         route = fleet.route(kind.name, CRON_KEY)
@@ -237,12 +237,12 @@ def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
     try:
         return fleet.keyed(look)
     except OUTAGES:
-        # It may be where nobody can look now.
+        # It may be in a shard that does not answer.
         return Belongs.ELSEWHERE
 
 
 def is_home(fleet: Fleet, shard: Shard, kind: Kind) -> bool:
-    """Whether a kind that lives in one shard lives in this one; False if it cannot be told now."""
+    """Whether a kind that lives in one shard lives in this one; False if that is not known now."""
     try:
         return any(face.home(fleet, kind) is shard for face in shard.faces.all if face.home)
     except OUTAGES:

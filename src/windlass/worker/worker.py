@@ -1,4 +1,4 @@
-"""A worker: the loops, wired together, from joining to leaving."""
+"""A worker: all loops of the kernel, from joining to leaving."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ class Worker:
             await self._end(loops)
 
     def stop(self) -> None:
-        """Finish what runs within the grace, then leave; asked twice, leave at once."""
+        """Wait for running tasks up to the grace, then leave; a second call leaves at once."""
         self._stop_asked += 1
         if self._loop is not None and self._wake is not None:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def leave(self, why: str) -> None:
-        """Hand back what is still in flight, and leave without waiting for anything."""
+        """Hand back what is still in flight, and leave without waiting."""
         self.heartbeat.leave(why)
 
     @property
@@ -147,7 +147,7 @@ class Worker:
         return self._stop_asked > 1
 
     def pulse(self) -> Pulse:
-        """How it is doing now."""
+        """Its counts now."""
         in_flight = self.in_flight
         return Pulse(
             running=len(in_flight.running),
@@ -201,31 +201,30 @@ class Worker:
             self.ring.see(me, workers)
 
     def _idle(self) -> int:
-        """How many more rows could start soon; 0 if there are enough."""
+        """How many more rows it could start soon; 0 if it has enough to do."""
         return self.in_flight.room().total if self.fetcher.found_nothing else 0
 
     def _resolve(self, tasks: Sequence[Claimed]) -> Resolved:
-        """Rows of flows, prepared by the face that can."""
+        """Prepare rows, such as nodes of flows, by the face that can."""
         for face in self._shard.faces.all:
             if face.resolve is not None:
                 return face.resolve(self._shard.database, tasks)
         return Resolved(tasks, {})
 
     def _wake_others(self, executor: Executor) -> None:
-        """Rows of other workers are due: one notification for each finish, at once."""
+        """Rows of other workers became due: notify them once for each finish."""
         dialect = self._shard.database.dialect
         if dialect.wakes and self.ring.has_others:
             dialect.notify(executor, str(self.heartbeat.id))
 
     def _is_ours(self, row: Claimed) -> bool:
-        """Whether a row that is due now may run here without being read first."""
+        """Whether a row that became due may run here without a read."""
         if self._only is not None or row.kind not in self._kinds:
             return False
         is_new = not row.lost and (row.due_at or 0) > self.ring.share.careful_to
         return is_new and self._gate.is_free(row.kind) and self._is_near(row.bucket)
 
     def _is_near(self, bucket: int) -> bool:
-        """Whether this worker owns a bucket."""
         return any(bucket in run for run in self.ring.share.runs)
 
     def _make_face_loops(self) -> list[FaceLoop]:
@@ -251,12 +250,11 @@ class Worker:
 
     @property
     def _serving(self) -> Faces:
-        """The faces of the kinds that it serves."""
         return self._shard.faces.only({kind.face for kind in self._kinds.values()})
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is due here now."""
+        """Whether nothing is due now."""
         return self.fetcher.idle.is_set() and all(loop.is_idle for loop in self.face_loops)
 
     def look_again(self) -> None:
@@ -268,7 +266,7 @@ class Worker:
 
     @property
     def problem(self) -> Exception | None:
-        """What has kept it from going on for a while."""
+        """The error that has stopped its work for a while."""
         found = (loop.problem or loop.trouble for loop in self.face_loops)
         return self.fetcher.problem or next((each for each in found if each is not None), None)
 
@@ -278,7 +276,7 @@ class Worker:
             loop.look_soon()
 
     def _due(self, now: int) -> dict[str, int]:
-        """When rows of kinds with a tick are due that are handed back: at the last tick."""
+        """The due time of rows that are handed back, for kinds with a tick: the last tick."""
         return {
             name: kind.due_until(now)
             for name, kind in self._kinds.items()
@@ -363,14 +361,14 @@ class Worker:
             self._wake.clear()
 
     async def _until_idle(self) -> None:
-        """Until nothing is due; with loops of faces, also not after another look at everything.
+        """Until nothing is due; with loops of faces, also after a second look at everything.
 
-        A task may have started a round of a sweep, and an item of it may have enqueued a task.
+        A task may have started a sweep, and an item of the sweep may have enqueued a task.
         """
         begun = -1
         while not self.is_stopping:
             if self.problem is not None:
-                # A worker goes on trying; a script wants to know.
+                # A worker keeps trying; a script must see the error.
                 raise self.problem
             if not self.is_idle:
                 await asyncio.sleep(0.001)
@@ -381,7 +379,7 @@ class Worker:
                 self.look_again()
 
     async def _end(self, loops: list[Loop]) -> None:
-        """Stop claiming, let what runs finish, write it down, hand back the rest, and go."""
+        """Stop claiming, wait for running tasks, write outcomes, hand back the rest, and leave."""
         if not self._settings.until_idle:
             telemetry.emit(
                 "worker.stopping", worker=self.heartbeat.id, running=len(self.in_flight.running)
@@ -391,10 +389,10 @@ class Worker:
             loop.stop()
         deadline = time.monotonic() + self._settings.grace / SECOND
         for loop in first:
-            # A tick that still runs could add to what is dropped here.
+            # A tick that still runs could add rows to those that are dropped here.
             while not await asyncio.to_thread(loop.join, 0.2):
-                # Do not wait for a claim that hangs; what it brings is handed back with the rest.
-                if self._stop_asked > 1 or time.monotonic() > deadline:
+                # Do not wait for a claim that hangs; its rows are handed back with the rest.
+                if self.stops_at_once or time.monotonic() > deadline:
                     break
         self.in_flight.drop_queued()
         await self._let_finish(deadline)
@@ -404,7 +402,7 @@ class Worker:
         await asyncio.to_thread(self._leave, loops)
 
     async def _let_finish(self, deadline: float) -> None:
-        while self.in_flight.running and self._stop_asked < 2 and time.monotonic() < deadline:
+        while self.in_flight.running and not self.stops_at_once and time.monotonic() < deadline:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _leave(self, loops: list[Loop]) -> None:

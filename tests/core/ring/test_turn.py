@@ -329,7 +329,8 @@ def claim_foreign_rows(app, owner: Mate, other: Mate) -> list[Run]:
 
 
 def owners(app) -> dict[int, int | None]:
-    return app.database.read(bucket.owners)
+    found = app.database.read(bucket.listing)
+    return {number: each.owner for number, each in found.items()}
 
 
 def careful(app) -> set[int]:

@@ -457,7 +457,7 @@ def test_a_process_that_began_before_a_shard_joined_says_so(sqlite_url, make_app
     key = key_for(three, three.fleet.shards[2], "mail")
 
     mail.enqueue("still goes")
-    with pytest.raises(BadDatabase, match="start again"):
+    with pytest.raises(BadDatabase, match="and restart"):
         mail.using(key=key).enqueue("where?")
 
 

@@ -109,7 +109,7 @@ def test_workers_that_would_know_each_other_by_other_means_are_refused(
     stranger = crew.start(joined=False)
 
     assert stranger.wait(30.0) == 1
-    assert "use database for membership, and this one would use etcd" in stranger.log
+    assert "use database for membership, but this one uses etcd" in stranger.log
     assert len(shares(crew)) == 1
 
 

@@ -1,1 +1,1 @@
-"""Which workers are alive, and which of them owns which buckets."""
+"""Who is alive and who owns which buckets."""

@@ -1,19 +1,19 @@
 """The heartbeat of a worker: it joins, renews its lease, marks silent workers dead, and leaves.
 
 Who is the authority? The worker's own row, and nothing in memory. A worker that was marked left has
-left, whatever it believes: each of its transactions looks at that row first. It then stops
-everything and joins again under a new id, so that its old rows cannot be mistaken for new ones.
+left: each of its transactions looks at that row first. It then stops everything and joins again
+under a new id, so that its old rows cannot be mistaken for new ones.
 
 Which time is trusted? The database's, for the lease. To stop itself a worker needs only its own
 monotonic clock: if it could not renew for as long as the lease lasts, it must assume that it was
 marked left, and stops what it runs.
 
 What does each failure do? The database is away for a moment: renewals fail, runs go on, outcomes
-wait. It is away for longer than the lease: everything stops; when it is back, waiting outcomes are
-written under the old id if nobody has marked it left, the rest is handed back, and the worker joins
-again. The process is stopped and wakes up late: it was marked left, and its writes change nothing.
-The process dies: its lease ends, another worker marks it left, and its rows are taken over. After
-an outage nobody is marked left until all workers have had time to come back.
+wait. It is away for longer than the lease: everything stops. When it is back and the worker was not
+marked left, waiting outcomes are written under the old id, the rest is handed back, and the worker
+joins again. The process is stopped and wakes up late: it was marked left, and its writes change
+nothing. The process dies: its lease ends, another worker marks it left, and its rows are taken
+over. After an outage no worker is marked left until all have had time to come back.
 """
 
 from __future__ import annotations
@@ -81,13 +81,12 @@ class Heartbeat(Loop):
         self._members = members
         if members is not None:
             members.listen(self.wake)
-        # Workers that the coordinator has seen alive, and since when others are missing there.
+        # Workers that the coordinator has listed, and since when it does not list others.
         self._heard: set[int] = set()
         self._missed: dict[int, float] = {}
-        # How many rows it could start while it has none.
         self._idle = idle
         self._faces = faces
-        # The faces that may hold something for this worker.
+        # The faces of the kinds that this worker serves.
         self._serving = serving
         self._lock = threading.Lock()
         self._renewed_at = 0.0
@@ -102,7 +101,7 @@ class Heartbeat(Loop):
         """Join under a new id, holding nothing."""
         number = self._numbers.take()[0]
         if self._members is not None:
-            # Before its row is written: from then on the others keep a share for it.
+            # Before its row is written: from then on the others leave buckets for it.
             ring = self._database.write(self._agree)
             self._members.join(ring, number)
         before = time.monotonic()
@@ -121,7 +120,7 @@ class Heartbeat(Loop):
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
     def leave(self, why: str) -> None:
-        """Hand back what is still held, and leave."""
+        """Hand back what is still claimed, and leave."""
         with self._lock:
             handed_back = self._leave(why)
         if self._members is not None:
@@ -135,7 +134,7 @@ class Heartbeat(Loop):
             try:
                 self._beat()
             except MembersUnavailable:
-                # It holds nothing, and `members.away` was emitted: join with the next beat.
+                # It holds nothing, and `members.away` was emitted: join at the next beat.
                 return self._beat_seconds
             except Exception:
                 self._steady_since = time.monotonic()
@@ -149,8 +148,8 @@ class Heartbeat(Loop):
             self._clock.synchronise()
         now = self._clock.now()
         idle = self._idle()
-        # Not in a transaction: a process that is stopped in the middle of one would keep its row
-        # locked, and nobody could mark it dead.
+        # Not in a transaction: a process that is stopped inside one would keep its row locked, and
+        # no worker could mark it dead.
         is_alive = self._database.single(
             lambda connection: worker.renew(
                 connection,
@@ -190,7 +189,7 @@ class Heartbeat(Loop):
             )
 
     def _come_back(self) -> None:
-        """The lease had ended, but nobody has marked us left: leave properly, and join again."""
+        """The lease has ended, but no worker marked this one left: leave, and join again."""
         self._flush()
         self._leave("it could not renew")
         self.join_ring()
@@ -209,17 +208,16 @@ class Heartbeat(Loop):
         self.join_ring()
 
     def _push_leases(self, now: int) -> None:
-        """Push the leases of long runs, and stop those that were taken from us."""
+        """Extend the leases of long runs, and stop runs that were taken away."""
         began_before = time.monotonic() - LONG_RUN_SECONDS
-        with_runs = list(self._in_flight.running.values())
         held = {
             run.task.id: run.task.batch
-            for run in with_runs
+            for run in list(self._in_flight.running.values())
             if run.began < began_before and run.task.batch is not None and run.keeper is None
         }
         until = now + self._lease
         lapsing = time.monotonic() - self._looked_for_lapsed_at > self._lease / SECOND / 3
-        # Rows of a claim that is under way are ours, although they are not known here yet.
+        # A claim under way may have rows that are not known here yet.
         lapsing = lapsing and not self._in_flight.is_claiming
         if not held and not lapsing:
             return
@@ -235,12 +233,11 @@ class Heartbeat(Loop):
             )
             return kept
 
-        # Marked left: the next beat finds that out and stops everything.
+        # If this worker was marked left, the next beat sees that and stops everything.
         kept = self._database.write_as(me, work, lost=set(held), tries=1)
         if lapsing:
             self._looked_for_lapsed_at = time.monotonic()
-        taken_away = self._in_flight.drop(held.keys() - kept)
-        for run in taken_away:
+        for run in self._in_flight.drop(held.keys() - kept):
             telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
 
     def _mark_dead(self, now: int) -> None:
@@ -250,11 +247,11 @@ class Heartbeat(Loop):
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
         began = time.monotonic()
-        # Each worker begins with another one, so that they do not wait for each other.
+        # Each worker begins at another place, so that workers do not wait for each other.
         first = self.id % max(1, len(silent))
         for number in silent[first:] + silent[:first]:
             if time.monotonic() - began > self._beat_seconds:
-                # Some rows are locked by others. The next beat goes on; this one must end in time.
+                # Some rows are locked. This beat must end in time; the next one continues.
                 break
             abandoned = mark_dead(
                 self._database,
@@ -269,7 +266,7 @@ class Heartbeat(Loop):
             self._see(self.id, self._database.read(worker.listing, tries=1))
 
     def _silent(self, workers: Sequence[worker.WorkerView], now: int) -> list[int]:
-        """The other workers that are to be marked dead."""
+        """The other workers to mark dead."""
         others = [view for view in workers if view.id != self.id]
         lapsed = [view.id for view in others if view.lease_until < now]
         if self._members is None:
@@ -282,20 +279,19 @@ class Heartbeat(Loop):
         members = {view.id for view in others if view.kinds}
         missing = members - alive
         self._missed = {number: self._missed.get(number, now_here) for number in missing}
-        # A worker that has just joined may be in the database before the coordinator has it.
+        # A new worker may be in the database before the coordinator lists it.
         gone = {
             number
             for number, since in self._missed.items()
             if number in self._heard or now_here - since > self._dead_after / SECOND
         }
-        # The coordinator still sees it, but it has not reached the database for a long time.
+        # The coordinator still lists it, but it has not reached the database for a long time.
         useless = {
             view.id for view in others if view.lease_until < now - USELESS_AFTER * self._dead_after
         }
         return sorted(gone | useless | (set(lapsed) - members))
 
     def _join(self, connection: Connection, number: int) -> None:
-        """Write the row of this id."""
         if self._kinds.serves:
             self._agree(connection)
         now = self._clock.now()
@@ -310,12 +306,12 @@ class Heartbeat(Loop):
         )
 
     def _agree(self, connection: Connection) -> str:
-        """The name of the ring; all of its workers use the same kind of membership."""
+        """The name of the ring, after a check that its workers use the same kind of membership."""
         kind = "database" if self._members is None else self._members.kind
         ring, agreed = worker.agree(connection, kind, now=self._clock.now())
         if agreed != kind:
             raise BadMembers(
-                f"the workers of {self._database.name} use {agreed} for membership, and this one "
-                f"would use {kind}; give all of them the same members=, or stop the others first"
+                f"the workers of {self._database.name} use {agreed} for membership, but this one "
+                f"uses {kind}; give all workers the same members=, or stop the others first"
             )
         return ring

@@ -1,7 +1,7 @@
-"""How a worker ends: it leaves and hands back its rows, or is marked dead and its rows are abandoned.
+"""How a worker ends: it leaves and hands back its rows, or it is marked dead and abandons them.
 
-Both find all that the worker holds in one transaction that has its row locked exclusively, so that
-nothing else can act for it.
+Both happen in one transaction that has the worker's row locked exclusively, so that nothing else
+can act for the worker.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def mark_dead(
     why: str = "it missed its heartbeat",
     by_lease: bool = True,
 ) -> int | None:
-    """Mark a silent worker left and abandon what it held; how many rows, None if it lives.
+    """Mark a silent worker left and abandon its rows; how many, or None if it is alive.
 
     Its claims become due at once and lose their batch, so nothing that it still writes matches.
-    Also None if another transaction holds one of the rows for long: the caller has its own
-    heartbeat to keep, and tries again with the next one.
+    Also None if another transaction keeps one of the rows locked: the caller must not miss its own
+    heartbeat, and tries again at the next one.
     """
 
     def work(connection: Connection) -> int | None:
@@ -48,7 +48,7 @@ def leave(
 ) -> int | None:
     """Leave and hand back all claims without counting the attempt; None if already marked left.
 
-    The rows are due now, or when `due` says for their kind.
+    The rows are due now, or at the time that `due` has for their kind.
     """
 
     def work(connection: Connection) -> int | None:

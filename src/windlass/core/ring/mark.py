@@ -1,7 +1,7 @@
-"""Marking: the claim of a row that was only read is written down when it must outlive the moment.
+"""Marking: write the claim of a row that the owner of its bucket only read.
 
-That is when its handler runs long, or when its bucket goes to another worker. If the row is no
-longer as it was read, it was cancelled or moved meanwhile, and its run is stopped.
+That is needed when its handler runs long, or when its bucket goes to another worker. If the row has
+changed since it was read, it was cancelled or moved, and its run is stopped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.1
 
 
 class Mark(Loop):
-    """Writes down what runs long."""
+    """Writes the claims of long runs."""
 
     name = "mark"
 
@@ -72,7 +72,7 @@ def write_down(
     *,
     beside: Callable[[Connection], None] | None = None,
 ) -> None:
-    """Write the claims of runs that were read, and what is to be written `beside` them.
+    """Write the claims of runs that were only read, and call `beside` in the same transaction.
 
     Hold `in_flight.writing`, so that no outcome of these runs is written at the same time.
     """
@@ -85,7 +85,7 @@ def write_down(
 
     marked = database.write_as(stamp.worker, work, lost=None)
     if marked is None:
-        # The worker was marked left: its next heartbeat finds that out and stops everything.
+        # The worker was marked left; its next heartbeat will see that and stop everything.
         return
     for run in runs:
         if run.task.id in marked:

@@ -1,25 +1,25 @@
-"""The ring: which buckets are this worker's, and how they change hands.
+"""The ring: which buckets belong to this worker, and how they change hands.
 
-Who is the authority? The rows of `windlass_bucket`. Every worker computes alone, from the same list
-of members, which run of buckets should be its own; but it reads only those that it has acquired in
-the database, and acquires only those that nobody owns. So however wrong its list is, a bucket has
-one owner, and what its owner reads nobody else takes.
+Who is the authority? The rows of `windlass_bucket`. Every worker computes by itself, from the same
+list of members, which run of buckets it should own. But it reads only the buckets that it has
+acquired in the database, and it acquires only buckets without an owner. So even with a wrong list a
+bucket has one owner, and nobody else takes what its owner reads.
 
-Which time is trusted? The database's, by which members are alive or silent. In memory only pauses
-are measured, on the monotonic clock; getting one wrong costs a moment, never a row.
+Which time is trusted? The database's decides which members are alive. In memory only pauses are
+measured, on the monotonic clock; a wrong pause costs a moment, never a row.
 
-What does each failure do? A worker that dies owns its buckets until it is marked left: the same
-transaction frees them, and says up to when whoever comes next is to be careful. A worker that is
-stopped and wakes up late has been marked left, and finds so with its next write; what it has read
-meanwhile it could only have run, and its outcome is refused. A worker that joins waits until the
-others give up what is to be its own; one that does not give it up is dead, or soon known to be. A
-list of members that is old, or differs between workers, makes some buckets wait for their owner,
-and nothing worse.
+What does each failure do? A worker that dies owns its buckets until it is marked left. The same
+transaction frees them, and writes up to which due time the next owner must be careful. A worker
+that is stopped and wakes up late was marked left, and sees that at its next write. It may run what
+it read in the meantime, but the outcomes are refused. A worker that joins waits until the others
+give up its buckets; a worker that does not give them up is dead, or will soon be marked dead. If a
+list of members is old, or differs between workers, some buckets wait for their owner, and nothing
+worse happens.
 
-How is a bucket given up? The worker stops reading it and forgets what has not begun. It gives what
-runs a moment to end, and then writes in one transaction: the claims of what is still held, also of
-what has ended but is not recorded, and that the bucket is free. All of it happens on the thread
-that reads, so no read is ever under way when a bucket changes hands.
+How is a bucket given up? The worker stops reading it and forgets rows that have not started. It
+gives running rows a moment to end. Then it writes in one transaction: the claims of the rows that
+it still holds, also of those that ended but are not recorded, and that the bucket is free. All of
+this happens on the thread that reads, so no read is under way when a bucket changes hands.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ ASK_AGAIN_AFTER = 0.1
 
 
 class Share(NamedTuple):
-    """The buckets that a worker may read now, in contiguous runs, and up to when to be careful.
+    """The buckets that a worker may read now, in contiguous runs.
 
-    Whatever is done with them is done in the name of that worker, which may be left by then.
+    Rows that were due by `careful_to` must be claimed before they run. The worker may have left by
+    the time that a share is used.
     """
 
     worker: int = 0
@@ -86,14 +87,14 @@ class Ring:
         self._giving_up: dict[int, float] = {}
         self._asked_at = float("-inf")
         self._first_leases: dict[int, int] = {}
-        # All that had not left when it was last looked, members or not.
+        # All workers that had not left at the last look, members or not.
         self.present: Collection[int] = ()
         self.share = Share()
-        # The kinds that some of the others do not serve, and who they are.
+        # The kinds that some other workers do not serve, and the ids of those workers.
         self.strangers: Mapping[str, Collection[int]] = {}
 
     def see(self, me: int, workers: Sequence[WorkerView]) -> None:
-        """These are the members of now; from any thread."""
+        """Take over the current list of workers; call it from any thread."""
         with self._lock:
             if me != self._worker:
                 self._begin(me)
@@ -113,9 +114,9 @@ class Ring:
             self._changed()
 
     def settle(self) -> None:
-        """Give up what is no longer ours and take what is, as far as it can be had now.
+        """Give up buckets that are no longer ours, and take ours that are free.
 
-        Called by the thread that reads, between two reads.
+        The thread that reads calls it, between two reads.
         """
         with self._lock:
             wanted, worker = set(self._wanted), self._worker
@@ -130,18 +131,18 @@ class Ring:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it owns exactly what it should, as far as it knows."""
+        """Whether it owns exactly the buckets that it should."""
         with self._lock:
             return self._owned.keys() == set(self._wanted) and self._worker == self._in_flight.owner
 
     @property
     def has_others(self) -> bool:
-        """Whether it is not alone."""
+        """Whether the ring has other members."""
         return bool(self._others)
 
     @property
     def are_others_alive(self) -> bool:
-        """Whether each of the others has given a heartbeat since it was first seen."""
+        """Whether each other member has renewed its lease since it was first seen."""
         with self._lock:
             return all(
                 view.lease_until > self._first_leases[number]
@@ -149,7 +150,6 @@ class Ring:
             )
 
     def _begin(self, me: int) -> None:
-        """A new life owns nothing, whatever the old one did."""
         self._worker = me
         self._wanted = range(0)
         self._owned, self._giving_up = {}, {}
@@ -167,12 +167,12 @@ class Ring:
         nothing: dict[int, int] = {}
         owned = self._database.write_as(worker, work, lost=nothing)
         gained = len(owned.keys() - self._owned.keys())
-        self._share_out(worker, owned)
+        self._set_owned(worker, owned)
         if gained:
             telemetry.emit("ring.acquired", worker=worker, buckets=gained, owned=len(owned))
 
     def _be_careful(self, worker: int, until: int) -> None:
-        """What was due by then is claimed from now on: what is held of it must be claimed too."""
+        """Rows due by then are claimed from now on: claim those that are already in flight, too."""
         if until <= self.share.careful_to:
             return
         self._in_flight.forget_reads(lambda task: task.due_at <= until)
@@ -186,11 +186,11 @@ class Ring:
         new = surplus - self._giving_up.keys()
         kept = self._giving_up.keys() - surplus
         if new or kept:
-            # Some may be ours again before they were given up.
+            # Buckets may be ours again before they were given up.
             for number in kept:
                 del self._giving_up[number]
             self._giving_up.update(dict.fromkeys(new, now))
-            self._share_out(worker, self._owned)
+            self._set_owned(worker, self._owned)
             self._in_flight.forget_reads(lambda task: task.bucket in new)
         held = {
             run.task.bucket for run in self._in_flight.reads(lambda task: task.bucket in surplus)
@@ -214,21 +214,21 @@ class Ring:
                     beside=lambda connection: bucket.release(connection, worker, ready),
                 )
         except Exception:
-            # Whether it was written nobody knows: what is ours is asked anew before it is read.
+            # It may have been written or not: ask what is ours again before reading.
             self._giving_up = {}
-            self._share_out(worker, {})
+            self._set_owned(worker, {})
             raise
         for number in ready:
             self._giving_up.pop(number, None)
-        self._share_out(worker, {k: v for k, v in self._owned.items() if k not in ready})
+        self._set_owned(worker, {k: v for k, v in self._owned.items() if k not in ready})
         telemetry.emit("ring.released", worker=worker, buckets=len(ready), owned=len(self._owned))
 
     def _stamp(self, worker: int) -> Stamp:
         now = self._clock.now()
         return Stamp(self._numbers.take()[0], worker, now, now + self._lease)
 
-    def _share_out(self, worker: int, owned: dict[int, int]) -> None:
-        """These are ours; what is not being given up may be read, unless that life is over."""
+    def _set_owned(self, worker: int, owned: dict[int, int]) -> None:
+        """Own these buckets, and read those that are not being given up."""
         kept = {
             number: careful for number, careful in owned.items() if number not in self._giving_up
         }

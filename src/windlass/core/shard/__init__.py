@@ -1,1 +1,1 @@
-"""Several databases as one: the roster, routing, and moving rows."""
+"""Several databases as one: the roster, routing, moving rows."""

@@ -1,4 +1,4 @@
-"""The shards of an app: which of them a row belongs to, and which of them answer."""
+"""The shards of an app: which one a row belongs to, and which ones answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROUTE_PAUSE = 0.02
 
 
 class Rerouted(Exception):
-    """A shard does not know the roster that somebody goes by, or knows a newer one."""
+    """A shard has another roster than the caller."""
 
     def __init__(self, shard: Shard) -> None:
         super().__init__(shard.name)
@@ -41,11 +41,11 @@ class Rerouted(Exception):
 
 
 class Route(NamedTuple):
-    """Where a key belongs, and where it may still be from before; look there first."""
+    """The home of a key, and the shards where it may still be; look there first."""
 
     home: Shard
     earlier: list[Shard]
-    # Of the roster that says so.
+    # The number of the roster.
     number: int
 
     @property
@@ -54,14 +54,14 @@ class Route(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Keys that are in a shard, and those that may be about to come: a copy is there already."""
+    """Keys that a shard has, and keys that are moving to it: only their copy is there."""
 
     there: set[str]
     coming: set[str]
 
 
 class Fleet:
-    """One shard or several. With one, everything is as if there were no shards at all."""
+    """One shard or several. With one, nothing is routed."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards: list[Shard] = []
@@ -74,19 +74,18 @@ class Fleet:
 
     @property
     def faces(self) -> Faces:
-        """The faces of the app."""
         return self.shards[0].faces
 
     @property
     def roster(self) -> Roster:
-        """What the shards know of each other; `prepare` comes first."""
+        """What the shards know of each other; call `prepare` first."""
         assert self._roster is not None
         return self._roster
 
     def exchange(self, shards: Sequence[Shard]) -> list[Shard]:
-        """Stand on these shards from now on; returns those it stood on before.
+        """Use these shards from now on; returns the shards that it used before.
 
-        Nothing may run on them meanwhile. Tests lend an app a database of their own this way.
+        Nothing may run on them meanwhile. Tests give an app their own database this way.
         """
         with self._lock:
             before, self.shards = self.shards, list(shards)
@@ -98,7 +97,7 @@ class Fleet:
             return before
 
     def migrate(self) -> str:
-        """Create or upgrade the tables of all databases; the version that they have then."""
+        """Create or upgrade the tables of all databases; their version after that."""
         for shard in self.shards:
             migrate.migrate(shard.database)
             if self.single is None:
@@ -107,32 +106,32 @@ class Fleet:
         return migrate.VERSION
 
     def prepare(self) -> None:
-        """Make sure that the tables are there. SQLite gets them on first use.
+        """Make sure that the tables exist. In SQLite they are created on first use.
 
-        Of several databases, those that do not answer are left for later.
+        If there are several databases, those that do not answer are checked later.
         """
         if not self._is_ready:
             with self._lock:
                 self._prepare()
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         for shard in self.shards:
             shard.close()
 
     # Which shard
 
     def home(self, kind: str, key: str) -> Shard:
-        """Where a row with this key belongs."""
+        """The shard where a row with this key belongs."""
         return self.single or self._at(self.roster.home(kind, key), kind, key)
 
     def route(self, kind: str, key: str) -> Route:
-        """Where a row with this key belongs, and where it may be."""
+        """The shard where a row with this key belongs, and the shards where it may be."""
         if self.single is not None:
             return Route(self.single, [], 0)
         home = self.home(kind, key)
         if not home.is_known() and home.is_up:
-            # One who only reads would not hear otherwise that rows have moved.
+            # A process that only reads would not learn otherwise that rows have moved.
             try:
                 self.reconcile(home)
             except OUTAGES as problem:
@@ -140,13 +139,13 @@ class Fleet:
         return self.route_by(self.roster, kind, key)
 
     def route_by(self, roster: Roster, kind: str, key: str) -> Route:
-        """`route`, by a roster that others may have replaced meanwhile."""
+        """`route`, by a roster that may have been replaced since."""
         earlier = [self._at(ring, kind, key) for ring in roster.earlier(kind, key)]
         home = self._at(roster.home(kind, key), kind, key)
         return Route(home, earlier, roster.number)
 
     def guard(self, shard: Shard, number: int) -> Guard:
-        """Makes sure, in the transaction that writes a key, that the roster has that number."""
+        """A check, in the transaction that writes a key, that the roster has this number."""
         dialect = shard.database.dialect
 
         def check(executor: Executor) -> None:
@@ -156,7 +155,7 @@ class Fleet:
         return check
 
     def keyed(self, work: Callable[[], T]) -> T:
-        """Do `work`, which goes by keys; all of it again if the shards have changed meanwhile."""
+        """Do `work`, which routes by keys; do all of it again if the shards have changed."""
         deadline = time.monotonic() + ROUTE_SECONDS
         while True:
             try:
@@ -164,17 +163,17 @@ class Fleet:
             except Rerouted as problem:
                 self.reconcile(problem.shard)
             except Vanished:
-                # It has moved meanwhile.
+                # The row has moved.
                 pass
             if time.monotonic() > deadline:
-                raise DatabaseUnavailable("the shards are being changed again and again; try again")
+                raise DatabaseUnavailable("the shards keep changing; try again")
             time.sleep(random.uniform(0, ROUTE_PAUSE))
 
     def held(self, shard: Shard, kind: str, keys: Collection[str], *, number: int) -> Held:
-        """Those of the keys that are in a shard where nobody writes them by the roster `number`."""
+        """The keys that a shard still has although roster `number` has them elsewhere."""
 
         def look(connection: Connection) -> Held:
-            # In this order: what was written under an older roster is there by now.
+            # In this order: rows written under an older roster are committed by now.
             if store.get(connection).number != number:
                 raise Rerouted(shard)
             found = task.find_batches(connection, shard.database.dialect, kind, keys)
@@ -184,7 +183,7 @@ class Fleet:
         return shard.database.read(look)
 
     def reconcile(self, shard: Shard) -> None:
-        """Know what a shard knows, and have it know what is known here."""
+        """Take over the roster of a shard if it is newer; otherwise update the shard."""
         row = shard.look()
         if row.roster is not None and row.number > self.roster.number:
             self._roster = row.roster
@@ -193,7 +192,7 @@ class Fleet:
     def taking(self) -> Iterator[Shard]:
         """Shards that take rows without a key, a different one first each time.
 
-        Those that are down come last, when nobody else is left.
+        Shards that are down come last.
         """
         shards = [shard for shard in self.shards if shard.row is not None]
         first = next(self._turn) % max(1, len(shards))
@@ -212,9 +211,9 @@ class Fleet:
                     yield shard
 
     def seeking(self, number: int) -> list[Shard]:
-        """The shards in the order in which to look for a row: first where it was made.
+        """The shards in which to look for a row, first the one that made it.
 
-        A row that moves is for a moment in both or, to one who looks, in none: look twice.
+        A row that moves may be missed by one look: look twice.
         """
         if self.single is not None:
             return [self.single]
@@ -224,7 +223,7 @@ class Fleet:
         return first + [shard for shard in there if shard not in first]
 
     def named(self, name: str) -> Shard:
-        """The shard that a person means."""
+        """The shard that an operator names."""
         found = [shard for shard in self.shards if shard.is_named(name)]
         if len(found) != 1:
             known = ", ".join(f"{shard.index} ({shard.name})" for shard in self.shards)
@@ -248,11 +247,11 @@ class Fleet:
         return found
 
     def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
-        """Do `work`, which may be repeated, on all shards, or say where it could not be done."""
+        """Do `work`, which may be repeated, on all shards; raise if one does not answer."""
         done = self.fan_out(work)
         if done.missing:
             raise DatabaseUnavailable(
-                f"{what}, but not on {', '.join(done.missing)}, which could not be reached; "
+                f"{what}, but not on {', '.join(done.missing)}, which did not answer; "
                 "do it again when it is back",
                 missing=done.missing,
             )
@@ -267,7 +266,7 @@ class Fleet:
             return self.roster
 
     def opened(self, shard: Shard) -> Shard:
-        """The shard, opened now if it was away until now."""
+        """The shard, opened now if it was not open."""
         if shard.row is None:
             shard.open()
             self._assemble()
@@ -275,22 +274,22 @@ class Fleet:
 
     @property
     def share(self) -> float:
-        """The part of a rate that each shard may use."""
+        """The part of a rate for each shard."""
         return 1.0 / len(self.shards)
 
     def at(self, ring: str) -> Shard:
-        """The shard of that name, if it answers."""
+        """The shard with that permanent name, if it answers."""
         for shard in self.shards:
             if shard.row is not None and shard.row.ring == ring:
                 return shard
         away = tuple(shard.name for shard in self.shards if shard.row is None)
         if not away:
             raise BadDatabase(
-                f"{self.roster.peers[ring].name} became a shard after this process began; give it "
-                "to App(...) and start again"
+                f"{self.roster.peers[ring].name} became a shard after this process started; add it "
+                "to App(...) and restart"
             )
         raise DatabaseUnavailable(
-            f"a shard does not answer and has not since this process began: {', '.join(away)}",
+            f"a shard has not answered since this process started: {', '.join(away)}",
             missing=away,
         )
 
@@ -335,7 +334,7 @@ class Fleet:
 
 
 def what_belongs(kind: str, key: str) -> str:
-    """What has a home, for people."""
+    """A kind and a key, or a control run, as errors name it."""
     if kind == CONTROL:
         return f"control {key.partition(chr(0))[0]!r}"
     return f"kind {kind!r}: key {key!r}"
@@ -349,16 +348,16 @@ def make_fleet(
     max_payload: int,
     idle_milliseconds: int,
 ) -> Fleet:
-    """The shards at these URLs. All go by `clock` if one is given, else each by its own."""
+    """The shards at these URLs. All use `clock` if it is given; otherwise each has its own."""
     if len(databases) > MOST_SHARDS:
-        raise BadDatabase(f"{len(databases)} databases are too many: at most {MOST_SHARDS} shards")
+        raise BadDatabase(f"{len(databases)} databases are too many; give at most {MOST_SHARDS}")
     shards: list[Shard] = []
     for index, url in enumerate(databases, start=1):
         database = Database(url)
         database.dialect.idle_milliseconds = idle_milliseconds
         if any(database.url == shard.database.url for shard in shards):
-            raise BadDatabase(f"{database.name} is given twice; each shard has its own database")
-        # With others to go to, nobody waits long for the time.
+            raise BadDatabase(f"{database.name} is given twice; give each shard its own database")
+        # With several shards, no call waits long for the time of one.
         tries = TRIES if len(databases) == 1 else 2
         own = clock or DatabaseClock(partial(database.measure, tries=tries))
         shards.append(Shard(index, database, own, faces=faces, max_payload=max_payload))

@@ -1,32 +1,32 @@
-"""Moving rows from a shard to where they belong, though two databases share no transaction.
+"""Moving rows to the shard where they belong, although two databases share no transaction.
 
-Who is the authority? The shard that a row leaves, until it is deleted there; from then on the copy.
-A batch of rows goes in steps, each a transaction, noted in a journal in the shard that they leave:
+Who is the authority? The source shard, until the row is deleted there; from then on the copy. A
+batch of rows moves in steps. Each step is a transaction, noted in a journal in the source:
 
-1. There: the rows are marked, so that no worker takes them, and their ids are in the journal.
-2. At the other end: their copies are written, marked too. Nobody runs them.
-3. There: the rows that are still as they were copied are deleted, and the journal says which.
-   Who was quicker, and cancelled, hurried, replaced or removed one, has touched the real row; it is
-   not deleted, or was deleted by them, and its copy is of no use.
-4. At the other end: the copies of rows that left lose their mark and are run; the others go.
-5. There: the journal is empty.
+1. Source: the rows are marked, so that no worker takes them, and their ids are in the journal.
+2. Target: their copies are written, marked too. No worker runs them.
+3. Source: the rows that have not changed since they were copied are deleted, and the journal lists
+   them. A user who cancelled, hurried, replaced or removed a row in the meantime has changed the
+   real row. That row stays, or is gone, and its copy is useless.
+4. Target: the copies of rows that left lose their mark and run; the other copies are deleted.
+5. Source: the journal is emptied.
 
-What does each failure do? A mover that dies leaves a journal, and the next one goes on from it:
-before step 3, by copying again what is still marked, afterwards by step 4. Each step changes
-nothing when it is done again. Each looks first, under a lock, at how far the journal has come on
-its side: there by its number, at the other end by the number of the last that has arrived. So two
-movers do not get in each other's way, and one that was stopped and wakes up late does nothing.
+What does each failure do? A mover that dies leaves a journal, and the next mover continues from it:
+before step 3 it copies again what is still marked, afterwards it does step 4. Repeating a step
+changes nothing. Each step first checks, under a lock, how far the journal has come on its side: the
+source has its number, the target the number of the last journal that arrived. So two movers do not
+disturb each other, and a mover that was stopped and wakes up late does nothing.
 
-The run of a flow goes once it has ended, and its nodes with it: they are copied in step 2 and
-deleted in step 3. Who has it go on meanwhile has touched the real row, and it stays.
+A flow run moves after it has ended, with its nodes: they are copied in step 2 and deleted in step
+3. If the run is continued in the meantime, the real row has changed, and the run stays.
 
-Whoever looks for a row looks where it leaves before where it comes, and finds it.
+To find a row, look in the source before the target.
 
-A row that a worker may have begun is not moved: one that is running, and while the shard has
-workers one that is due, or will be in a moment. The owner of a bucket may hold what is due in it
-with nothing written. So even when rows that are due are to go, they go only from buckets that
-nobody owns, or whose owner does not serve their kind, and the bucket is locked while they are
-marked. A mover that took so long to mark them that others may have become due lets them stay.
+A row that a worker may have started does not move: a running row and, while the shard has workers,
+a row that is due, or will be in a moment. The owner of a bucket may run due rows of it with nothing
+written. So even when due rows are asked to move, they move only from buckets without an owner, or
+whose owner does not serve their kind, and the bucket is locked while they are marked. If marking
+took so long that other rows may have become due, the rows stay.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ from windlass.value.status import Status
 PAGE = 1_000
 BATCH = 200
 SOON = 2 * SECOND
-# What was not due by SOON is not due now, if marking it took no longer; half of it is for clocks.
+# Rows that were not due by SOON are not due yet if marking took less; half of SOON is for clocks.
 MARK_SECONDS = 1.0
 EVER = 1 << 62
 
 
 @dataclass
 class Pass:
-    """What one walk through all rows of a shard has done, and what it had to leave."""
+    """What one pass over all rows of a shard moved, and what it had to leave."""
 
     moved: int = 0
-    # Rows that are running, or about to, and runs of flows that go on.
+    # Rows that are running or will be soon, and flow runs that have not ended.
     busy: int = 0
     runs: int = 0
-    # Rows whose key another row has where they belong.
+    # Rows whose key is taken in the target.
     stuck: list[str] = field(default_factory=list)
-    # The shards that took rows all the while.
+    # The shards that took rows during the pass.
     layout: tuple[str, ...] = ()
 
     @property
@@ -86,12 +86,12 @@ class Mover:
         self._source = source
         self._faces = source.faces
         self._dead_after = dead_after
-        # Whether rows that are due go, too, while the shard has workers.
+        # Whether due rows move, too, while the shard has workers.
         self._due = due
         self._turn = 0
 
     def walk(self) -> Pass:
-        """Go through all rows once, and move those that can be moved."""
+        """Go through all rows once, and move those that can move."""
         self._fleet.reconcile(self._source)
         done = Pass(layout=self._fleet.roster.layout)
         done.moved += self.resume()
@@ -119,12 +119,12 @@ class Mover:
         return done
 
     def resume(self) -> int:
-        """Finish what a mover that died has begun; how many rows that were."""
+        """Finish the journal of a mover that died; how many rows moved."""
         journal = self._source.database.write(shard_store.moving).journal
         return 0 if journal is None else self._finish(journal, Pass())
 
     def take_back(self) -> None:
-        """Let rows stay that a mover which died has left on their way, if they have not left."""
+        """Let the rows in the journal of a mover that died stay, if they have not left."""
         journal = self._source.database.write(shard_store.moving).journal
         if journal is not None:
             self._finish(self._give_up(journal), Pass())
@@ -143,7 +143,7 @@ class Mover:
             last = page[-1].id
 
     def _target(self, row: Seen) -> Shard | None:
-        """Where a row belongs, if that is not here."""
+        """The shard where a row belongs, if that is another one."""
         if row.key is not None:
             home = self._fleet.home(row.kind, row.key)
             return None if home is self._source else home
@@ -160,10 +160,10 @@ class Mover:
     def _move(self, target: Shard, rows: list[Seen], done: Pass) -> None:
         self._turn += len(rows)
         ids = {row.id: row.id for row in rows}
-        # Numbers of triggers are negative, and each database has its own.
-        below = [number for number in ids if number < 0]
-        if below:
-            ids |= zip(below, target.numbers.take(len(below)), strict=True)
+        # Triggers make negative ids, which are unique only in their own database.
+        negative = [number for number in ids if number < 0]
+        if negative:
+            ids |= zip(negative, target.numbers.take(len(negative)), strict=True)
         began = 0.0
 
         def begin(connection: Connection) -> tuple[Journal | None, int]:
@@ -191,7 +191,7 @@ class Mover:
         done.moved += self._finish(journal, done)
 
     def _finish(self, journal: Journal, done: Pass) -> int:
-        """Take a batch from wherever its journal says it is to its end; how many rows moved."""
+        """Do the remaining steps of a journal; how many rows moved."""
         target = next(
             shard for shard in self._fleet.shards if shard.row and shard.ring == journal.to
         )
@@ -214,7 +214,7 @@ class Mover:
         return len(journal.ids)
 
     def _copy(self, target: Shard, journal: Journal, done: Pass) -> Journal:
-        """Steps 2 and 3: the journal as it is then."""
+        """Steps 2 and 3; the journal after them."""
         source, ids, roster = self._source.database, journal.ids, self._fleet.roster
         copies = source.read(lambda connection: store.leaving(connection, list(ids)))
         spare = source.read(lambda connection: along.expendable(connection, self._faces))
@@ -251,12 +251,12 @@ class Mover:
         return self._next(journal, leave)
 
     def _next(self, journal: Journal, step: Callable[[Connection], Journal]) -> Journal:
-        """Take a journal a step further where its rows leave, unless another mover was quicker."""
+        """Do a step in the source, unless another mover was quicker; the journal after it."""
 
         def work(connection: Connection) -> Journal:
             found = shard_store.moving(connection)
             if found.journal is None or found.journal.number != journal.number:
-                # It is at its end.
+                # Another mover has finished it.
                 return replace(journal, ids={}, has_left=True, stay=())
             if found.journal.has_left:
                 return found.journal
@@ -267,7 +267,7 @@ class Mover:
         return self._source.database.write(work)
 
     def _has_arrived(self, connection: Connection, journal: Journal) -> bool:
-        """Whether the other end is done with a journal; it stays so until the transaction ends."""
+        """Whether the target is done with a journal; locked until the transaction ends."""
         arrived = shard_store.moving(connection).arrived
         return arrived.get(self._source.ring, 0) >= journal.number
 
@@ -286,17 +286,17 @@ class Mover:
         target.database.write(work)
 
     def _may_go(self, row: Values, refused: str | None, spare: set[str], done: Pass) -> bool:
-        """Whether a row may be deleted although its copy could not be written, or could."""
+        """Whether a row may be deleted; `refused` says why its copy could not be written."""
         if refused is None or refused == "here":
             return True
-        # The key is there already: of an item or an ended task nothing is lost.
+        # The target already has the key: an item or an ended task loses nothing.
         if row["kind"] in spare or Status(row["status"]) in store.ENDED:
             return True
         done.stuck.append(f"{row['kind']} {row['task_key']}")
         return False
 
     def _give_up(self, journal: Journal) -> Journal:
-        """The shards have changed: what is marked stays for now."""
+        """Let the marked rows stay for now."""
 
         def stay(connection: Connection) -> Journal:
             store.unmark(connection, list(journal.ids))
@@ -314,7 +314,7 @@ class Mover:
 
         self._source.database.write(work)
 
-    # Which rows workers may have begun
+    # Which rows workers may have started
 
     def _due_after(self) -> int:
         now = self._source.clock.now()
@@ -325,7 +325,7 @@ class Mover:
         return any(view.kinds and view.lease_until >= now for view in views)
 
     def _mark_dead(self) -> None:
-        """Mark silent workers dead: there may be no other worker to do so."""
+        """Mark silent workers dead: the shard may have no worker left that does it."""
         now = self._source.clock.now()
         for view in self._source.database.read(worker.listing):
             if view.lease_until < now - self._dead_after:
@@ -333,7 +333,7 @@ class Mover:
 
 
 def _belongs(roster: Roster, target: Shard, row: Values) -> bool:
-    """Whether a row goes to `target`, by the roster that its copy is written under."""
+    """Whether a row belongs to `target`, by the roster that its copy is written under."""
     if row["task_key"] is None:
         return not roster.is_draining(target.ring)
     return roster.home(row["kind"], row["task_key"]) == target.ring

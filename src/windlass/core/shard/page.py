@@ -1,4 +1,4 @@
-"""A page of rows from all shards, newest first, and the cursor of the page that follows."""
+"""A page of rows from all shards, newest first, and the cursor of the next page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.errors import BadInput
 
-# In a cursor, for each shard: not asked yet, no rows left, or the id below which to go on.
+# A cursor has for each shard: not asked yet, no rows left, or the id below which to continue.
 BEGIN = "begin"
 ENDED = "end"
 PLACE = re.compile(rf"{BEGIN}|{ENDED}|-?[0-9]{{1,18}}")
 
 
 class PagePart(Protocol):
-    """What one shard has for a page, and the id below which to go on; None at the end."""
+    """The rows of one shard for a page, and the id below which to continue; None at the end."""
 
     @property
     def below(self) -> int | None: ...
@@ -29,7 +29,7 @@ P = TypeVar("P", bound=PagePart)
 
 @dataclass(frozen=True)
 class ShardPages(Generic[P]):
-    """What each shard has for a page; shards that have no more rows, or are down, are not in it."""
+    """The rows of each shard for a page, without shards that are down or have no more rows."""
 
     found: list[tuple[Shard, P]]
     next: str | None
@@ -43,7 +43,7 @@ class ShardPages(Generic[P]):
 def ask_page(
     fleet: Fleet, ask: Callable[[Shard, int | None, int], P], *, after: str | None, limit: int
 ) -> ShardPages[P]:
-    """Ask each shard for its share of a page: rows below an id, at most so many."""
+    """Ask each shard for its share of a page: up to `limit` rows below an id."""
     places = _places(fleet, after)
     share = max(1, limit // len(fleet.shards))
 

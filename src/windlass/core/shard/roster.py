@@ -1,12 +1,13 @@
-"""How several databases become the shards of one app, and how a new one joins them.
+"""How several databases become the shards of one app, and how a new database joins them.
 
-Who is the authority? The roster, at its anchor: the shard that takes rows and has the lowest place.
-A change is written there first, and only on top of the one before it. The others hear of it from
-whoever made it, and from everyone who meets a shard that has not heard.
+Who is the authority? The roster at its anchor: the shard with the lowest place among those that
+take rows. A change is written there first, and only on top of the version before it. The process
+that made the change tells the other shards, and so does every process that meets a shard with an
+older roster.
 
-What does each failure do? The anchor is away: nothing changes. Whoever made a change dies half-way:
-the next who looks hands it on. A shard was away: it is told before anything is written into it, as
-each transaction that writes a key compares the numbers.
+What does each failure do? The anchor is away: nothing changes. The process that made a change dies
+half-way: the next process that looks passes the change on. A shard was away: it gets the roster
+before anything is written into it, because each transaction that writes a key compares the numbers.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ PROPOSALS = 10
 
 
 def assemble(shards: Sequence[Shard]) -> Roster:
-    """The roster of the app with these databases; those that are new join it.
+    """The roster of the app with these databases; new databases join it.
 
-    Databases that do not answer are counted in, as long as the others know them.
+    A database that does not answer counts if the others know it.
     """
     there = [shard for shard in shards if shard.row is not None]
     _tell_apart(there)
@@ -45,29 +46,29 @@ def assemble(shards: Sequence[Shard]) -> Roster:
 
 
 def propose(shards: Sequence[Shard], roster: Roster, change: Callable[[Roster], Roster]) -> Roster:
-    """Make `change` to the newest roster, and tell all who answer; the roster then."""
+    """Make `change` to the newest roster; the roster after that."""
     for _ in range(PROPOSALS):
         wanted = change(roster)
         if wanted == roster:
             return roster
-        # One that lost its anchor for good is changed at the next one.
+        # If the change removes the anchor, the next anchor decides.
         anchor = roster.anchor if roster.anchor in wanted.needed else wanted.anchor
         at = next((shard for shard in shards if shard.row and shard.ring == anchor), None)
         if at is None:
             name = roster.peers[anchor].name
             raise DatabaseUnavailable(
-                f"the shards cannot be changed now: {name} decides about them and does not answer",
+                f"the shards cannot be changed now: {name} decides on changes and does not answer",
                 missing=(name,),
             )
         tell(at, roster)
         if _decide(at, wanted):
             return wanted
         roster = _known_at(at)
-    raise DatabaseUnavailable("the shards are being changed by others again and again; try again")
+    raise DatabaseUnavailable("other processes keep changing the shards; try again")
 
 
 def tell(shard: Shard, roster: Roster) -> None:
-    """Have a shard know the roster, unless it knows a newer one."""
+    """Write the roster into a shard, unless it has a newer one."""
     if shard.row is not None and shard.row.number >= roster.number:
         return
     dialect = shard.database.dialect
@@ -88,7 +89,7 @@ def _known_at(shard: Shard) -> Roster:
 
 
 def _begin(shards: Sequence[Shard], there: Sequence[Shard]) -> Roster:
-    """Databases come together for the first time: at most one of them may have tasks."""
+    """The first roster of these databases: at most one of them may have tasks."""
     _all_must_answer(shards, there)
     used = [shard for shard in there if shard.database.read(store.has_tasks)]
     if len(used) > 1:
@@ -126,18 +127,18 @@ def _join(shard: Shard, roster: Roster, there: Sequence[Shard]) -> Roster:
 
 
 def _tell_apart(there: Sequence[Shard]) -> None:
-    """No two may be the same database; an empty copy of another one gets a name of its own."""
+    """Refuse a database that is given twice; an empty copy of another one gets a new name."""
     for index, shard in enumerate(there):
         for other in there[:index]:
             if shard.ring == other.ring and not (_rename(shard, other) or _rename(other, shard)):
                 raise BadDatabase(
                     f"{other.name} and {shard.name} are the same database, or copies of one; "
-                    "give each shard a database of its own"
+                    "give each shard its own database"
                 )
 
 
 def _rename(copy: Shard, original: Shard) -> bool:
-    """Give `copy` another name if it is empty; whether it and the original are two databases."""
+    """Give `copy` a new name if it is empty; whether it and the original are two databases."""
     if not _is_fresh(copy):
         return False
     ring = copy.ring
@@ -151,7 +152,7 @@ def _is_fresh(shard: Shard) -> bool:
 
 
 def _check_complete(shards: Sequence[Shard], there: Sequence[Shard], roster: Roster) -> None:
-    """Whoever leaves out a shard that has rows would look for keys in the wrong place."""
+    """Refuse a list without a shard that has rows: keys would be looked for in the wrong place."""
     absent = roster.needed - {shard.ring for shard in there}
     if len(absent) > len(shards) - len(there):
         listed = {shard.name for shard in shards}
@@ -164,7 +165,7 @@ def _check_complete(shards: Sequence[Shard], there: Sequence[Shard], roster: Ros
 
 
 def check_alone(shard: Shard) -> None:
-    """An app with one database must not be one that left out the others."""
+    """Refuse a single database that has other shards."""
     row = shard.row = shard.database.read(store.find)
     if row is not None and row.roster is not None:
         _check_complete([shard], [shard], row.roster)
@@ -174,21 +175,20 @@ def _all_must_answer(shards: Sequence[Shard], there: Sequence[Shard]) -> None:
     away = tuple(shard.name for shard in shards if shard not in there)
     if away:
         raise DatabaseUnavailable(
-            f"{', '.join(away)} did not answer, and shards that come together for the first time "
-            "must all be there",
+            f"{', '.join(away)} did not answer; when shards are used together for the first time, "
+            "all of them must answer",
             missing=away,
         )
 
 
 def _check_shard(shard: Shard) -> None:
-    """Ask the faces whether a database can be one of several."""
     for face in shard.faces.all:
         if face.check_shard is not None:
             face.check_shard(shard.database)
 
 
 def _copy_switches(source: Shard, target: Shard) -> None:
-    """What operators have set for all shards holds for a new one, too."""
+    """Give a new shard the switches that operators have set."""
     switches = source.database.read(switch.listing)
     dialect = target.database.dialect
 
@@ -206,8 +206,8 @@ def _copy_switches(source: Shard, target: Shard) -> None:
 
 def _have_tasks(shard: Shard, other: Shard) -> str:
     return (
-        f"{shard.name} has tasks of its own, whose numbers {other.name} gives out, too; a database "
-        "that joins must be empty: let an app of its own finish its tasks first, or give another"
+        f"{shard.name} has tasks, and {other.name} may use the same ids; a database that joins "
+        "must be empty: finish its tasks first in an app with this database alone, or give another"
     )
 
 

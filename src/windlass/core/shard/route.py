@@ -1,8 +1,8 @@
-"""New rows over several shards: each with a key at its home, others where there is somebody.
+"""New rows in several shards: a row with a key goes to its home, other rows to a shard that is up.
 
-What is written into one shard is one transaction. Keys of one call that belong to several shards
-cannot be: they are written shard by shard, and if a later shard refuses, what was written before is
-taken back, as far as it has not begun.
+All rows for one shard are written in one transaction. If the keys of one call belong to several
+shards, they are written shard by shard; if a later shard refuses, the rows written before are
+deleted, unless they have started.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Router:
         return self._submit_anywhere(kind, calls, how)
 
     def _submit_anywhere(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        """All into one shard, so that they are one transaction; the next one if it is down."""
-        said: list[str] = []
+        """Write all rows into one shard, in one transaction; if it is down, into the next one."""
+        errors: list[str] = []
         for shard in self._fleet.taking():
             try:
                 return shard.enqueue.submit(kind, calls, how, hasty=True)
@@ -52,11 +52,11 @@ class Router:
                 shard.failed(problem)
                 if isinstance(problem, Unanswered):
                     raise
-                said.append(first_line(problem))
+                errors.append(first_line(problem))
         names = tuple(shard.name for shard in self._fleet.shards)
         raise DatabaseUnavailable(
-            f"kind {kind.name!r}: no shard takes a task now; of {', '.join(names)} none answers"
-            + "".join(f"; {line}" for line in said),
+            f"kind {kind.name!r}: no shard takes a task now; none of {', '.join(names)} answers"
+            + "".join(f"; {line}" for line in errors),
             missing=names,
         )
 
@@ -102,7 +102,7 @@ class Router:
 
     @staticmethod
     def _take_back(written: Mapping[Shard, set[int]], problem: Exception) -> None:
-        """Delete what was written into other shards. Rows that were there before stay."""
+        """Delete the rows that this call wrote into other shards."""
         for shard, new in written.items():
             if not new:
                 continue
@@ -111,7 +111,9 @@ class Router:
             except OUTAGES:
                 left = len(new)
             if left:
-                problem.add_note(f"{left} tasks in {shard.name} had begun, or could not be deleted")
+                problem.add_note(
+                    f"{left} tasks in {shard.name} have started, or could not be deleted"
+                )
 
     def _check_free(
         self, kind: Kind, calls: Sequence[Call], groups: dict[Target, list[int]]
@@ -125,7 +127,7 @@ class Router:
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
 
     def _groups(self, roster: Roster, kind: Kind, calls: Sequence[Call]) -> dict[Target, list[int]]:
-        """Which calls go to which shard: home, unless their key is still somewhere else."""
+        """Which calls go to which shard: their home, unless their key is still in another shard."""
         keys = [str(call.key) for call in calls]
         targets = targets_of(self._fleet, roster, kind.name, keys)
         groups: dict[Target, list[int]] = {}
@@ -134,13 +136,13 @@ class Router:
         return groups
 
     def _join(self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        """Rows in the caller's transaction: all of their keys must belong where that is."""
+        """Write rows in the caller's transaction: all keys must belong to its shard."""
         roster = self._fleet.roster
         guard = self._fleet.guard(shard, roster.number)
         if calls[0].key is None:
             if shard.ring not in roster.needed:
                 raise BadConnection(
-                    f"conn is on {shard.name}, which was drained and emptied and takes no tasks; "
+                    f"conn is on {shard.name}, which was drained and takes no tasks; "
                     "enqueue without conn"
                 )
             return shard.enqueue.submit(kind, calls, how, guard=guard)
@@ -169,19 +171,19 @@ class Router:
         names = ", ".join(shard.name for shard in self._fleet.shards)
         raise BadConnection(
             f"conn is not a connection to a shard of this app ({names}); a task can only join a "
-            "transaction of a database that is a shard"
+            "transaction in one of its shards"
         )
 
 
 class Target(NamedTuple):
-    """Where a key is to be written: at home, or where it still is and no new row is made."""
+    """The shard for a key: its home, or the shard that still has it, where no new row is made."""
 
     shard: Shard
     is_home: bool
 
 
 def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -> dict[str, Target]:
-    """Where each key is to be written, by a roster that must still hold when it is."""
+    """The shard for each key, by a roster that the writing transaction checks again."""
     targets: dict[str, Target] = {}
     earlier: dict[Shard, list[str]] = {}
     coming: set[str] = set()
@@ -206,9 +208,9 @@ def targets_of(fleet: Fleet, roster: Roster, kind: str, keys: Collection[str]) -
 def _meet_at_home(
     fleet: Fleet, roster: Roster, kind: str, targets: dict[str, Target], coming: set[str]
 ) -> None:
-    """Keys that leave home for where the roster before put them: the copy there is nobody's yet.
+    """Keys that move from their home to another shard, where no worker runs the copy yet.
 
-    Only what is still at home may be met, and nothing new be made beside the two.
+    Only the row at home may be changed, and no new row be made.
     """
     homes: dict[Shard, list[str]] = {}
     for key in coming:
@@ -216,6 +218,6 @@ def _meet_at_home(
             homes.setdefault(targets[key].shard, []).append(key)
     for shard, keys in homes.items():
         if fleet.held(shard, kind, keys, number=roster.number).there != set(keys):
-            # In a moment it is where its copy is, or nowhere.
+            # In a moment the copy is the row, or there is none.
             raise Vanished
         targets |= dict.fromkeys(keys, Target(shard, is_home=False))

@@ -1,7 +1,7 @@
-"""One shard: a database with everything that writes into it, and whether it is believed to be up.
+"""One shard: a database with everything that writes into it, and whether it seems to be up.
 
-Nobody waits for a shard that is down: the one who finds it so says it, and a thread looks from time
-to time whether it is back. So of all calls only the first is slow.
+No call waits for a shard that is down. The first call that fails marks it down, and a thread checks
+from time to time whether it is back. So only the first call is slow.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from windlass.errors import DatabaseUnavailable
 T = TypeVar("T")
 
 OUTAGES = (DatabaseUnavailable, OperationalError, InterfaceError, PoolTimeout, OSError)
-# The second finds out whether the server is gone or only the connection.
+# The second try tells whether the server is gone, or only the connection.
 FEW_TRIES = 2
 READ_SECONDS = 3.0
 LOOK_AGAIN_AFTER = 1.0
-# As long as it takes a server to start again.
+# The time that a server needs to restart.
 PATIENCE = 5.0
 FIRST_PROBE = 0.2
 LAST_PROBE = 5.0
 
 
 class Shard:
-    """A database, its clock and its numbers, and what writes new rows into it."""
+    """A database with its clock, its numbers, and the code that writes new rows into it."""
 
     def __init__(
         self, index: int, database: Database, clock: Clock, *, faces: Faces, max_payload: int
     ) -> None:
-        # Which of the app's databases it is, from 1.
+        # Its place in the app's list of databases, from 1.
         self.index = index
         self.database = database
         self.clock = clock
@@ -73,12 +73,12 @@ class Shard:
 
     @property
     def ring(self) -> str:
-        """The name that it has for ever; it must have been opened."""
+        """Its permanent name; it must have been opened."""
         assert self.row is not None
         return self.row.ring
 
     def site(self, registry: Registry) -> Site:
-        """Where faces work, for an app that declares what is in `registry`."""
+        """What faces work with, for an app with this registry."""
         return Site(self.database, self.clock, self.numbers, registry, self.faces, self.max_payload)
 
     def is_named(self, name: str) -> bool:
@@ -87,41 +87,39 @@ class Shard:
         return name in {str(self.index), self.name, database, database.rpartition("/")[2]}
 
     def prepare(self, *, tries: int) -> None:
-        """Make sure that its tables are there. SQLite gets them."""
+        """Make sure that its tables exist. In SQLite they are created."""
         if self.database.dialect.migrates_itself:
             migrate.migrate(self.database)
         else:
             migrate.check(self.database, tries=tries)
 
     def open(self) -> ShardRow:
-        """Make sure that its tables are there, and read what it is."""
+        """Make sure that its tables exist, and read its shard row."""
         self.prepare(tries=FEW_TRIES)
         return self.look()
 
     def look(self) -> ShardRow:
-        """What it is now."""
+        """Read its shard row."""
         self.row = self.database.read(store.get, tries=FEW_TRIES)
         self._looked_at = time.monotonic()
         return self.row
 
     def is_known(self) -> bool:
-        """Whether what is known of it is fresh."""
-        is_fresh = time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER
-        return self.row is not None and is_fresh
+        """Whether its shard row was read recently."""
+        return self.row is not None and time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER
 
     @property
     def is_up(self) -> bool:
-        """Whether it is believed to be up."""
         return self.down_since is None
 
     @property
     def is_down_for_long(self) -> bool:
-        """Whether it is no use to wait for it."""
+        """Whether it is down for too long to wait for it."""
         since = self.down_since
         return since is not None and time.monotonic() - since > PATIENCE
 
     def unavailable(self, what: str, problem: BaseException) -> DatabaseUnavailable:
-        """It did not answer: the error for who needs just this one, `what` is in it."""
+        """Mark it down; the error for a caller that needs this shard, beginning with `what`."""
         self.failed(problem)
         return DatabaseUnavailable(
             f"{what} {self.name}, which does not answer: {first_line(problem)}",
@@ -129,7 +127,7 @@ class Shard:
         )
 
     def failed(self, problem: BaseException) -> None:
-        """It did not answer: nobody tries it until it does."""
+        """Mark it down, and check from time to time whether it is back."""
         with self._lock:
             if self.down_since is not None or self._closed.is_set():
                 return
@@ -138,7 +136,7 @@ class Shard:
         threading.Thread(target=self._probe, name="windlass-probe", daemon=True).start()
 
     def close(self) -> None:
-        """Give back its connections."""
+        """Close its connections."""
         self._closed.set()
         self.bell.close()
         self.database.close()
@@ -161,7 +159,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Answers(Generic[T]):
-    """What several shards answered, in their order, and the names of those that did not."""
+    """The answers of shards, in their order, and the names of those that did not answer."""
 
     found: list[tuple[Shard, T]]
     missing: tuple[str, ...]
@@ -174,7 +172,7 @@ class Answers(Generic[T]):
 def fan_out(
     shards: Iterable[Shard], work: Callable[[Shard], T], *, seconds: float | None = None
 ) -> Answers[T]:
-    """Ask all shards at once, and wait so long at most; whoever is down is missing."""
+    """Ask all shards at once, and wait up to `seconds`; shards that are down are missing."""
     asked = list(shards)
     answers: SimpleQueue[tuple[Shard, list[T], BaseException | None]] = SimpleQueue()
 
@@ -205,7 +203,7 @@ def fan_out(
         else:
             (found[shard],) = value
     for shard in late:
-        # If it was only busy, the thread that looks finds it back in a moment.
+        # If it was only busy, the probe sees it back in a moment.
         shard.failed(TimeoutError(f"no answer within {patience:g} s"))
     answered = [(shard, found[shard]) for shard in asked if shard in found]
     missing = tuple(shard.name for shard in asked if shard not in found)

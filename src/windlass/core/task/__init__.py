@@ -1,1 +1,1 @@
-"""What a task is: its declaration, how it is enqueued, and its row."""
+"""What a task is: its declaration, enqueueing it, its row."""

@@ -12,6 +12,6 @@ current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
 
 
 def is_running(task_id: int) -> bool:
-    """Whether the caller is in the run of that task."""
+    """Whether the caller is the handler of that task."""
     run = current.get()
     return run is not None and run.task.id == task_id

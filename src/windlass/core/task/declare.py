@@ -1,4 +1,4 @@
-"""The handle of a declared task: call it, enqueue it, and hold on to what was enqueued."""
+"""The handle of a declared task, and the handle of a task that was enqueued."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.errors import BadArgument, BadInput
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.status import Status
 from windlass.value.task import check_key, check_priority
-from windlass.value.twin import twin
+from windlass.value.twin import awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +26,7 @@ CONFLICTS = ("skip", "raise", "replace")
 
 @dataclass(frozen=True)
 class How:
-    """How to enqueue: everything that is not an argument of the handler."""
+    """How to enqueue: all options that are not arguments of the handler."""
 
     key: str | None = None
     delay: int | None = None
@@ -46,7 +46,7 @@ class How:
         priority: int | None,
         conn: object,
     ) -> How:
-        """The same with what is given; errors name `what` is enqueued or started."""
+        """These options, changed by what is given; errors begin with `what`."""
         how = self
         if key is not None:
             how = replace(how, key=check_key(name, key))
@@ -71,7 +71,7 @@ class Call(NamedTuple):
 
 
 class Desk(Protocol):
-    """What a handle needs of the app: to hand calls in, and to ask about them."""
+    """What a handle needs of the app."""
 
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
     async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
@@ -92,7 +92,7 @@ class TaskRef:
     ) -> None:
         self._desk = desk
         self._kind = kind
-        # Until then, on the monotonic clock, a row that is gone can only have succeeded.
+        # Until this monotonic time, a row that is gone can only have succeeded.
         self._known_until = known_until
         self.id = number
 
@@ -101,35 +101,27 @@ class TaskRef:
         return time.monotonic() < self._known_until
 
     def status(self) -> Status:
-        """The state of the task now. A success that was not kept counts as succeeded."""
+        """The status of the task now. A successful task that was not kept is succeeded, too."""
         return self._desk.status_of(self.id, enqueued=self._enqueued)
 
     def result(self, timeout: Duration | float | None = None) -> Any:
-        """Wait until the task has ended, and return what its handler returned.
+        """Wait until the task has ended, and return its result.
 
         Raises TaskFailed, TaskCancelled, or ResultTimeout after `timeout` (seconds or "5s").
         """
         return self._desk.result_of(self.id, self._kind, timeout=timeout, enqueued=self._enqueued)
 
     def cancel(self, reason: str = "") -> bool:
-        """End the task unless it has ended; True if that made the difference.
+        """Cancel the task; False if it had already ended.
 
-        A running async handler is stopped within a second or two; a sync one cannot be stopped,
-        but its outcome is refused.
+        A running async handler is stopped within about two seconds. A sync handler cannot be
+        stopped, but its outcome is refused.
         """
         return self._desk.cancel(self.id, reason=reason)
 
-    async def astatus(self) -> Status:
-        """`status`, awaited."""
-        return await twin(self.status)
-
-    async def aresult(self, timeout: Duration | float | None = None) -> Any:
-        """`result`, awaited."""
-        return await twin(self.result, timeout)
-
-    async def acancel(self, reason: str = "") -> bool:
-        """`cancel`, awaited."""
-        return await twin(self.cancel, reason)
+    astatus = awaited(status)
+    aresult = awaited(result)
+    acancel = awaited(cancel)
 
     def __repr__(self) -> str:
         return f"TaskRef({self.id}{'' if self._kind is None else f', {self._kind.name!r}'})"
@@ -142,7 +134,7 @@ class TaskRef:
 
 
 class Enqueue(Generic[P, R]):
-    """The ways to enqueue a kind, with whatever `using` has set."""
+    """Enqueues a kind, with the options of `using`."""
 
     def __init__(self, desk: Desk, kind: Kind, how: How) -> None:
         self._desk = desk
@@ -150,11 +142,11 @@ class Enqueue(Generic[P, R]):
         self._how = how
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
-        """Have the handler called with these arguments, later and durably."""
+        """Write a durable task that calls the handler with these arguments."""
         return self._desk.submit(self._kind, [self._call(args, kwargs)], self._how)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
-        """`enqueue`, awaited; also joins async connections and sessions."""
+        """`enqueue`, awaited; `conn` may also be async."""
         return (await self._desk.asubmit(self._kind, [self._call(args, kwargs)], self._how))[0]
 
     def enqueue_many(
@@ -162,7 +154,7 @@ class Enqueue(Generic[P, R]):
     ) -> list[TaskRef]:
         """Enqueue many calls, each a mapping of arguments, in one transaction: all or none.
 
-        `keys` gives each its key, in the same order.
+        `keys` has the key of each call, in the same order.
         """
         made = self._calls(calls, keys)
         return self._desk.submit(self._kind, made, self._how) if made else []
@@ -184,11 +176,11 @@ class Enqueue(Generic[P, R]):
         conn: object = None,
         on_conflict: OnConflict | None = None,
     ) -> Enqueue[P, R]:
-        """The same kind, enqueued another way.
+        """The same kind, enqueued with these options.
 
-        `key` is unique within the kind; `on_conflict` says what happens when it is taken: "skip"
-        returns the task that has it, "raise" raises DuplicateKey, "replace" makes that task new
-        unless it runs. `delay` or `at` say when to start. `conn` joins the caller's transaction.
+        `key` is unique within the kind. If a task has it already, `on_conflict="skip"` returns that
+        task, "raise" raises DuplicateKey, and "replace" replaces the task unless it is running.
+        `delay` or `at` says when to start. `conn` joins the caller's transaction.
         """
         name, what = self._kind.name, f"kind {self._kind.name!r}"
         how = self._how.changed(
@@ -209,7 +201,7 @@ class Enqueue(Generic[P, R]):
         name = self._kind.name
         if self._how.key is not None:
             raise BadInput(
-                f"kind {name!r}: one key cannot serve many tasks; give enqueue_many keys=[...]"
+                f"kind {name!r}: many tasks cannot have one key; give enqueue_many keys=[...]"
             )
         if isinstance(calls, Mapping | str | bytes):
             raise BadArgument(
@@ -228,12 +220,14 @@ class Enqueue(Generic[P, R]):
             return [Call((), given, None) for given in arguments]
         named = [check_key(name, key) for key in keys]
         if len(named) != len(arguments):
-            raise BadInput(f"kind {name!r}: {len(arguments)} tasks were given {len(named)} keys")
+            raise BadInput(
+                f"kind {name!r}: {len(named)} keys for {len(arguments)} tasks; give one for each"
+            )
         return [Call((), given, key) for given, key in zip(arguments, named, strict=True)]
 
 
 class Task(Enqueue[P, R]):
-    """A declared task. Calling it just calls the function."""
+    """A declared task. Calling it calls the function directly."""
 
     def __init__(self, desk: Desk, kind: Kind) -> None:
         super().__init__(desk, kind, How())
@@ -241,7 +235,7 @@ class Task(Enqueue[P, R]):
 
     @property
     def kind(self) -> str:
-        """The name under which its rows are stored."""
+        """The name of its kind."""
         return self._kind.name
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

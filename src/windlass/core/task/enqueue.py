@@ -1,4 +1,4 @@
-"""Enqueueing: calls become rows, in one transaction, ours or the caller's."""
+"""Enqueueing: calls become rows in one transaction, ours or the caller's."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from windlass.value.task import NewTask
 
 PAST_ALLOWED = SECOND
 INSERT_TRIES = 5
-# The second finds out whether the server is gone or only the connection.
+# The second try tells whether the server is gone, or only the connection.
 HASTY_TRIES = 2
 
 T = TypeVar("T")
 
 Holders = dict[str, tuple[int, Status]]
 
-# Looks, in the transaction that writes, whether the rows may be written there.
+# Raises, in the transaction that writes, if the rows must not be written there.
 Guard = Callable[[Executor], None]
 
 
 class Order(NamedTuple):
-    """Calls that are to become rows, with everything but their numbers."""
+    """Calls to write as rows, with everything but their ids."""
 
     kind: Kind
     calls: Sequence[Call]
@@ -51,11 +51,11 @@ class Order(NamedTuple):
 
 
 class Unanswered(DatabaseUnavailable):
-    """The rows may have been written: the answer was lost, and asking again had none."""
+    """The rows may have been written: the answer was lost, and so was the next one."""
 
 
 class Vanished(Exception):
-    """A key that was there is there no more."""
+    """A row with a key is gone, or has moved."""
 
 
 class Enqueue:
@@ -90,9 +90,8 @@ class Enqueue:
     ) -> list[int]:
         """Write a row for each call; the ids, in order. All or none, and safe to repeat.
 
-        With a `guard` nothing is written unless it agrees. One who is `hasty` has somewhere else to
-        go, and gives up soon as long as nothing can have been written. `new` gets the ids of rows
-        that this call has made.
+        Nothing is written if `guard` raises. A `hasty` caller can write elsewhere: the call gives
+        up early if nothing can have been written. `new` gets the ids of new rows.
         """
         order = self._order(kind, calls, how)
         if how.conn is None:
@@ -113,11 +112,10 @@ class Enqueue:
     ) -> list[int]:
         rows = None
         if not self._database.dialect.numbers_join:
-            # Under the same numbers, doing it again after a lost answer has no second effect.
+            # With the same ids, a repeat after a lost answer changes nothing.
             rows = self._rows(order, None, tries=HASTY_TRIES if hasty else TRIES)
-            # Quarantine, nobody could tell whether a row was written when no answer comes.
-            may_be_alone = guard is None and not hasty and len(rows) == 1
-            if may_be_alone and self._write_alone(rows[0]):
+            # Not for a hasty caller: if the answer is lost, it could not tell what was written.
+            if guard is None and not hasty and len(rows) == 1 and self._write_alone(rows[0]):
                 return [rows[0].id]
         attempts, sent = count(), list[bool]()
 
@@ -137,7 +135,7 @@ class Enqueue:
         )
 
     def meet(self, kind: Kind, calls: Sequence[Call], how: How, *, guard: Guard) -> list[int]:
-        """Do with the rows that hold the keys of `calls` what `how` says; no row is made.
+        """Handle the rows that already have the keys of `calls` as `how` says; make no new row.
 
         Raises Vanished if one of them is gone.
         """
@@ -163,11 +161,11 @@ class Enqueue:
         return ids
 
     def take_back(self, ids: Sequence[int]) -> int:
-        """Delete rows that were just written and have not begun; how many that were."""
+        """Delete rows that were just written and have not started; how many."""
         return self._database.write(lambda connection: store.take_back(connection, ids))
 
     def _write_alone(self, row: NewTask) -> bool:
-        """One row by one round trip, where the database can; False if it met another."""
+        """Write one row in one round trip, if the database can; False if it was not written."""
         dialect = self._database.dialect
         if not dialect.commits_alone:
             return False
@@ -225,7 +223,7 @@ class Enqueue:
     def _insert(
         self, executor: Executor, rows: list[NewTask], *, again: bool
     ) -> tuple[set[int], Holders]:
-        """Write what can be written; which rows were, and who holds the keys of the others."""
+        """Insert rows whose keys are free; their ids, and the rows that hold the other keys."""
         dialect = self._database.dialect
         inserted: set[int] = set()
         held: Holders = {}
@@ -236,12 +234,12 @@ class Enqueue:
                 return inserted, held
             keys = {str(row.task_key) for row in met}
             held |= store.find_keys(executor, dialect, met[0].kind, keys)
-            # A holder may have been deleted in between: then the key is free after all.
+            # A holder may have been deleted in between: then the key is free.
             rows = [row for row in met if row.task_key not in held]
             if not rows:
                 return inserted, held
         raise DatabaseUnavailable(
-            f"kind {rows[0].kind!r}: key {rows[0].task_key!r} was taken and freed again and again"
+            f"kind {rows[0].kind!r}: key {rows[0].task_key!r} is taken and freed all the time"
         )
 
     def _meet(
@@ -252,7 +250,7 @@ class Enqueue:
         held: Holders,
         how: How,
     ) -> None:
-        """Some keys were taken: do what `on_conflict` says about each."""
+        """Apply `on_conflict` to rows whose keys were taken."""
         for row in rows:
             if row.task_key not in held or row.id in inserted:
                 continue
@@ -260,7 +258,7 @@ class Enqueue:
             if number == row.id:
                 continue
             if is_running(number):
-                # Its caller is the very run of that task, which need not be written down.
+                # The caller is the handler of that task, whose claim may not be written.
                 status = Status.RUNNING
             if how.on_conflict == "raise" or (
                 how.on_conflict == "replace"
@@ -272,7 +270,7 @@ class Enqueue:
 
 
 def due_of(kind: Kind, how: How, now: int) -> int:
-    """When something that is enqueued now is due."""
+    """The due time of a task that is enqueued now."""
     if how.delay is not None:
         return now + how.delay
     if how.at is None:
@@ -286,7 +284,7 @@ def due_of(kind: Kind, how: How, now: int) -> int:
 
 
 def _until_known(call: Callable[[int], T], sent: list[bool], *, hasty: bool) -> T:
-    """What `call` answers to so many tries; also a hasty one is patient once it was `sent`."""
+    """The answer of `call`, with few tries if `hasty`, but with all once the rows were `sent`."""
     if not hasty:
         return call(TRIES)
     try:

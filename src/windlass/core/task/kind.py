@@ -1,11 +1,12 @@
-"""A kind: a declared function with everything that its options say."""
+"""A kind: a declared function with its options."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.errors import BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import Terms as BreakerTerms
@@ -20,15 +21,18 @@ from windlass.value.retry import Backoff, Retries, retry_policy
 from windlass.value.task import Claimed, check_priority
 from windlass.value.window import Window, parse_window
 
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
 LONGEST_NAME = 100
 CRON_KEY = "windlass:cron"
-# The kind of nodes that are templates: every worker serves it, whichever templates it has read.
+# The kind of nodes that are templates: every worker serves it, whatever templates it has read.
 TEMPLATE = "windlass:template"
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """What is known of a kind. Times are microseconds, the rate is per second."""
+    """A declared function with its options. Times are microseconds, the rate is per second."""
 
     name: str
     function: Callable[..., Any]
@@ -43,27 +47,27 @@ class Kind:
     max_lost: int
     window: Window | None = None
     breaker: BreakerTerms | None = None
-    # The face that declared it, and what that face knows of it.
+    # The face that declared it, and that face's own options.
     face: str = "task"
     face_terms: Any = None
-    # Whether its runs are task rows; those of a sweep are items of ranges.
+    # Whether its runs are task rows; the runs of a sweep are items of ranges.
     has_rows: bool = True
-    # Whether its handler hands the task to another system, and may be called again for it.
+    # Whether its handler submits the task to another system; it may be called again.
     hands_over: bool = False
 
     def call(self, task: Claimed, *, turns: bool) -> Any:
-        """Call the handler with its stored arguments; an item with its code, a cron with none."""
+        """Call the handler: an item gets its code, a cron nothing, a task its arguments."""
         if turns:
             return self.function() if self.period is None else self.function(task.task_key)
         args, kwargs = self.arguments.decode(task.payload)
         return self.function(*args, **kwargs)
 
     def due_until(self, now: int) -> int:
-        """What is due by then may be taken now."""
+        """The latest due time of rows that may be taken now."""
         return now if self.terms.period is None else self.terms.period.due_until(now)
 
     def taken_at(self, due_at: int) -> int:
-        """The first moment at which a row that is due then may be taken."""
+        """When a row that is due at `due_at` may be taken."""
         return due_at if self.terms.period is None else self.terms.period.taken_at(due_at)
 
     @property
@@ -73,6 +77,44 @@ class Kind:
     @property
     def period(self) -> Period | None:
         return self.terms.period
+
+
+class CommonOptions(TypedDict, total=False):
+    """The options that every kind has. `Options` has their defaults."""
+
+    name: str | None
+    timeout: Duration | None
+    max_lost: int
+    window: str | None
+    breaker: str | None
+
+
+class RetryOptions(TypedDict, total=False):
+    """The options of kinds whose runs are retried."""
+
+    retries: Retries | None
+    backoff: Backoff
+
+
+class SpeedOptions(TypedDict, total=False):
+    """The options of kinds with many rows."""
+
+    concurrency: int | None
+    rate: str | None
+
+
+class TaskOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
+    """The options of a task."""
+
+    priority: int
+    keep: Duration | None
+    keep_failed: Duration | None
+
+
+class CronOptions(CommonOptions, RetryOptions, total=False):
+    """The options of a cron, beside its schedule."""
+
+    priority: int
 
 
 @dataclass(frozen=True)
@@ -101,8 +143,36 @@ class Options:
     check: Callable[[str, Arguments], None] | None = None
 
 
+def takes(options: type) -> Callable[[F], F]:
+    """Show the names in `options` in the signature of a method, and refuse all other keywords."""
+
+    def decorate(method: F) -> F:
+        given = inspect.signature(method)
+        named = [each for each in given.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        listed = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=getattr(Options, name),
+                annotation=annotation,
+            )
+            for name, annotation in get_type_hints(options).items()
+        ]
+        signature = given.replace(parameters=[*named, *listed])
+
+        @wraps(method)
+        def checked(*args: object, **kwargs: object) -> object:
+            signature.bind(*args, **kwargs)
+            return method(*args, **kwargs)
+
+        cast(Any, checked).__signature__ = signature
+        return cast(F, checked)
+
+    return decorate
+
+
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
-    """The kind that `function` becomes, or an error that names the option that is wrong."""
+    """The kind of `function`; an error names the wrong option."""
     if not callable(function) or not hasattr(function, "__name__"):
         raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
     name = options.name if options.name is not None else function.__name__
@@ -132,15 +202,11 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         terms=terms,
         timeout=optional_duration(options.timeout, f"{what}: timeout"),
         concurrency=positive(options.concurrency, f"{what}: concurrency"),
-        rate=None if options.rate is None else parse_rate(options.rate, what=f"{what}: rate"),
+        rate=_optional(parse_rate, options.rate, f"{what}: rate"),
         priority=check_priority(name, options.priority),
         max_lost=positive(options.max_lost, f"{what}: max_lost") or 1,
-        window=None
-        if options.window is None
-        else parse_window(options.window, what=f"{what}: window"),
-        breaker=None
-        if options.breaker is None
-        else parse_breaker(options.breaker, what=f"{what}: breaker"),
+        window=_optional(parse_window, options.window, f"{what}: window"),
+        breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         face=options.face,
         face_terms=options.face_terms,
         has_rows=options.has_rows,
@@ -150,22 +216,21 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
 
 @dataclass
 class Registry:
-    """The kinds of one app. Handlers come from here and from nowhere else."""
+    """The kinds of one app. Handlers come only from here."""
 
     kinds: dict[str, Kind] = field(default_factory=dict)
-    # Flows that were read from templates; workers run them as nodes of the kind TEMPLATE.
+    # Flows of templates that were read; workers run them as nodes of the kind TEMPLATE.
     templates: dict[str, Kind] = field(default_factory=dict)
-    # What every worker serves beside the kinds.
+    # Internal kinds that every worker serves.
     own: dict[str, Kind] = field(default_factory=dict)
 
     def add(self, kind: Kind) -> None:
-        known = self.kinds.get(kind.name)
-        if known is not None:
+        if kind.name in self.kinds:
             raise DuplicateKind(kind.name)
         self.kinds[kind.name] = kind
 
     def of_face(self, name: str, face: str, *, what: str) -> Kind:
-        """The kind of that name; `what` says, in the error, what another one is not."""
+        """The kind of that name; if it has another face, the error says that it is not `what`."""
         kind = self.get(name)
         if kind.face != face:
             raise Unknown(f"kind {name!r} is not {what}")
@@ -185,17 +250,18 @@ class Registry:
 
 
 def check_kind_name(name: object) -> None:
-    """Refuse what no kind can be named."""
     if not isinstance(name, str) or not name.strip() or name != name.strip():
-        raise BadDeclaration(f"a kind cannot be named {name!r}; give it a plain name")
+        raise BadDeclaration(
+            f"a kind cannot be named {name!r}; give a name without spaces around it"
+        )
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise BadDeclaration(
-            f"kind name {name[:40]!r}... is not usable; at most {LONGEST_NAME} printable characters"
+            f"kind name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable characters"
         )
 
 
 def check_no_required_arguments(name: str, arguments: Arguments) -> None:
-    """Refuse what a schedule cannot call."""
+    """Refuse a handler that a schedule cannot call."""
     for parameter in arguments.signature.parameters.values():
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
             raise BadDeclaration(
@@ -205,12 +271,16 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
 
 
 def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
-    """A duration that may be left out."""
+    """A duration, or None."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
 
 
+def _optional(parse: Callable[..., T], given: str | None, what: str) -> T | None:
+    return None if given is None else parse(given, what=what)
+
+
 def positive(given: object, what: str) -> int | None:
-    """A number from 1 on that may be left out."""
+    """A number from 1 on, or None."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:

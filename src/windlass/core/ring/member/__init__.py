@@ -1,6 +1,6 @@
-"""Who is alive, told by etcd or ZooKeeper instead of the database's heartbeat.
+"""Which workers are alive, known from etcd or ZooKeeper instead of the heartbeat in the database.
 
-`connect(url, dead_after=...)` gives `Members`; nothing is asked of anyone before its `join`.
+`connect(url, dead_after=...)` returns `Members`; it opens no connection before `join`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ __all__ = ["Address", "Members", "connect", "parse"]
 
 
 def connect(url: str, *, dead_after: int) -> Members:
-    """The members behind `url`; `dead_after` is in microseconds, as everywhere in the engine.
+    """The members behind `url`; `dead_after` is in microseconds.
 
-    Raises BadMembers for a URL that cannot be used, or whose client is not installed.
+    Raises BadMembers if the URL cannot be used, or its client is not installed.
     """
     address = parse(url)
     try:

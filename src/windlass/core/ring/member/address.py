@@ -1,4 +1,4 @@
-"""Where etcd or ZooKeeper is found: `etcd://host:port,...` or `zookeeper://host:port,.../root`."""
+"""The address of etcd or ZooKeeper: `etcd://host:port,...` or `zookeeper://host:port,.../root`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = re.compile(r"(/[\w.~%:+=@-]+)*/?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL that was read: hosts with their ports, and the root of ZooKeeper's nodes."""
+    """A parsed URL: hosts with their ports, and the root of ZooKeeper's nodes."""
 
     url: str
     kind: str
@@ -25,10 +25,10 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Read the URL, or raise BadMembers with what is wrong and how to write it."""
+    """Parse the URL, or raise BadMembers with what is wrong and how to write it."""
     found = URL.fullmatch(url) if isinstance(url, str) else None
     if found is None:
-        raise _bad(url, "it is no URL")
+        raise _bad(url, "it is not a URL")
     kind = found["kind"].lower()
     if kind not in PORTS:
         raise _bad(url, f"unknown scheme {kind!r}")
@@ -41,14 +41,14 @@ def parse(url: str) -> Address:
     if kind == "etcd" and root:
         raise _bad(url, f"etcd has no path {root!r}")
     if not ROOT.fullmatch(root) or {".", ".."} & set(root.split("/")):
-        raise _bad(url, f"the path {root!r} cannot be one")
+        raise _bad(url, f"the path {root!r} is not valid")
     return Address(url, kind, hosts, root)
 
 
 def _host(url: str, text: str, port: int) -> tuple[str, int]:
     found = HOST.fullmatch(text)
     if found is None:
-        raise _bad(url, f"{text!r} is no host with a port")
+        raise _bad(url, f"{text!r} is not a host with a port")
     number = port if found["port"] is None else int(found["port"])
     if not 0 < number < 65_536:
         raise _bad(url, f"there is no port {number}")
@@ -58,5 +58,5 @@ def _host(url: str, text: str, port: int) -> tuple[str, int]:
 def _bad(url: object, what: str) -> BadMembers:
     return BadMembers(
         f"members {url!r}: {what}; write etcd://host:2379 or zookeeper://host:2181/path, "
-        "several hosts with commas between them"
+        "and separate several hosts by commas"
     )

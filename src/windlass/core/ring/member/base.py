@@ -1,14 +1,14 @@
-"""The contract of membership, and what both of its makers share.
+"""The contract of membership, and what etcd and ZooKeeper share.
 
-Who is the authority? For who is alive, the coordinator (etcd or ZooKeeper); for who owns what,
-the database alone. So nothing that goes wrong here can let two workers own one bucket. At worst
-a worker is thought dead too early, and then the database refuses what it still writes.
+Who is the authority? The coordinator (etcd or ZooKeeper) says which workers are alive; only the
+database says who owns what. So no failure here can let two workers own one bucket. At worst a
+worker is marked dead too early, and then the database refuses what it still writes.
 
-What is concluded from silence? Nothing. While the coordinator is away nobody is known to be dead,
-and everyone goes on with what it owns. When it is back it may have forgotten everyone (its data
-was lost, or all leases ran out), so the first list after an outage is not believed before everyone
-has had the time to come back. The first list of all is believed at once: a worker that joins is
-needed soon, and those it does not see are still guarded by their rows in the database.
+What does silence mean? Nothing. While the coordinator is away no worker counts as dead, and each
+goes on with what it owns. When the coordinator is back it may have forgotten the workers (its data
+was lost, or all leases ran out), so the first list after an outage is not believed until all
+workers have had time to come back. The very first list is believed at once: a worker that joins is
+needed soon, and the rows in the database still protect the workers that it does not see.
 """
 
 from __future__ import annotations
@@ -25,35 +25,34 @@ from windlass import telemetry
 from windlass.errors import BadMembers
 
 FIRST_PAUSE_SECONDS = 0.1
+# The longest pause between two tries to reach the coordinator.
 LONGEST_PAUSE_SECONDS = 0.5
-"""How long at most between two tries to reach the coordinator."""
 
 
 class Members(Protocol):
-    """Who is alive in a ring, as one of its workers hears it."""
+    """Which workers of a ring are alive, as one of them hears it."""
 
     kind: str
     """"etcd" or "zookeeper"."""
 
     def join(self, ring: str, worker: int) -> None:
-        """Be known as alive under that id from now on; an earlier id is withdrawn.
+        """Be alive under that id from now on; an earlier id is withdrawn.
 
-        Returns when it is written and the others are listed. Raises MembersUnavailable when the
-        coordinator does not answer within a few seconds; then nothing is joined.
+        Returns when the key is written and the others are listed. Raises MembersUnavailable when
+        the coordinator does not answer within a few seconds; then nothing is joined.
         """
 
     def leave(self) -> None:
-        """Withdraw at once. Never raises; while the coordinator is away the lease runs out."""
+        """Withdraw at once. Never raises; if the coordinator is away, the lease runs out."""
 
     def alive(self) -> frozenset[int] | None:
-        """Who is alive as last heard, itself included; None while that is not known.
+        """The workers that are alive as last heard, this one included; None if not known.
 
-        It is not known before `join`, while the coordinator is away, and for a lease after it is
-        back.
+        It is not known before `join`, while the coordinator is away, and for one lease after that.
         """
 
     def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` whenever `alive()` changes, on any thread.
+        """Call `heard` on any thread when `alive()` changes.
 
         It must be quick, and must neither join nor leave.
         """
@@ -64,18 +63,18 @@ class Members(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Seat:
-    """The place of one worker in one ring, from one `join` until the next."""
+    """The place of one worker in one ring, from one `join` to the next."""
 
     ring: str
     worker: int
 
     def __post_init__(self) -> None:
         if not self.ring or set(self.ring) <= {"."}:
-            raise BadMembers(f"{self.ring!r} cannot be the name of a ring; give it a letter")
+            raise BadMembers(f"{self.ring!r} cannot be the name of a ring; use at least one letter")
 
     @property
     def folder(self) -> str:
-        """Where all workers of the ring have their keys, without a slash at the end."""
+        """The folder with the keys of all workers of the ring, without a slash at the end."""
         return f"/windlass/{quote(self.ring, safe='')}"
 
     @property
@@ -84,7 +83,7 @@ class Seat:
 
 
 def workers_in(names: Iterable[str]) -> set[int]:
-    """The ids that these keys stand for; what is no id is somebody else's, and left alone."""
+    """The worker ids in these keys; other keys are ignored."""
     return {int(last) for name in names if (last := name.rpartition("/")[2]).isdecimal()}
 
 
@@ -95,15 +94,15 @@ def in_short(problem: BaseException) -> str:
 
 
 def pause_after(failures: int) -> float:
-    """How many seconds to wait before the next try; nobody tries in step with others."""
+    """The seconds to wait before the next try; random, so that workers do not try in step."""
     longest: float = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10), LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)
 
 
 class Roster:
-    """Who is alive as last heard, and whether that may be believed.
+    """Which workers are alive as last heard, and whether to believe it.
 
-    Only the seat that has it open may speak; whatever a former one still says is not heard.
+    Only the current seat may report; reports of a former seat are ignored.
     """
 
     def __init__(self, kind: str) -> None:
@@ -134,9 +133,9 @@ class Roster:
         self._publish()
 
     def hear(self, seat: Seat, listed: Iterable[int], *, settle_seconds: float) -> None:
-        """The coordinator has said who is there.
+        """The coordinator has listed the workers.
 
-        After an outage that is believed only once `settle_seconds` have passed.
+        After an outage the list is believed only after `settle_seconds`.
         """
         with self._lock:
             if seat is not self._seat:
@@ -151,7 +150,7 @@ class Roster:
         self._publish()
 
     def lose(self, seat: Seat, why: str) -> None:
-        """The coordinator does not answer, or has lost sight of this seat."""
+        """The coordinator does not answer, or no longer lists this seat."""
         with self._lock:
             if seat is not self._seat:
                 return
@@ -165,7 +164,7 @@ class Roster:
         self._publish()
 
     def settle(self) -> float | None:
-        """Believe what was heard if it is time; else in how many seconds it will be."""
+        """Believe the list if it is time; otherwise, in how many seconds it will be."""
         self._publish()
         remaining = self._doubtful_until - time.monotonic()
         return remaining if remaining > 0 else None

@@ -1,4 +1,4 @@
-"""Membership by a coordinator: one stay after another, each under one id."""
+"""Membership by a coordinator: one stay after another, each with one worker id."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ LEAVE_SECONDS = 2.0
 
 
 class Stay(Protocol):
-    """One worker's time in one ring, kept up against whatever happens until it is ended."""
+    """The presence of one worker in one ring; it reconnects after failures until it is ended."""
 
     entered: threading.Event
     """Set once the key is written and the others are listed."""
 
     def start(self) -> None:
-        """Go in, on a thread of its own."""
+        """Enter, on a thread of its own."""
 
     def end(self, timeout: float) -> None:
-        """Withdraw, and wait so long for it; it ends later by itself if that is not enough."""
+        """Withdraw, and wait up to `timeout` for it; if that is too short, it ends later."""
 
 
 class Begin(Protocol):
-    """Makes the stay of one seat; etcd's and ZooKeeper's each do."""
+    """Makes the stay of one seat, in etcd or in ZooKeeper."""
 
     def __call__(
         self, address: Address, seat: Seat, roster: Roster, *, dead_after: int
@@ -36,7 +36,7 @@ class Begin(Protocol):
 
 
 class Coordinated:
-    """Members of a ring by way of etcd or ZooKeeper."""
+    """The members of a ring, known from etcd or ZooKeeper."""
 
     def __init__(self, address: Address, begin: Begin, *, dead_after: int) -> None:
         self.kind = address.kind
@@ -57,7 +57,7 @@ class Coordinated:
             stay.start()
             if not stay.entered.wait(JOIN_SECONDS):
                 why = self._roster.problem
-                # Whoever joins next must know that there was an outage.
+                # The next join must know that there was an outage.
                 self._roster.lose(seat, why)
                 self._end()
                 raise MembersUnavailable(self._address.url, why)

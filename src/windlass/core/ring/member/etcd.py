@@ -1,9 +1,9 @@
 """Membership by etcd: a key with a lease for each worker, and a watch on all of them.
 
-A session is one connection to one endpoint: the lease is renewed or granted, the key put, the keys
-listed, and the watch goes on from the revision of that list, so that no change can fall between.
-Whatever fails ends the session, and the next one begins at the next endpoint with the same lease.
-A lease or a key that is gone is a failure too: then etcd may have lost sight of others as well.
+A session is one connection to one endpoint. It renews or grants the lease, puts the key, lists the
+keys, and watches from the revision of that list, so that it misses no change. Any failure ends the
+session; the next one begins at the next endpoint with the same lease. A lost lease or key is a
+failure, too: etcd may have lost those of other workers as well.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from windlass.core.ring.member.base import (
 )
 from windlass.core.ring.member.thread import SHARED
 
-# Else gRPC has a hand in every fork, and some children die before they become another program.
-# It reads this once, when it is imported.
+# Otherwise gRPC takes part in every fork, and some children die before they run another program.
+# gRPC reads this once, when it is imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 import aetcd
 
@@ -44,7 +44,7 @@ CALL_SECONDS = 1.0
 CLOSE_SECONDS = 1.0
 
 CHANNEL = {
-    # A new channel must not wait for the pauses of one that failed before it.
+    # A new channel must not wait for the back-off of an earlier one.
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_http_proxy": 0,
 }
@@ -55,7 +55,7 @@ class Broken(Exception):
 
 
 class EtcdStay:
-    """Keeps one key alive, and hears of all others."""
+    """Keeps one key alive, and watches all others."""
 
     def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
         self._seat = seat
@@ -88,7 +88,7 @@ class EtcdStay:
         except TimeoutError:
             self._future.cancel()
         except Exception:
-            telemetry.log.exception("a stay in etcd ended badly")
+            telemetry.log.exception("leaving etcd failed")
         SHARED.give_back()
 
     async def _run(self) -> None:
@@ -100,14 +100,14 @@ class EtcdStay:
             except Exception as problem:
                 lasted = time.monotonic() - began
                 failures = 1 if lasted > self._ttl else failures + 1
-                # Whoever comes in has not lost sight of etcd because one of its hosts is down.
+                # A worker that joins has not lost etcd because one host is down.
                 if self.entered.is_set() or failures >= self._hosts:
                     self._roster.lose(self._seat, _reason(problem))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), pause_after(failures))
 
     async def _session(self) -> None:
-        """Returns when the stay is to end, and raises whatever stands against going on."""
+        """Returns when the stay must end; raises when the session cannot go on."""
         host, port = next(self._endpoints)
         client = aetcd.Client(host, port, timeout=CALL_SECONDS, options=CHANNEL)
         try:
@@ -142,7 +142,7 @@ class EtcdStay:
         return watch
 
     async def _hear(self, watch: Any) -> None:
-        # Not aetcd's own watch: it keeps silent about one that the server cancels or ends.
+        # Not aetcd's own watch: it does not report that the server cancelled or ended it.
         self._is_silent = False
         async for response in watch:
             self._is_silent = False
@@ -155,19 +155,19 @@ class EtcdStay:
                 else:
                     self._workers |= changed
             if self._seat.worker not in self._workers:
-                raise Broken("its own key was gone")
+                raise Broken("its own key is gone")
             self._report()
         raise Broken("etcd ended the watch")
 
     async def _keep(self, client: Any, watch: Any) -> None:
-        """Renew the lease, and ask the watch for a heartbeat, which comes as a response."""
+        """Renew the lease, and check that the watch still answers."""
         progress = aetcd.rpc.WatchRequest(progress_request=aetcd.rpc.WatchProgressRequest())
         while True:
             await asyncio.sleep(self._ttl / RENEWALS_PER_TTL)
             if not await self._renew(client):
-                raise Broken("its own lease had run out")
+                raise Broken("its own lease has run out")
             if self._is_silent:
-                raise Broken("the watch has abandoned silent")
+                raise Broken("the watch does not answer")
             self._is_silent = True
             await watch.write(progress)
             self._roster.settle()
@@ -187,13 +187,13 @@ class EtcdStay:
 
 
 def _reason(problem: Exception) -> str:
-    # gRPC's own errors are several lines long; what matters is in their details.
+    # The text of a gRPC error has several lines; the reason is in its details.
     details = getattr(problem, "details", None)
     return (callable(details) and details()) or in_short(problem)
 
 
 async def _first_of(*works: Coroutine[Any, Any, Any]) -> None:
-    """Wait for the first that ends, raise what it raises, and cancel the others."""
+    """Wait for the first that ends, raise its error, and cancel the others."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

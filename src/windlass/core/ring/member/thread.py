@@ -1,7 +1,7 @@
-"""One event loop on a thread of its own, shared by all who need one in this process.
+"""One event loop on its own thread, shared by all etcd clients of this process.
 
-gRPC wakes every event loop that it was ever used on for every answer, and each but one then
-complains. So all stays in etcd share this loop.
+For every answer gRPC wakes every event loop that it was ever used on, and all but one of them log
+an error. So all etcd clients share this loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ END_SECONDS = 2.0
 
 
 class LoopThread:
-    """Runs while anybody has borrowed it."""
+    """Runs while it is borrowed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,7 @@ class LoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._loop.set_exception_handler(_complain)
+                self._loop.set_exception_handler(_on_error)
                 self._thread = threading.Thread(
                     target=_run, args=(self._loop,), name=NAME, daemon=True
                 )
@@ -63,7 +63,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # It only says that another loop of this process, a user's, was quicker to fetch an answer.
+def _on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # It only says that another event loop, of the user, was quicker to fetch an answer.
     if not isinstance(context.get("exception"), BlockingIOError):
         loop.default_exception_handler(context)

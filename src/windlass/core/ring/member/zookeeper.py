@@ -1,8 +1,8 @@
 """Membership by ZooKeeper: an ephemeral node for each worker, and a watch on their folder.
 
 A stay is one session of ZooKeeper, or several if sessions run out. kazoo keeps the connection and
-calls back on threads of its own, which must not be held up: its callbacks only note what happened
-and wake the thread of the stay, which makes the node, lists the others, and watches again.
+calls back on its own threads, which must not block. So the callbacks only note what happened and
+wake the thread of the stay, which makes the node, lists the others, and watches again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SESSION_PER_DEAD_AFTER = 0.8
 CALL_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
-# What goes wrong with the connection is told by our own events; kazoo would repeat it at each try.
+# Our own events report connection problems; kazoo would log them again at each try.
 LOG = logging.getLogger("windlass.kazoo")
 LOG.setLevel(logging.CRITICAL)
 
@@ -45,13 +45,13 @@ class Broken(Exception):
 
 
 class ZooKeeperStay:
-    """Keeps one node alive, and hears of all others."""
+    """Keeps one node alive, and watches all others."""
 
     def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
         self._address = address
         self._seat = seat
         self._roster = roster
-        # Not kazoo's own way to a root, which wants it to be there.
+        # kazoo's own chroot needs a root that already exists.
         self._folder = address.root + seat.folder
         self._key = address.root + seat.key
         wanted_seconds = SESSION_PER_DEAD_AFTER * dead_after / SECOND
@@ -87,8 +87,7 @@ class ZooKeeperStay:
                 self._was_cut = False
 
     def _client(self) -> Any:
-        """A new client, which has not begun to connect."""
-        again = KazooRetry(
+        retry = KazooRetry(
             max_tries=-1,
             delay=FIRST_PAUSE_SECONDS,
             max_delay=LONGEST_PAUSE_SECONDS,
@@ -96,13 +95,13 @@ class ZooKeeperStay:
         )
         hosts = ",".join(f"{host}:{port}" for host, port in self._address.hosts)
         client = KazooClient(
-            hosts, timeout=self._session_seconds, connection_retry=again, logger=LOG
+            hosts, timeout=self._session_seconds, connection_retry=retry, logger=LOG
         )
         client.add_listener(self._on_state)
         return client
 
     def _serve(self, client: Any) -> None:
-        """Returns when the stay is to end, and raises when this client is of no more use."""
+        """Returns when the stay must end; raises when this client cannot go on."""
         client.start_async()
         cut_off_since: float | None = None
         failures = 0
@@ -124,22 +123,22 @@ class ZooKeeperStay:
             elif cut_off_since is None:
                 cut_off_since = time.monotonic()
             elif time.monotonic() - cut_off_since > self._session_seconds:
-                # Its session is over, or soon. And a server that has lost its data will never take
-                # back a client that has seen more of them: only a new one can come in.
+                # Its session has ended, or will soon. And a server that lost its data never accepts
+                # a client that has seen newer data: only a new client can connect.
                 raise Broken("no connection")
             self._wake.wait(pause)
 
     def _look(self, client: Any) -> float | None:
-        """Be there, list the others, and watch; in how many seconds to look again at the latest."""
+        """Make the node, list the others, and watch; in how many seconds to look again."""
         identity = client.client_id
         if identity is None:
             raise Broken("the connection broke")
         session, _ = identity
         if self._node_of != session:
-            self._sit_down(client, session)
+            self._make_node(client, session)
         workers = self._list(client)
         if self._seat.worker not in workers:
-            self._sit_down(client, session)
+            self._make_node(client, session)
             workers = self._list(client)
         self._roster.hear(self._seat, workers, settle_seconds=self._session_seconds)
         self.entered.set()
@@ -151,8 +150,8 @@ class ZooKeeperStay:
         )
         return workers_in(names)
 
-    def _sit_down(self, client: Any, session: int) -> None:
-        """Make the node in this session; one that a former session left behind is replaced."""
+    def _make_node(self, client: Any, session: int) -> None:
+        """Make the node in this session, and replace the node of a former session."""
         self._node_of = None
         try:
             client.create_async(self._key, b"", ephemeral=True, makepath=True).get(
@@ -165,13 +164,13 @@ class ZooKeeperStay:
         self._node_of = session
 
     def _replace(self, client: Any) -> None:
-        # In one transaction, so that nobody ever lists the folder without it.
-        exchange = client.transaction()
-        exchange.delete(self._key)
-        exchange.create(self._key, b"", ephemeral=True)
-        for result in exchange.commit_async().get(timeout=CALL_SECONDS):
+        # In one transaction, so that no worker lists the folder without it.
+        transaction = client.transaction()
+        transaction.delete(self._key)
+        transaction.create(self._key, b"", ephemeral=True)
+        for result in transaction.commit_async().get(timeout=CALL_SECONDS):
             if isinstance(result, NoNodeError):
-                raise Broken("the node of the former session has just gone")
+                raise Broken("the node of the former session is gone")
             if isinstance(result, Exception):
                 raise result
 
@@ -193,4 +192,4 @@ def _stop(client: Any) -> None:
         client.stop()
         client.close()
     except Exception as problem:
-        telemetry.log.debug("a client of ZooKeeper did not stop in time: %s", problem)
+        telemetry.log.debug("a ZooKeeper client did not stop in time: %s", problem)

@@ -1,1 +1,1 @@
-"""Statements about workers, their buckets and the rows that they hold."""
+"""SQL for workers, buckets and the claims that workers hold."""

@@ -1,8 +1,8 @@
 """Buckets: which worker reads which part of the task rows.
 
-A bucket has one owner or none. Only its owner reads its rows without claiming them, so taking one
-that is free and giving one up are writes that others wait for; each begins by making sure that the
-worker is alive, or locks it alone.
+A bucket has one owner or none. Only its owner reads its rows without claiming them. So acquiring
+and releasing a bucket are writes that other workers wait for. Call them in a transaction that has
+checked that the worker is alive, or that holds the exclusive lock on it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from windlass.database.schema import bucket
 
 
 class Bucket(NamedTuple):
-    """Who owns a bucket, and when its last owner that died was buried; 0 if none has."""
+    """The owner of a bucket, and when its last owner that died was marked dead; 0 if none died."""
 
     owner: int | None
     careful_to: int
 
 
 def acquire(connection: Connection, worker: int, wanted: range) -> None:
-    """Own those of the wanted buckets that nobody owns. Call it knowing the worker to be alive."""
+    """Own the wanted buckets that have no owner."""
     if wanted:
         connection.execute(
             update(bucket)
@@ -33,7 +33,7 @@ def acquire(connection: Connection, worker: int, wanted: range) -> None:
 
 
 def owned(connection: Connection, worker: int) -> dict[int, int]:
-    """The buckets of a worker, each with the moment up to which it is to be careful."""
+    """The buckets of a worker, each with its `careful_to`."""
     rows = connection.execute(
         select(bucket.c.bucket, bucket.c.careful_to).where(bucket.c.owner == worker)
     )
@@ -41,7 +41,7 @@ def owned(connection: Connection, worker: int) -> dict[int, int]:
 
 
 def release(connection: Connection, worker: int, given_up: Iterable[int]) -> None:
-    """Own those no longer."""
+    """Free these buckets of a worker."""
     connection.execute(
         update(bucket)
         .where(bucket.c.bucket.in_(sorted(given_up)), bucket.c.owner == worker)
@@ -50,21 +50,15 @@ def release(connection: Connection, worker: int, given_up: Iterable[int]) -> Non
 
 
 def leave(connection: Connection, worker: int) -> None:
-    """A worker that goes in good order owns nothing from now on."""
+    """Free all buckets of a worker that stops normally."""
     connection.execute(update(bucket).where(bucket.c.owner == worker).values(owner=None))
 
 
 def abandon(connection: Connection, worker: int, *, now: int) -> None:
-    """A worker that died owns nothing. What was due by now may be what it died of."""
+    """Free all buckets of a worker that died. A row that was due by now may have killed it."""
     connection.execute(
         update(bucket).where(bucket.c.owner == worker).values(owner=None, careful_to=now)
     )
-
-
-def owners(connection: Connection) -> dict[int, int | None]:
-    """Who owns each bucket."""
-    rows = connection.execute(select(bucket.c.bucket, bucket.c.owner).order_by(bucket.c.bucket))
-    return {row.bucket: row.owner for row in rows}
 
 
 def listing(connection: Connection) -> dict[int, Bucket]:
@@ -74,13 +68,13 @@ def listing(connection: Connection) -> dict[int, Bucket]:
 
 
 def owner(connection: Connection, number: int) -> int | None:
-    """Who owns a bucket, which stays so until the transaction ends."""
+    """The owner of a bucket; it stays the owner until the transaction ends."""
     query = select(bucket.c.owner).where(bucket.c.bucket == number).with_for_update(read=True)
     return connection.scalar(query)
 
 
 def kept_owners(connection: Connection, numbers: Iterable[int]) -> dict[int, int | None]:
-    """Who owns each of these buckets, which stays so until the transaction ends."""
+    """The owners of these buckets; they stay the owners until the transaction ends."""
     rows = connection.execute(
         select(bucket.c.bucket, bucket.c.owner)
         .where(bucket.c.bucket.in_(sorted(numbers)))
@@ -91,7 +85,7 @@ def kept_owners(connection: Connection, numbers: Iterable[int]) -> dict[int, int
 
 
 def keep(connection: Connection, owners: Collection[int]) -> list[int]:
-    """The buckets of these owners, which stay theirs until the transaction ends."""
+    """The buckets of these owners; they stay theirs until the transaction ends."""
     return list(
         connection.scalars(
             select(bucket.c.bucket)
@@ -103,7 +97,7 @@ def keep(connection: Connection, owners: Collection[int]) -> list[int]:
 
 
 def runs(buckets: Iterable[int]) -> list[range]:
-    """Buckets as the contiguous runs that they make."""
+    """Buckets as contiguous runs."""
     found: list[range] = []
     for number in sorted(buckets):
         if found and found[-1].stop == number:

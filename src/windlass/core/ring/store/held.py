@@ -1,6 +1,6 @@
-"""The claims that a worker holds: written down, pushed, put back and handed back.
+"""The claims that a worker holds: write, extend, put back, hand back, abandon.
 
-Call these in a transaction that knows the worker to be alive, or that ends it.
+Call these in a transaction that has checked that the worker is alive, or that marks it left.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 def mark(connection: Connection, rows: Sequence[Claimed], stamp: Stamp) -> set[int]:
-    """Write down the claims of rows that were read; the ids of those that are as they were read.
-
-    Call it in a transaction that knows the worker to be alive.
-    """
+    """Write the claims of rows that were read; the ids of those that have not changed since."""
     connection.execute(
         update(task)
         .where(task.c.id == bindparam("number"), task.c.status == Status.WAITING)
@@ -48,7 +45,7 @@ def mark(connection: Connection, rows: Sequence[Claimed], stamp: Stamp) -> set[i
 
 
 def push(connection: Connection, held: dict[int, int], *, worker: int, until: int) -> set[int]:
-    """Move the lease of held rows, id to batch, to `until`; returns those that are still held."""
+    """Extend the lease of held rows, id to batch, to `until`; the ids that are still held."""
     kept = set(
         connection.scalars(
             select(task.c.id)
@@ -72,10 +69,10 @@ def still_held(connection: Connection, held: dict[int, int]) -> set[int]:
 
 
 def claimed_by(worker: int) -> Select[int]:
-    """The rows that `worker` holds by a claim, by way of the index that has all that runs.
+    """The rows that `worker` has claimed, read from the index of running rows.
 
-    It takes no locks, which would wait for rows of other workers on the way. Call it when nothing
-    else can act for `worker`, or lock what it finds by id and look again.
+    It takes no locks: they would wait for rows of other workers. Call it when nothing else can act
+    for `worker`, or lock the rows by id and check them again.
     """
     running = task.c.status == Status.RUNNING, task.c.due_at.is_not(None)
     query = select(task.c.id).where(*running, task.c.worker == worker)
@@ -83,7 +80,7 @@ def claimed_by(worker: int) -> Select[int]:
 
 
 def let_go(connection: Connection, ids: Collection[int]) -> None:
-    """Delete the items among rows that were just freed whose run was all that kept them."""
+    """Delete the items among freed rows that were removed while they ran."""
     connection.execute(
         delete(task)
         .where(task.c.id.in_(ids), task.c.batch.is_(None))
@@ -92,7 +89,7 @@ def let_go(connection: Connection, ids: Collection[int]) -> None:
 
 
 def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
-    """Make claimed rows that have not begun waiting again, as if they had never been taken."""
+    """Make claimed rows that have not started wait again, as if they had never been claimed."""
     connection.execute(
         update(task)
         .where(task.c.id == bindparam("number"), task.c.status == Status.RUNNING)
@@ -110,7 +107,7 @@ def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
 
 
 def abandon(connection: Connection, worker: int, *, now: int) -> int:
-    """Let others take over the claims of a worker that was just marked left; how many."""
+    """Let others take over the claims of a worker that was just marked dead; how many."""
     ids = connection.scalars(claimed_by(worker)).all()
     if ids:
         connection.execute(
@@ -130,12 +127,10 @@ def hand_back(
     due: Mapping[str, int] = NOTHING,
     unless: Callable[[int], bool] | None = None,
 ) -> int:
-    """Make the claims of `worker` waiting again as if they had never been taken.
+    """Make the claimed rows of `worker` wait again, as if they had never been claimed.
 
-    They are due now, or when `due` says for their kind: at its last tick, if it has one.
-
-    With `unless`, only lapsed claims are handed back, and of those only the ones it does not know:
-    claims whose answer was lost on the way.
+    They are due now, or at the time that `due` has for their kind: its last tick. With `unless`,
+    only lapsed claims that it does not know are handed back: the answer to those claims was lost.
     """
     query = claimed_by(worker)
     if unless is not None:

@@ -1,8 +1,8 @@
-"""Workers: who is there, who is alive, who has left.
+"""Workers: which are alive, and which have left.
 
-Whether a worker is alive is decided by its own row alone. Whoever writes on behalf of a worker
-holds a shared lock on that row meanwhile; marking it left takes the row exclusively. So a write of a
-worker is either committed before it is marked left, or does not happen.
+Only the row of a worker says whether it is alive. A transaction that writes for a worker holds a
+shared lock on that row; marking it left takes an exclusive lock. So a write of a worker is either
+committed before the worker is marked left, or it does not happen.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEEN = (
     worker.c.left_why,
     worker.c.kinds,
 )
-# As `join` writes it. Such a worker is there for one row, and no member of the ring.
+# As `join` writes it. Such a worker runs one row, and is not a member of the ring.
 SERVES_NOTHING = '{"serves":[],%'
 
 
@@ -70,7 +70,7 @@ def join(
     now: int,
     lease_until: int,
 ) -> None:
-    """Be there from now on, holding nothing. Repeating it changes nothing."""
+    """Add a worker that holds nothing. Repeating it changes nothing."""
     if connection.scalar(select(worker.c.id).where(worker.c.id == number)) is not None:
         return
     connection.execute(
@@ -88,7 +88,7 @@ def join(
 def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
     """Renew the lease of a worker; False if it was marked left.
 
-    `idle` is how many rows it could start soon while it has none: 0 if it has enough to do.
+    `idle` is how many more rows it could start soon; 0 if it has enough to do.
     """
     result = connection.execute(
         update(worker)
@@ -99,7 +99,7 @@ def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 
 
 
 def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
-    """The name of the ring, and by what its workers know each other: by `members`, if none did."""
+    """The name of the ring, and its membership: `members` if no live worker uses another."""
     found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
     if found.members == members:
         return found.ring, members
@@ -113,10 +113,10 @@ def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
 def mark_dead(
     connection: Connection, dialect: Dialect, *, number: int, now: int, why: str, by_lease: bool
 ) -> bool:
-    """Mark a silent worker left; False if it lives, or has left already.
+    """Mark a silent worker left; False if it is alive, or has left already.
 
     Its row stays locked, so nothing else can act for it until the transaction ends. Without
-    `by_lease` it is gone whatever its lease says: a coordinator has told so.
+    `by_lease` its lease does not count: the coordinator has said that it is dead.
     """
     if not dialect.lock_worker(connection, number, patient=False):
         return False
@@ -136,12 +136,12 @@ def leave(connection: Connection, dialect: Dialect, *, number: int, now: int, wh
 
 
 def present(connection: Connection) -> set[int]:
-    """The ids of all that have not left."""
+    """The ids of all workers that have not left."""
     return set(connection.scalars(select(worker.c.id).where(worker.c.left_at.is_(None))))
 
 
 def listing(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:
-    """Workers that are there, and those that left after `left_since`."""
+    """Workers that have not left, and those that left after `left_since`."""
     there: ColumnElement[bool] = worker.c.left_at.is_(None)
     if left_since is not None:
         there = or_(there, worker.c.left_at >= left_since)
@@ -150,7 +150,7 @@ def listing(connection: Connection, *, left_since: int | None = None) -> list[Wo
 
 
 def recent(connection: Connection, *, limit: int) -> list[WorkerView]:
-    """The members of the ring that joined last, and those that left last, so many of each."""
+    """The `limit` members of the ring that joined last, and the `limit` that left last."""
     kinds = cast(worker.c.kinds, Text)
     members = select(*SEEN).where(kinds.not_like(SERVES_NOTHING)).limit(limit)
     joined = members.order_by(worker.c.id.desc())
@@ -160,12 +160,12 @@ def recent(connection: Connection, *, limit: int) -> list[WorkerView]:
 
 
 def known_by(connection: Connection) -> str:
-    """By what the workers of the ring know each other, or the last ones did."""
+    """The kind of membership that the workers of the ring use, or used last."""
     return str(connection.execute(select(shard.c.members)).scalar_one())
 
 
 def forget(connection: Connection, *, now: int) -> int:
-    """Delete workers that left long ago and of whom no row speaks any more."""
+    """Delete workers that left long ago and that no running row names."""
     gone = select(worker.c.id).where(worker.c.left_at < now - KEEP_LEFT)
     held = select(task.c.worker).where(
         task.c.status == Status.RUNNING, task.c.due_at.is_not(None), task.c.worker.is_not(None)

@@ -1,1 +1,1 @@
-"""Statements about the roster of shards and about rows that move."""
+"""SQL for the shard row, and for rows that move."""

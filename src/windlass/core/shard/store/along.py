@@ -1,4 +1,4 @@
-"""What moves along with task rows, as the faces have it."""
+"""Rows of the faces that move together with task rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def put(
     rows: Sequence[Values],
     ids: Mapping[int, int],
 ) -> None:
-    """Copy what belongs to `rows` of another shard, which `read` reads; `ids` are their ids here."""
+    """Copy what belongs to `rows` from another shard with `read`; `ids` maps to their ids here."""
     _put_page(connection, dialect, faces, read, [row["id"] for row in rows], ids)
     for along in faces.alongs:
         for page in along.nodes(read, rows) if along.nodes else ():
@@ -29,7 +29,7 @@ def put(
 
 
 def drop(connection: Connection, faces: Faces, rows: Collection[Values]) -> None:
-    """Delete what belongs to rows that are, or will be, deleted."""
+    """Delete what belongs to rows that are deleted in this transaction."""
     _drop_page(connection, faces, [row["id"] for row in rows])
     for along in faces.alongs:
         for page in along.inside(connection, rows) if along.inside else ():
@@ -40,12 +40,12 @@ def drop(connection: Connection, faces: Faces, rows: Collection[Values]) -> None
 def added(
     connection: Connection, faces: Faces, rows: Sequence[Values], *, kinds: Collection[str]
 ) -> None:
-    """Rows were written; `kinds` are the expendable ones where they come from."""
+    """Count rows that were written; `kinds` are the expendable kinds in the source."""
     _counted(connection, faces, rows, +1, kinds)
 
 
 def removed(connection: Connection, faces: Faces, rows: Sequence[Values]) -> None:
-    """Rows were deleted."""
+    """Count rows that were deleted."""
     _counted(connection, faces, rows, -1, expendable(connection, faces))
 
 
@@ -62,7 +62,7 @@ def _counted(
 
 
 def expendable(connection: Connection, faces: Faces) -> set[str]:
-    """The kinds of which nothing is lost when a copy cannot be written, as the key is there."""
+    """The kinds that lose nothing when a copy cannot be written because the key is there."""
     found = [along.expendable(connection) for along in faces.alongs if along.expendable]
     return set().union(*found)
 

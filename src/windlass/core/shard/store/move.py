@@ -1,7 +1,7 @@
 """Moving rows from one shard to another: the statements of each step.
 
-In the shard that a row leaves, it has the batch LEAVING while it is on its way; its copy, in the
-shard that it comes to, has COMING. No worker takes either. `core/shard/move.py` tells the whole story.
+While a row moves it has the batch LEAVING in the source, and its copy in the target has COMING. No
+worker takes either. `core/shard/move.py` describes the steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
 class Seen(NamedTuple):
-    """A row as a mover comes by."""
+    """A row as the mover has read it."""
 
     id: int
     kind: str
@@ -43,20 +43,20 @@ class Seen(NamedTuple):
     batch: int | None
     due_at: int | None
     bucket: int
-    # A run of a flow: its nodes go with it, once it has ended.
+    # A flow run moves after its end, with its nodes.
     is_run: bool = False
 
     @property
-    def has_fallen(self) -> bool:
-        """Whether its worker died: nobody runs it."""
+    def is_abandoned(self) -> bool:
+        """Whether its worker died, and no other has taken it over."""
         return self.status is Status.RUNNING and self.batch is None and not self.is_run
 
     def is_due(self, by: int) -> bool:
         return self.due_at is not None and self.due_at <= by
 
     def could_go(self, *, due_after: int) -> bool:
-        """Whether no worker is known to have it, if those that are not due by then are free."""
-        if self.has_fallen:
+        """Whether no worker can have it, if rows that are due later are free."""
+        if self.is_abandoned:
             return True
         if self.status in ENDED:
             return self.batch is None
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 
 def after(connection: Connection, number: int | None, *, limit: int) -> list[Seen]:
-    """The next rows in the order of their ids; those of nodes go with their runs."""
+    """The next rows in the order of their ids, without nodes: they move with their flow run."""
     query = select(
         task.c.id,
         task.c.kind,
@@ -83,18 +83,17 @@ def after(connection: Connection, number: int | None, *, limit: int) -> list[See
 
 
 def mark(connection: Connection, rows: Sequence[Seen], *, now: int, soon: int) -> set[int]:
-    """Keep workers from those of the rows that are still free; which those are.
+    """Mark the rows that are still free, so that no worker takes them; the ids of those.
 
-    What is due by `soon` the owner of its bucket may hold with nothing written, if it serves the
-    kind. A bucket that nobody owns stays so until the transaction ends. What was offered is free
-    for whoever takes its offer.
+    The owner of a bucket may run a row that is due by `soon` with nothing written, if it serves the
+    kind. A bucket without an owner has none until the transaction ends. An offered row is free.
     """
     due = [row for row in rows if row.status is Status.WAITING and row.is_due(soon)]
     unread = _unread(connection, [row for row in due if row.batch is None])
     offered = offer.withdraw(connection, [row.id for row in due if row.batch == OFFERED])
     later = [row.id for row in rows if row.status is Status.WAITING and not row.is_due(soon)]
     ended = [row.id for row in rows if row.status in ENDED]
-    _mark_fallen(connection, [row.id for row in rows if row.has_fallen], now=now)
+    _mark_abandoned(connection, [row.id for row in rows if row.is_abandoned], now=now)
     unclaimed = task.c.batch.is_(None)
     is_later = or_(task.c.due_at.is_(None), task.c.due_at > soon)
     for ids, is_free in (
@@ -111,7 +110,7 @@ def mark(connection: Connection, rows: Sequence[Seen], *, now: int, soon: int) -
     return set(connection.scalars(marked))
 
 
-def _mark_fallen(connection: Connection, ids: Collection[int], *, now: int) -> None:
+def _mark_abandoned(connection: Connection, ids: Collection[int], *, now: int) -> None:
     if ids:
         connection.execute(
             update(task)
@@ -128,7 +127,7 @@ def _mark_fallen(connection: Connection, ids: Collection[int], *, now: int) -> N
 
 
 def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:
-    """Those of the due rows that no owner of their bucket reads until the transaction ends."""
+    """The due rows that no owner of their bucket reads until the transaction ends."""
     if not due:
         return []
     owners = bucket.kept_owners(connection, {row.bucket for row in due})
@@ -142,14 +141,14 @@ def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:
 
 
 def unmark(connection: Connection, ids: Collection[int]) -> None:
-    """Rows stay after all."""
+    """Let rows stay."""
     connection.execute(
         update(task).where(task.c.id.in_(ids), task.c.batch == LEAVING).values(batch=None)
     )
 
 
 def leaving(connection: Connection, ids: Collection[int]) -> dict[int, Values]:
-    """All columns of the rows that are still on their way, by id."""
+    """All columns of the rows that are still marked, by id."""
     rows = connection.execute(
         select(task).where(task.c.id.in_(ids), task.c.batch == LEAVING).order_by(task.c.id)
     ).mappings()
@@ -164,10 +163,10 @@ def put(
     faces: Faces,
     kinds: set[str],
 ) -> dict[int, str]:
-    """Write copies that wait until their rows have left; which could not be, and why not.
+    """Write copies that wait until their rows have left; the ids that were refused, and why.
 
-    Copies of an earlier attempt are replaced. Where an id is taken, it was decided here already:
-    "here". Where a key is taken by another row, it is "taken".
+    Copies of an earlier attempt are replaced. "here": a row with that id has arrived already.
+    "taken": another row has the key.
     """
     ids = [row["id"] for row in rows]
     drop(connection, ids, faces=faces)
@@ -189,7 +188,7 @@ def put(
 
 
 def release(connection: Connection, copies: Mapping[int, Values], *, faces: Faces) -> set[int]:
-    """Delete the rows that are still as they were copied; which those are."""
+    """Delete the rows that have not changed since they were copied; their ids."""
     rows = connection.execute(
         select(task)
         .where(task.c.id.in_(copies), task.c.batch == LEAVING)
@@ -207,7 +206,7 @@ def release(connection: Connection, copies: Mapping[int, Values], *, faces: Face
 def arrive(
     connection: Connection, ids: Collection[int], stay: Collection[int], *, faces: Faces
 ) -> None:
-    """The rows have left: their copies are what runs now. Those of rows that stay go."""
+    """Let the copies of rows that left run, and delete the copies of rows that stay."""
     drop(connection, stay, faces=faces)
     connection.execute(
         update(task).where(task.c.id.in_(ids), task.c.batch == COMING).values(batch=None)

@@ -1,7 +1,8 @@
-"""The row that says what this database is among several, and the rules for changing it.
+"""The row that says which shard this database is, and the rules for changing it.
 
-Whoever writes a row with a key first reads the number of the roster here and holds it; whoever
-changes the roster waits for them. So a row was written under the roster of its time, or not at all.
+A transaction that writes a row with a key first reads the number of the roster here and locks it; a
+change of the roster waits for those transactions. So a key is always written under the roster that
+holds at that time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from windlass.value.shard import Roster, first_number, place_of
 
 
 class ShardRow(NamedTuple):
-    """What a database is among several; the roster is None while it is alone."""
+    """Which shard a database is; the roster is None while it is the only one."""
 
     place: int
     ring: str
@@ -28,24 +29,24 @@ class ShardRow(NamedTuple):
 
 
 def get(connection: Connection) -> ShardRow:
-    """What this database is."""
+    """The shard row of this database."""
     return _read(connection.execute(select(shard)).one())
 
 
 def find(connection: Connection) -> ShardRow | None:
-    """What this database is; None if somebody has emptied its tables."""
+    """The shard row of this database; None if its tables were emptied."""
     row = connection.execute(select(shard)).first()
     return None if row is None else _read(row)
 
 
 def number_of(executor: Executor, dialect: Dialect) -> int:
-    """The number of the roster here; it stays so until this transaction ends."""
+    """The number of the roster here, locked until this transaction ends."""
     query = text(f"select number from windlass_shard where id = 1 {dialect.hold_shared}")
     return int(executor.execute(query, {}).fetchall()[0][0])
 
 
 def ring_of(executor: Executor, dialect: Dialect) -> str | None:
-    """Which shard a connection is on; None if it is on none."""
+    """The name of the shard that a connection is on; None if it is not a shard."""
     there = executor.execute(text(dialect.has_shard), {}).fetchall()
     if not there or not there[0][0]:
         return None
@@ -53,12 +54,12 @@ def ring_of(executor: Executor, dialect: Dialect) -> str | None:
 
 
 def has_tasks(connection: Connection) -> bool:
-    """Whether there are rows whose numbers are in use."""
+    """Whether there are tasks."""
     return connection.scalar(select(task.c.id).limit(1)) is not None
 
 
 def propose(connection: Connection, dialect: Dialect, roster: Roster) -> bool:
-    """Make `roster` the next one, here where it is decided; False if another one came first."""
+    """Make `roster` the next one, at the anchor; False if another change came first."""
     found = _locked(connection)
     if found.number != roster.number - 1:
         return False
@@ -67,7 +68,7 @@ def propose(connection: Connection, dialect: Dialect, roster: Roster) -> bool:
 
 
 def push(connection: Connection, dialect: Dialect, roster: Roster) -> ShardRow:
-    """Have `roster` known here, unless a newer one is; what is known then."""
+    """Write `roster` here, unless there is a newer one; the row after that."""
     found = _locked(connection)
     if found.number >= roster.number:
         return found
@@ -76,26 +77,26 @@ def push(connection: Connection, dialect: Dialect, roster: Roster) -> ShardRow:
 
 
 def rename(connection: Connection, ring: str) -> None:
-    """Give a database that is a copy of another one, named `ring`, a name of its own."""
+    """Give a database that is a copy of another one, named `ring`, a new name."""
     connection.execute(update(shard).where(shard.c.ring == ring).values(ring=secrets.token_hex(8)))
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """Rows that are on their way to another shard: their ids here, and there."""
+    """Rows that are moving to another shard: their ids here, and there."""
 
     number: int
     to: str
     ids: dict[int, int]
-    # Whether they have left here; those of `stay` have not, and their copies go.
+    # Whether they have left. Rows in `stay` have not, and their copies are deleted.
     has_left: bool = False
     stay: tuple[int, ...] = ()
 
 
 class Moving(msgspec.Struct, frozen=True):
-    """What moves from here and to here.
+    """What moves from this shard and to it.
 
-    `last` numbers the journals of this shard; `arrived` has the last one of each other shard whose
-    rows have come. A mover that is late changes nothing any more.
+    `last` is the number of this shard's last journal; `arrived` has, for each other shard, the
+    number of its last journal whose rows have arrived. So a late mover changes nothing.
     """
 
     last: int = 0
@@ -104,7 +105,7 @@ class Moving(msgspec.Struct, frozen=True):
 
 
 def moving(connection: Connection) -> Moving:
-    """What moves; nobody else changes that until this transaction ends."""
+    """What moves, locked until this transaction ends."""
     row = connection.execute(select(shard.c.moving).with_for_update()).one()
     return Moving() if row.moving is None else msgspec.json.decode(row.moving, type=Moving)
 
@@ -115,25 +116,25 @@ def keep_moving(connection: Connection, kept: Moving) -> None:
 
 
 class Load(NamedTuple):
-    """How much there is in a shard; counted up to a bound."""
+    """How many rows and workers a shard has; counted up to a bound."""
 
     waiting: int
     running: int
     ended: int
-    # Rows that a mover which died has left on their way.
+    # Rows in a journal that was not finished.
     moving: int
     workers: int
 
 
 def load(connection: Connection, *, now: int, most: int) -> Load:
-    """How much there is to do here, and who does it."""
+    """Count the rows and live workers of this shard."""
 
     def count(status: int, *where: ColumnElement[bool], order: Sequence[str]) -> int:
         few = select(task.c.kind).where(task.c.status == status, *where)
         few = few.order_by(*(task.c[name] for name in order)).limit(most + 1)
         return connection.execute(select(func.count()).select_from(few.subquery())).scalar_one()
 
-    # In the order of the index that knows such rows: counting must not walk through others.
+    # In the order of the index of such rows: counting must not read other rows.
     def due(status: int) -> int:
         return count(status, task.c.due_at.is_not(None), order=("kind", "priority", "due_at"))
 
@@ -147,7 +148,7 @@ def load(connection: Connection, *, now: int, most: int) -> Load:
     moving = 0 if journal is None else len(journal.ids)
     return Load(
         waiting=min(due(0) + undue(4) + due(5), most + 1),
-        # Runs of flows, which wait for their nodes, have no time at which they are due.
+        # A flow run waits for its nodes and has no due time.
         running=min(due(1) + undue(1), most + 1),
         ended=min(undue(2) + undue(3) + undue(6), most + 1),
         moving=moving,

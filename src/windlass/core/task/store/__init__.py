@@ -1,1 +1,1 @@
-"""Statements about task rows: insert, find and list."""
+"""SQL for task rows."""

@@ -1,8 +1,7 @@
-"""Finding tasks among millions: a page at a time, and never more than so many rows looked at.
+"""Finding tasks among millions, a page at a time, with a bound on the rows that are read.
 
-Rows come newest first, in the order of their ids. Where an index has just what is wanted, it is
-used. Where none has, rows are walked through by their ids; a page that has looked at enough of them
-ends early, and says where to go on.
+Rows come newest first, by id. If an index fits the filter, it is used. Otherwise rows are scanned
+by id; a page that has scanned enough rows ends early, and says where to continue.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from windlass.value.status import FINAL, Status
 from windlass.value.task import TaskFilter, TaskView
 
 LOOKED_AT = 10_000
-# So many are few: all of them are fetched and put in order.
+# Up to this many rows are all fetched and sorted.
 FEW = 2_000
 FETCHED_AT_ONCE = 500
-# Nothing in these states has a time at which it is due.
+# Rows in these states have no due time.
 UNDUE = (*FINAL, Status.BLOCKED)
 
-# In the order of the index, or a planner may walk the table for the first of them.
+# In the order of the index; otherwise a planner may scan the table.
 DUE = (task.c.kind, task.c.priority, task.c.due_at)
 
 # A list shows neither payload nor result: they may be large.
@@ -50,7 +49,7 @@ select t.kind from windlass_task t where {where} and t.kind > :after order by t.
 
 @dataclass(frozen=True)
 class TasksBelow:
-    """Tasks, and the id below which to go on; None at the end."""
+    """Tasks, and the id below which to continue; None at the end."""
 
     tasks: list[TaskView]
     below: int | None
@@ -60,7 +59,7 @@ class TasksBelow:
 def page(
     connection: Connection, dialect: Dialect, query: TaskFilter, *, below: int | None, limit: int
 ) -> TasksBelow:
-    """Tasks that match and whose id is less than `below`, newest first."""
+    """Tasks that match, with an id less than `below`, newest first."""
     if query.key is not None:
         return _by_key(connection, dialect, query)
     status = query.status
@@ -70,11 +69,10 @@ def page(
     if few is not None:
         return _of_few(connection, query, few, below=below, limit=limit)
     every = select(task.c.id, task.c.kind, task.c.status, task.c.created_at)
-    return _walk(connection, query, every.order_by(task.c.id.desc()), below=below, limit=limit)
+    return _scan(connection, query, every.order_by(task.c.id.desc()), below=below, limit=limit)
 
 
 def _by_key(connection: Connection, dialect: Dialect, query: TaskFilter) -> TasksBelow:
-    """Those that have a key: at most one of each kind."""
     kinds = [query.kind] if query.kind else _kinds(connection, dialect.in_key_index)
     rows = connection.execute(
         select(*BRIEF)
@@ -90,7 +88,7 @@ def _undue(
 ) -> TasksBelow:
     if query.kind is not None:
         one = undue_of(status, query.kind)
-        return _walk(connection, query, one, below=below, limit=limit)
+        return _scan(connection, query, one, below=below, limit=limit)
     numbers: list[int] = []
     for kind in kinds_undue(connection, status):
         numbers += connection.scalars(_below(undue_of(status, kind), below).limit(limit))
@@ -100,7 +98,7 @@ def _undue(
 
 
 def _kinds(connection: Connection, where: str) -> list[str]:
-    """The kinds of such rows, each found by a step in an index."""
+    """The kinds of such rows, each found by one step in an index."""
     step, after = text(NEXT_KIND.format(where=where)), ""
     found: list[str] = []
     while (kind := connection.scalar(step, {"after": after})) is not None:
@@ -110,15 +108,15 @@ def _kinds(connection: Connection, where: str) -> list[str]:
 
 
 def kinds_undue(connection: Connection, status: Status) -> list[str]:
-    """The kinds of rows in such a state that are not due."""
+    """The kinds of rows in a status that have no due time."""
     return _kinds(connection, f"t.status = {int(status)} and t.due_at is null")
 
 
 def undue_of(status: Status, kind: str, *more: ColumnElement[Any]) -> Select[Any]:
-    """The rows of a kind in such a state that are not due, as the index of those has them.
+    """The rows of a kind in a status that have no due time, in the order of their index.
 
-    By its name twice: where a planner knows that it is one kind, it may take the order of the ids
-    from the primary key instead, and walk through everything else.
+    `between` hides from the planner that it is one kind. Otherwise it may read the primary key in
+    the order of ids, and scan all other rows.
     """
     query = (
         select(task.c.id, task.c.kind, task.c.status, task.c.created_at, *more)
@@ -130,7 +128,7 @@ def undue_of(status: Status, kind: str, *more: ColumnElement[Any]) -> Select[Any
 
 
 def _few(connection: Connection, query: TaskFilter) -> list[int] | None:
-    """The ids of all rows in that state, if the indexes have not too many of them."""
+    """The ids of all rows in that status, newest first; None if there are too many."""
     if query.status not in (Status.WAITING, Status.RUNNING, Status.EXTERNAL):
         return None
     some = select(task.c.id).where(task.c.status == query.status, task.c.due_at.is_not(None))
@@ -143,7 +141,7 @@ def _few(connection: Connection, query: TaskFilter) -> list[int] | None:
 
 
 def _undue_runs(connection: Connection, query: TaskFilter) -> list[int]:
-    """Flows that run: they wait for their nodes, and so have no time at which they are due."""
+    """Running flows: they wait for their nodes and have no due time."""
     kinds = [query.kind] if query.kind else kinds_undue(connection, Status.RUNNING)
     found: list[int] = []
     for kind in kinds:
@@ -163,10 +161,9 @@ def _of_few(
     return TasksBelow(found, None, len(few))
 
 
-def _walk(
+def _scan(
     connection: Connection, query: TaskFilter, rows: Select[Any], *, below: int | None, limit: int
 ) -> TasksBelow:
-    """Go through some of the rows, and take those that match."""
     looked = scan(
         connection,
         _below(rows, below).limit,

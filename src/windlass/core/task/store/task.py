@@ -57,14 +57,13 @@ VIEW = (
 def insert(
     executor: Executor, dialect: Dialect, rows: Sequence[NewTask], *, again: bool = False
 ) -> set[int]:
-    """Write `rows` in as few statements as their size allows; returns the ids that are new.
+    """Write `rows` in as few statements as their size allows; the ids that are new.
 
-    `again` says that they may have been written before, by a transaction whose answer was lost.
+    `again`: a transaction whose answer was lost may have written them before.
     """
-    if len(rows) >= COPY_FROM and rows[0].task_key is None and not again:
-        copied = dialect.copy(executor, rows)
-        if copied:
-            return {row.id for row in rows}
+    may_copy = len(rows) >= COPY_FROM and rows[0].task_key is None and not again
+    if may_copy and dialect.copy(executor, rows):
+        return {row.id for row in rows}
     inserted: set[int] = set()
     for chunk in _chunks(rows):
         inserted |= dialect.insert(executor, chunk)
@@ -74,7 +73,7 @@ def insert(
 def find_keys(
     executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
 ) -> dict[str, tuple[int, Status]]:
-    """Id and status of the rows of `kind` that hold `keys`."""
+    """The id and status of the rows of `kind` with these keys."""
     rows = _holding(executor, dialect, kind, keys)
     return {key: (number, Status(status)) for key, number, status, _ in rows}
 
@@ -82,7 +81,7 @@ def find_keys(
 def find_batches(
     executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
 ) -> dict[str, int | None]:
-    """The batch of the rows of `kind` that hold `keys`."""
+    """The batch of the rows of `kind` with these keys."""
     return {key: batch for key, _, _, batch in _holding(executor, dialect, kind, keys)}
 
 
@@ -113,9 +112,9 @@ where kind = :kind and task_key = :task_key and status in (0, 2, 3, 6)
 
 
 def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
-    """Make the row that holds the key of `row` like `row`, unless it runs or waits for others.
+    """Replace the row that has the key of `row`, unless it runs or waits for other rows.
 
-    It is never due when it was: a run of the old one, of which nothing is written, must not count.
+    Its due time always changes: a run of the old row, whose claim was not written, must not count.
     """
     result = executor.execute(
         text(REPLACE.format(payload=dialect.to_json.format(":payload"))),
@@ -132,7 +131,7 @@ def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
 
 
 def take_back(connection: Connection, ids: Sequence[int]) -> int:
-    """Delete waiting rows that were never taken; how many that were."""
+    """Delete waiting rows that were never claimed; how many."""
     result = connection.execute(
         delete(task).where(
             task.c.id.in_(ids),
@@ -145,24 +144,24 @@ def take_back(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def get(connection: Connection, number: int) -> TaskView | None:
-    """One row, as people see it."""
+    """One row."""
     row = connection.execute(select(*VIEW).where(task.c.id == number)).first()
     return None if row is None else view_of(row)
 
 
 def run_of(connection: Connection, number: int) -> int | None:
-    """The run of a flow whose node a row is."""
+    """The flow run that a row belongs to."""
     return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
 
 
 def node_of(connection: Connection, number: int) -> tuple[int, str] | None:
-    """The run of a flow that a row belongs to, and its name there; that of a run is empty."""
+    """The flow run that a row belongs to, and the name of its node; empty for the run itself."""
     row = connection.execute(select(task.c.flow_id, task.c.node).where(task.c.id == number)).first()
     return None if row is None or row.flow_id is None else (row.flow_id, row.node or "")
 
 
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
-    """The row of `kind` that holds `key`."""
+    """The row of `kind` with this key."""
     row = connection.execute(
         select(*VIEW).where(task.c.kind == kind, task.c.task_key == key)
     ).first()
@@ -170,7 +169,7 @@ def find(connection: Connection, kind: str, key: str) -> TaskView | None:
 
 
 def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
-    """Rows, newest first, that match; pass the last id as `before` for the next page."""
+    """Rows that match, newest first; pass the last id as `before` for the next page."""
     rows = connection.execute(
         select(*VIEW).where(_where(wanted)).order_by(task.c.id.desc()).limit(limit)
     )
@@ -178,7 +177,7 @@ def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[T
 
 
 def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> bool:
-    """End a row that has not ended. A run that is under way finds it changed and is refused."""
+    """Cancel a row that has not ended. If it is running, its outcome is refused."""
     result = connection.execute(_cancel(reason, now, keep).where(task.c.id == number))
     return bool(result.rowcount)
 
@@ -186,7 +185,7 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
 def cancel_many(
     connection: Connection, numbers: Sequence[int], *, reason: str, now: int, keep: int
 ) -> list[int]:
-    """End those of the rows that have not ended and belong to no flow; which that were."""
+    """Cancel the rows that have not ended and belong to no flow; their ids."""
     few = _locked(connection, numbers, UNENDED)
     connection.execute(_cancel(reason, now, keep).where(task.c.id.in_(few)))
     return few
@@ -208,12 +207,12 @@ def _cancel(reason: str, now: int, keep: int) -> Update:
 
 
 def retry(connection: Connection, number: int, *, now: int) -> bool:
-    """Let a failed or cancelled row run again, with all its tries before it."""
+    """Let a failed or cancelled row run again, with all its retries."""
     return bool(connection.execute(_retry(now).where(task.c.id == number)).rowcount)
 
 
 def retry_many(connection: Connection, numbers: Sequence[int], *, now: int) -> list[int]:
-    """Let those of the rows run again that failed or were cancelled, and belong to no flow."""
+    """Let the rows that failed or were cancelled, and belong to no flow, run again; their ids."""
     few = _locked(connection, numbers, RETRIED)
     connection.execute(_retry(now).where(task.c.id.in_(few)))
     return few
@@ -247,7 +246,7 @@ def _locked(
 
 
 def prune(connection: Connection, *, now: int, limit: int) -> list[int]:
-    """Delete up to `limit` ended rows whose time is over; their ids."""
+    """Delete up to `limit` ended rows that have been kept long enough; their ids."""
     ids = connection.scalars(
         select(task.c.id)
         .where(task.c.prune_at <= now, task.c.flow_id.is_(None))
@@ -257,14 +256,14 @@ def prune(connection: Connection, *, now: int, limit: int) -> list[int]:
     ).all()
     if not ids:
         return []
-    # A retry may have begun one again since: only what is still over is deleted.
+    # A row may have been retried since it was selected: check again.
     connection.execute(delete(task).where(task.c.id.in_(ids), task.c.prune_at <= now))
     left = set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids))))
     return [number for number in ids if number not in left]
 
 
 def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> dict[str, int]:
-    """How many rows of `kind` there are in each state, and how many of them are due by `until`.
+    """The number of rows of `kind` in each status, and of those that are due by `until`.
 
     Exact up to COUNTED_EXACTLY.
     """
@@ -274,7 +273,7 @@ def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -
 def counts_of_all(
     connection: Connection, dialect: Dialect, until: Mapping[str, int]
 ) -> dict[str, dict[str, int]]:
-    """The same of many kinds, by three statements for each fifty of them."""
+    """`counts` of many kinds."""
     found: dict[str, dict[str, int]] = {}
     given = list(until.items())
     for begin in range(0, len(given), KINDS_AT_ONCE):
@@ -302,7 +301,7 @@ def _counts(
         kinds[row[0]]: {"waiting": row[1], "running": row[2], "failed": row[3], "due": 0}
         for row in connection.execute(union_all(*states))
     }
-    # Priority by priority, or the index that has them in due order is of no use.
+    # One count for each priority; otherwise the index in due order cannot be used.
     lanes = [each for each in dialect.lanes(connection, kinds) if each.due_at <= until[each.kind]]
     due = [
         select(
@@ -315,15 +314,15 @@ def _counts(
         for place, lane in enumerate(lanes)
     ]
     for place, count in connection.execute(union_all(*due)) if due else ():
-        of = found[lanes[place].kind]
-        of["due"] = min(of["due"] + count, COUNTED_EXACTLY + 1)
+        states_of = found[lanes[place].kind]
+        states_of["due"] = min(states_of["due"] + count, COUNTED_EXACTLY + 1)
     return found
 
 
 def _count(
     kind: str, where: ColumnElement[bool], *, order: Sequence[ColumnElement[Any]] = DUE
 ) -> Any:
-    # In the order of the index, or a planner may walk the table for the first of them.
+    # In the order of the index; otherwise a planner may scan the table.
     few = select(task.c.status).where(task.c.kind == kind, where)
     few = few.order_by(*order).limit(COUNTED_EXACTLY + 1)
     return select(func.count()).select_from(few.subquery()).scalar_subquery()
@@ -345,7 +344,7 @@ def _where(wanted: TaskFilter) -> ColumnElement[bool]:
 
 
 def view_of(row: Sequence[Any]) -> TaskView:
-    """A row of the columns of VIEW."""
+    """The view of a row with the columns of VIEW."""
     values = list(row)
     values[3] = Status(values[3])
     values[14] = None if values[14] is None else Status(values[14])
@@ -356,7 +355,7 @@ def _chunks(rows: Sequence[NewTask]) -> list[Sequence[NewTask]]:
     chunks: list[Sequence[NewTask]] = []
     begin = size = 0
     for index, row in enumerate(rows):
-        # Quotes and backslashes are escaped twice on their way, in the document and by the driver.
+        # Quotes and backslashes are escaped twice: in the document, and by the driver.
         escaped = row.payload.count("\\") + row.payload.count('"')
         size += len(row.payload) * (1 if row.payload.isascii() else 4) + 3 * escaped + 200
         if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
