@@ -63,7 +63,7 @@ def test_the_console_is_served_until_it_is_told_to_stop(folder, sqlite_shop):
             code = console.stop()
 
     assert {"send_mail", "quick", "refuse", "nightly"} <= kinds
-    assert "everybody on this machine may act" in console.said
+    assert "anyone on this machine may act" in console.said
     assert code == 0
 
 

@@ -57,7 +57,7 @@ def test_a_file_that_is_there_is_not_touched(type_in, tmp_path):
     answer = type_in("init")
 
     assert answer.exit_code == 1
-    assert "tasks.py is there already, and nothing was written" in " ".join(answer.stderr.split())
+    assert "tasks.py exists already, and nothing was written" in " ".join(answer.stderr.split())
     assert (tmp_path / "tasks.py").read_text() == "mine\n"
 
 

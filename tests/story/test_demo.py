@@ -42,7 +42,7 @@ def test_it_ends_by_itself_when_its_time_is_over(tmp_path, database_engine):
         code = shop.process.wait(60)
 
     assert code == 0
-    eventually(lambda: "nothing of it is left" in shop.lines[-1], what="the last line")
+    eventually(lambda: "everything was removed" in shop.lines[-1], what="the last line")
     assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
 
 
@@ -53,7 +53,7 @@ def test_a_database_that_is_not_empty_is_left_alone(tmp_path, database_engine, d
         code = shop.process.wait(60)
 
     assert code == 1
-    said = "is there already" if database_engine == "sqlite" else "is not empty"
+    said = "exists already" if database_engine == "sqlite" else "is not empty"
     eventually(lambda: said in "".join(shop.lines), what="the reason")
     assert _tables(database_url) == before
 

@@ -85,8 +85,8 @@ def test_what_is_not_a_breaker_is_refused_with_examples(text):
         ("0 in a row, 5m", "'0 in a row' is out of bounds", "a number from 1 to 1000000"),
         ("1000001 in a row, 5m", "'1000001 in a row' is out of", "a number from 1 to 1000000"),
         ("20 in a row, soon", "pause: cannot read 'soon'", '"1h30m" or "10d"'),
-        ("20 in a row, 0s", "pause: '0s' is not longer than nothing", "a positive duration"),
-        ("20 in a row, 5m, up to 0s", "longest pause: '0s' is not", "a positive duration"),
+        ("20 in a row, 0s", "pause: '0s' is too short", "a positive duration"),
+        ("20 in a row, 5m, up to 0s", "longest pause: '0s' is too short", "a positive duration"),
         ("20 in a row, 5m, up to 1m", "'up to 1m' is shorter than the pause '5m'", "at least that"),
     ],
 )

@@ -243,7 +243,9 @@ def test_annotations_that_cannot_be_read_are_refused_when_declared():
 def test_a_type_that_json_cannot_tell_apart_is_refused_when_declared():
     def work(value: Address | Parcel): ...
 
-    with pytest.raises(BadDeclaration, match="parameter 'value' has a type that JSON cannot carry"):
+    with pytest.raises(
+        BadDeclaration, match="parameter 'value' has a type that JSON cannot represent"
+    ):
         Arguments("work", work)
 
 

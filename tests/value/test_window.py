@@ -117,13 +117,11 @@ def test_a_window_that_was_read_can_be_read_again():
     assert parse_window(window.text) == window
 
 
-WRITE_WHOLE_DAYS = 'it ends when it begins; for the whole day write "00:00-24:00"'
+WRITE_WHOLE_DAYS = 'it is empty; for the whole day write "00:00-24:00"'
 WRITE_DAYS = 'write days as "Mon", "Monday" or "Mon-Fri"'
 GIVE_ZONE = 'give an IANA name such as "Asia/Shanghai" or "UTC"'
-PUT_ZONE = "put a time zone at the very end"
-PUT_COMMAS = (
-    'put a comma between parts such as "Mon-Fri 01:00-07:00", and one time zone at the very end'
-)
+PUT_ZONE = "put the time zone at the end"
+PUT_COMMAS = 'put a comma between parts such as "Mon-Fri 01:00-07:00", and one time zone at the end'
 
 
 @pytest.mark.parametrize(
@@ -164,9 +162,9 @@ def test_what_cannot_be_read_is_named_with_the_cure(text, cure):
     [
         ("", "'' is empty; "),
         (" \t", "' \\t' is empty; "),
-        ("noon", "cannot read 'noon', which is no day, no time range and no time zone; "),
-        ("Sat-Funday", "cannot read 'Sat-Funday', which is no day"),
-        ("01:00-07:00 Shanghai", "cannot read 'Shanghai', which is no day"),
+        ("noon", "cannot read 'noon', which is not a day, a time range or a time zone; "),
+        ("Sat-Funday", "cannot read 'Sat-Funday', which is not a day"),
+        ("01:00-07:00 Shanghai", "cannot read 'Shanghai', which is not a day"),
         ("UTC", "'UTC' is a time zone without times; "),
         (700, "cannot read 700; give a string such as "),
         (None, "cannot read None; give a string such as "),
@@ -183,7 +181,7 @@ def test_what_is_not_a_window_at_all_is_refused_with_examples(given, problem):
 
 @pytest.mark.parametrize("text", [",", "01:00-07:00,", ",Sat", "Mon, , Sat", "Sat,, UTC"])
 def test_a_comma_too_many_is_refused(text):
-    with pytest.raises(BadWindow, match="has a comma too many"):
+    with pytest.raises(BadWindow, match="has an extra comma"):
         parse_window(text)
 
 

@@ -1,7 +1,6 @@
-"""The terminal: `windlass`. Each command says what it did, with --json as one JSON value.
+"""The command line: `windlass`. Each command reports what it did; --json prints one JSON value.
 
-`windlass --help` and the choice of a command import no engine and no database driver: a command
-imports what it needs when it runs.
+A command imports engines and database drivers when it runs, so `windlass --help` imports none.
 """
 
 from __future__ import annotations
@@ -18,14 +17,7 @@ from windlass.cli.early import StoppedEarly
 from windlass.cli.group import lazy_group
 from windlass.cli.output import complain
 from windlass.control.command import run
-from windlass.errors import (
-    BadBreaker,
-    BadDuration,
-    BadRate,
-    BadSchedule,
-    BadWindow,
-    WindlassError,
-)
+from windlass.errors import BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow, WindlassError
 from windlass.external.command import callback
 from windlass.operate.ring import command as ring
 from windlass.operate.switch import command as switch
@@ -34,13 +26,14 @@ from windlass.watch.audit import command as audit
 from windlass.watch.check import command as check
 from windlass.watch.status import command as status
 
-# Options that cannot be read are errors of usage. Others may be refused because of the rows.
+# Usage errors, exit code 2: options that cannot be read.
 UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 
+# fmt: off
 COMMANDS = (
-    *(worker, dev, console, check, status, ring, switch, alert, audit),
-    *(run, demo, init, callback),
+    worker, dev, console, check, status, ring, switch, alert, audit, run, demo, init, callback,
 )
+# fmt: on
 GROUPS = {
     "task": (
         "windlass.operate.task.command",
@@ -104,12 +97,12 @@ def root(
 
 @cache
 def command() -> typer.core.TyperGroup:
-    """All commands, made from their functions once."""
+    """All commands, built once."""
     return typer.main.get_group(cli)
 
 
 def main() -> None:
-    """Run a command; an error is one line on standard error, and exit code 1 or, of usage, 2."""
+    """Run a command; an error is one line on standard error and exit code 1, or 2 for usage."""
     try:
         command()()
     except StoppedEarly:

@@ -1,4 +1,4 @@
-"""What a command does is written in the audit log."""
+"""The audit log of commands."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from windlass.watch.audit.operate import AuditLog
 
 TERMINAL = "cli"
-# The log names at most this many of the things that a command was given.
+# The log lists at most this many arguments of a command.
 MOST_TOLD = 100
 
 
 def audit_log(loaded: App, who: str | None = None) -> AuditLog:
-    """Records what `who`, or else the user of this terminal, does with the app."""
+    """Records what `who`, by default the user of this terminal, does with the app."""
     from windlass.watch.audit.operate import AuditLog
 
     return AuditLog(loaded.fleet, Operator(who or whoami(), TERMINAL))

@@ -1,4 +1,4 @@
-"""`windlass console`: the console of an app, and its API."""
+"""`windlass console`: the web console of an app and its API."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 PortOption = Annotated[
-    int, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any that is free.")
+    int, typer.Option("--port", min=0, max=65_535, help="The port; 0 picks a free port.")
 ]
-# Everybody can read options in the list of processes, so the environment is the better place.
+# All users can see options in the process list, so the environment is safer.
 SecretOption = Annotated[
     str | None,
     typer.Option(
         "--secret",
         envvar="WINDLASS_CONSOLE_SECRET",
         show_envvar=True,
-        help="What people log in with; needed to listen on other addresses than this machine's.",
+        help="The secret to log in with; required to listen beyond this machine.",
     ),
 ]
 ViewerSecretOption = Annotated[
@@ -35,16 +35,15 @@ ViewerSecretOption = Annotated[
         "--viewer-secret",
         envvar="WINDLASS_CONSOLE_VIEWER_SECRET",
         show_envvar=True,
-        help="A person who logs in with this secret may look, and not act.",
+        help="A second secret, for people who may view but not act.",
     ),
 ]
-ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="No person may act.")]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="View only: nobody may act.")]
 
 SHORT = 12
 
 
 def register(cli: typer.Typer) -> None:
-    """Add the command."""
     cli.command()(console)
 
 
@@ -56,7 +55,7 @@ def console(
     viewer_secret: ViewerSecretOption = None,
     read_only: ReadOnlyOption = False,
 ) -> None:
-    """Serve the console of an app: see everything, act on anything."""
+    """Serve the web console of an app."""
     end_quietly()
     loaded = load_app(app)
     site, bound = make_console(
@@ -71,7 +70,7 @@ def console(
 
     set_up_logs(as_json=False, console=None)
     loaded.prepare()
-    lock = "everybody on this machine may act" if secret is None else "log in with the secret"
+    lock = "anyone on this machine may act" if secret is None else "log in with the secret"
     say(f"The console is at {url_of(bound)}; {'read-only' if read_only else lock}.")
     serve(site, bound)
     loaded.close()
@@ -86,13 +85,13 @@ def make_console(
     viewer_secret: str | None = None,
     read_only: bool = False,
 ) -> tuple[Any, socket.socket]:
-    """The console of an app, and the socket that it is to be served on."""
+    """The console of an app, and the socket to serve it on."""
     from windlass.web import create
     from windlass.web.serve import bind, check_host, is_loopback
 
     secret, viewer_secret = secret or None, viewer_secret or None
     check_host(host, has_secret=secret is not None)
     if secret is not None and len(secret) < SHORT and not is_loopback(host):
-        complain(f"a secret of less than {SHORT} letters may be guessed; take a longer one")
+        complain(f"a secret of less than {SHORT} characters is easy to guess; use a longer one")
     site = create(app, secret=secret, viewer_secret=viewer_secret, read_only=read_only)
     return site, bind(host, port)

@@ -1,4 +1,4 @@
-"""`windlass demo`: a small shop with every face of Windlass, alive."""
+"""`windlass demo`: a live shop that uses every part of Windlass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from windlass.cli.output import console
 
 
 def register(cli: typer.Typer) -> None:
-    """Add the command."""
     cli.command()(demo)
 
 
@@ -20,24 +19,24 @@ def demo(
         typer.Option(
             "--database",
             metavar="URL",
-            help="A server instead of a temporary file. The database must be empty: the tables "
-            "windlass_* and shop_* are made in it, and removed at the end.",
+            help="Use this database instead of a temporary file. It must be empty: the demo "
+            "creates tables windlass_* and shop_*, and removes them at the end.",
         ),
     ] = None,
     port: Annotated[
         int,
         typer.Option(
-            "--port", min=0, max=65_535, help="Of the console; if it is taken, any that is free."
+            "--port", min=0, max=65_535, help="Port of the console; if it is used, any free port."
         ),
     ] = 8484,
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=1, help="End after this many seconds.")
     ] = None,
 ) -> None:
-    """Watch a small shop live: stock, orders, a catalogue, and much that goes wrong and heals.
+    """Run a small live shop: stock, orders, a catalogue, failures and recovery.
 
-    Two workers, a service that fails and a console, on SQLite in a temporary folder. Ctrl-C ends
-    it, and no process and no file is left.
+    It has two workers, a service that fails and a console, on SQLite in a temporary folder. Ctrl-C
+    stops it and removes everything.
     """
     from windlass.demo.play import DemoOptions, play
     from windlass.demo.setting import pace

@@ -1,4 +1,4 @@
-"""`windlass dev`: a worker and the console in one, started again whenever the code changes."""
+"""`windlass dev`: a worker and the console, restarted when the code changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def register(cli: typer.Typer) -> None:
-    """Add the command."""
     cli.command()(dev)
 
 
@@ -45,7 +44,7 @@ def dev(
     secret: SecretOption = None,
     as_json: LogOption = False,
 ) -> None:
-    """Run one worker and the console, and start them again whenever the code changes."""
+    """Run one worker and the console, and restart them when the code changes."""
     end_quietly()
     if CHILD in os.environ:
         loaded = load_app(app)
@@ -56,14 +55,14 @@ def dev(
         leave(code)
     console = terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
-    # Chosen once, for all processes that follow each other.
+    # Chosen once, so that a restarted process uses the same port.
     free = _free_port(host, port, has_secret=bool(secret))
     supervisor = Supervisor([*sys.argv[1:], "--port", str(free)], processes=1, reload=True)
     sys.exit(show(supervisor, None, console))
 
 
 def _free_port(host: str, port: int, *, has_secret: bool) -> int:
-    """The port if it is free, or else another one; says where the console is."""
+    """`port` if it is free, else another port; prints the address of the console."""
     try:
         from windlass.web.serve import bind, check_host, url_of
     except WindlassError as problem:
@@ -83,7 +82,7 @@ def _free_port(host: str, port: int, *, has_secret: bool) -> int:
 def _beside(
     app: App, *, host: str, port: int, secret: str | None
 ) -> AbstractContextManager[object]:
-    """The console beside the worker; without its extra, nothing."""
+    """The console, served beside the worker if its extra is installed."""
     try:
         from windlass.web.serve import Beside
 

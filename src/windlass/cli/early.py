@@ -1,4 +1,4 @@
-"""Signals that come before there is anything to stop: the process ends with code 0."""
+"""Signals before there is anything to stop: the process ends with code 0."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ DEFAULTS: dict[signal.Signals, Any] = {
 
 
 class StoppedEarly(BaseException):
-    """A signal came; not an `Exception`, because modules catch those while they are imported."""
+    """A signal arrived. Not an `Exception`, because modules may catch those during import."""
 
 
 def end_quietly() -> None:
-    """Let SIGTERM and SIGINT end the command, until it has its own handlers."""
+    """Let SIGTERM and SIGINT end the command until it sets its own handlers."""
     for number in DEFAULTS:
         signal.signal(number, _end)
 
 
 def forget() -> None:
-    """Restore the default handlers, unless the command has its own."""
+    """Restore the default handlers unless the command has set its own."""
     for number, default in DEFAULTS.items():
         if signal.getsignal(number) is _end:
             signal.signal(number, default)

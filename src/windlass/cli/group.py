@@ -1,4 +1,4 @@
-"""Groups of commands whose module is imported when one of them is used."""
+"""Command groups that import their module on first use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typer.core import TyperGroup
 
 
 def lazy_group(module: str) -> typer.Typer:
-    """The commands of `module.cli`, imported when one of them is asked for."""
+    """The commands of `module.cli`, imported on first use."""
 
     class LazyGroup(TyperGroup):
-        """Has the commands of a module that may not be imported yet."""
-
         @property
         def commands(self) -> MutableMapping[str, Any]:
             if not self._commands:

@@ -1,4 +1,4 @@
-"""`windlass init`: a first file of tasks, with comments, that runs as it is."""
+"""`windlass init`: writes a first file of tasks that runs unchanged."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ OWN_NAME = re.compile(rf"\b{NAME}(?=\.py|\.db|:app)")
 
 
 def register(cli: typer.Typer) -> None:
-    """Add the command."""
     cli.command()(init)
 
 
 def init(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write.")] = f"{NAME}.py",
-    force: Annotated[
-        bool, typer.Option("--force", help="Write it although there is one; that one is lost.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a small file of tasks to begin with, and say what to run next."""
+    """Write a small file of tasks to start with, and say what to run next."""
     path = Path(file)
     module = _module(path)
     text = OWN_NAME.sub(module, STARTER.read_text(encoding="utf-8"))
@@ -37,7 +34,7 @@ def init(
             opened.write(text)
     except FileExistsError:
         complain(
-            f"{file} is there already, and nothing was written; give another name, as in "
+            f"{file} exists already, and nothing was written; give another name, as in "
             f"`windlass init my_tasks.py`, or --force to replace it"
         )
         raise typer.Exit(1) from None
@@ -48,15 +45,15 @@ def init(
     if as_json:
         print_json({"file": str(path), "next": list(commands)})
         return
-    done(f"{file} is written: two tasks and a cron, with comments. It is yours now.")
-    say("\nWhat to run next:\n")
+    done(f"{file} is written: two tasks and a cron, with comments.")
+    say("\nRun next:\n")
     width = max(map(len, commands))
     for command, meaning in commands.items():
         say(f"  {command:<{width}}  # {meaning}")
 
 
 def _commands(path: Path, module: str) -> dict[str, str]:
-    """What to type, from the folder of the file, and what it does."""
+    """Commands to run next, and what they do."""
     enter = {} if path.parent == Path() else {f"cd {path.parent}": "where the file is"}
     return enter | {
         f"python {path.name}": "enqueue some tasks and run them here",
@@ -66,7 +63,7 @@ def _commands(path: Path, module: str) -> dict[str, str]:
 
 
 def _module(path: Path) -> str:
-    """The name by which Python imports the file."""
+    """The module name of the file."""
     if path.suffix != ".py" or not re.fullmatch(r"[A-Za-z_]\w*", path.stem):
         complain(f"{path} cannot be imported; name it like {NAME}.py, with letters, digits and _")
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""Finding the app that a command is about."""
+"""Loads the app that a command is about."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value."
 def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
     """The app at `module:attribute`; the current directory is first on the path.
 
-    A command that needs no kinds can do with $WINDLASS_DATABASE_URL alone.
+    A command that needs no kinds can use $WINDLASS_DATABASE_URL alone.
     """
     from windlass.app import App
 
@@ -67,7 +67,7 @@ def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
 
 
 def _where_it_broke(module_name: str) -> str:
-    """The user's own error, from the line in the user's own file."""
+    """The user's error, with the file and line that raised it."""
     error = sys.exc_info()[1]
     frames = [
         frame

@@ -1,4 +1,4 @@
-"""What a worker says: a live line on a terminal, structured lines elsewhere."""
+"""The output of a worker: a live line on a terminal, structured lines elsewhere."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ConsoleHandler(logging.Handler):
 
 
 def set_up_logs(*, as_json: bool, console: Console | None) -> None:
-    """Send Windlass's events, and warnings of everything else, to standard error."""
+    """Log Windlass's events, and warnings of all other modules, to standard error."""
     handler: logging.Handler
     if console is not None:
         handler = ConsoleHandler(console)
@@ -87,7 +87,7 @@ class Shown:
 
 
 class LiveLine:
-    """One line at the bottom of the terminal that says how the work goes."""
+    """One line at the bottom of the terminal that shows the progress."""
 
     def __init__(self, console: Console, read: Callable[[], Shown], due: Callable[[], str]) -> None:
         self._read = read

@@ -1,4 +1,4 @@
-"""How the terminal shows things: tables for people, JSON for programs."""
+"""Terminal output: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PIPE_WIDTH = 200
 # Text that may wrap should have at least this many columns.
 READABLE = 40
 
-# Keys and names are printed as they are, also brackets and :words:.
+# Keys and names are printed unchanged, even brackets and :words:.
 console = Console(
     highlight=False,
     markup=False,
@@ -58,19 +58,29 @@ UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
-    line = Text("error: ", style="bold red") + Text(message)
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+    """Print an error on standard error."""
+    _to_stderr("error: ", "bold red", message)
 
 
 def note(message: str) -> None:
-    """A note on standard error."""
-    line = Text("note: ", style="bold") + Text(message)
+    """Print a note on standard error."""
+    _to_stderr("note: ", "bold", message)
+
+
+def warn_missing(missing: tuple[str, ...]) -> None:
+    """Print a warning on standard error for each shard that did not answer."""
+    for name in missing:
+        message = f"shard {name} does not answer; what it has is not shown"
+        _to_stderr("warning: ", "bold yellow", message)
+
+
+def _to_stderr(label: str, style: str, message: str) -> None:
+    line = Text(label, style=style) + Text(message)
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 def check_watch(watch: bool, *, as_json: bool) -> None:
-    """Refuse to draw if the output is not a terminal."""
+    """Refuse --watch with --json or without a terminal."""
     if watch and (as_json or not console.is_terminal):
         complain(
             "--json prints one value; leave --watch out"
@@ -80,16 +90,8 @@ def check_watch(watch: bool, *, as_json: bool) -> None:
         raise typer.Exit(2)
 
 
-def warn_missing(missing: tuple[str, ...]) -> None:
-    """A line on standard error for each shard that is not in what is shown."""
-    for name in missing:
-        line = Text("warning: ", style="bold yellow")
-        line += Text(f"shard {name} does not answer; what it has is not shown")
-        Console(stderr=True, highlight=False).print(line, soft_wrap=True)
-
-
 def print_json(value: Any) -> None:
-    """One JSON value on standard output. Bytes are in hexadecimal, as people see them."""
+    """Print one JSON value on standard output. Bytes are in hexadecimal."""
     plain = _without_bytes(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True))
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
     sys.stdout.buffer.flush()
@@ -107,17 +109,17 @@ def _without_bytes(value: Any) -> Any:
 
 
 def say(message: str) -> None:
-    """A plain line."""
+    """Print a plain line."""
     console.print(Text(message))
 
 
 def done(message: str) -> None:
-    """A line that says that something was done."""
+    """Print a line about what was done."""
     console.print(Text("✓ ", style="bold green") + Text(message))
 
 
 def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:
-    """What a command has done: facts for programs, or a line for people."""
+    """Print what a command did: facts for programs, or a line for people."""
     if as_json:
         print_json(facts)
     else:
@@ -131,10 +133,10 @@ def table(
     cut: tuple[str, ...] = (),
     most: Mapping[str, int] | None = None,
 ) -> Table:
-    """An empty table in the one style that all commands share.
+    """An empty table in the style of all commands.
 
-    Only `wrap` columns may break. A `cut` column is one line in the room that is left. `most` is
-    how wide a column may be.
+    Only `wrap` columns may break. A `cut` column takes the remaining width and is cut to one line.
+    `most` is the greatest width of a column.
     """
     made = Table(
         box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=bool(cut)
@@ -153,17 +155,17 @@ def table(
 
 
 def visible(text: str) -> str:
-    """`text` on one line, with control characters written out."""
+    """`text` on one line, with control characters escaped."""
     return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the right form."""
+    """A number with its noun, singular or plural."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def count_text(number: int) -> str:
-    """A count of rows: exact up to a bound, then with a plus."""
+    """A count of rows: exact up to a limit, then with a plus."""
     return f"{COUNTED_EXACTLY:,}+" if number > COUNTED_EXACTLY else f"{number:,}"
 
 
@@ -173,7 +175,7 @@ def status_text(status: Status) -> Text:
 
 
 def when(moment: int | datetime | None, *, now: int) -> str:
-    """A moment for people: how long ago, or in how long."""
+    """A moment for people, relative to `now`."""
     if moment is None:
         return "-"
     away = (from_datetime(moment) if isinstance(moment, datetime) else moment) - now
@@ -193,13 +195,13 @@ def timestamp(moment: int | datetime | None) -> str:
 
 
 def moment_text(moment: datetime, *, now: int) -> str:
-    """A moment in UTC, and how far away it is."""
+    """A moment in UTC, and relative to `now`."""
     shown, away = timestamp(moment), when(moment, now=now)
     return shown if shown == away else f"{shown} ({away})"
 
 
 def iso(moment: int | datetime | None) -> str | None:
-    """A moment for programs."""
+    """A moment for programs, in ISO 8601."""
     if moment is None:
         return None
     return (moment if isinstance(moment, datetime) else to_datetime(moment)).isoformat()
@@ -208,7 +210,7 @@ def iso(moment: int | datetime | None) -> str | None:
 def plain(view: Any, *, without: Collection[str] = ()) -> Any:
     """A view, or a list of views, as `--json` prints it.
 
-    It leaves out the fields `without`; "members.idle" is a field of a nested view.
+    Leaves out the fields in `without`; "members.idle" is a field of a nested view.
     """
     match view:
         case datetime():
@@ -252,7 +254,7 @@ def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
 
 
 def fits(shown: Table) -> bool:
-    """Whether a table has room in the terminal, with enough for the text in it that may give."""
+    """Whether a table fits in the terminal, with readable columns of text."""
     text = [column for column in shown.columns if not column.no_wrap or column.flexible]
     before = [column.max_width for column in text]
     for column in text:
@@ -272,7 +274,7 @@ def print_fitting(whole: Table, *parts: Table) -> None:
 
 
 def parse_json(text: str, what: str) -> Any:
-    """JSON that a person typed."""
+    """The value of JSON that a person typed."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as problem:

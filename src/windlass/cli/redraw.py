@@ -1,4 +1,4 @@
-"""Draws a picture every second, for `--watch`."""
+"""Redraws the screen every second, for `--watch`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ REDRAW_SECONDS = 1.0
 
 
 def redraw(draw: Callable[[], RenderableType], *, until: Callable[[], bool] | None = None) -> None:
-    """Draw on the alternate screen until Ctrl-C, or `until` is true; the last picture stays.
+    """Draw on the alternate screen until Ctrl-C, or until `until` is true; keep the last picture.
 
-    While the database does not answer, the last picture is shown below the error.
+    While the database does not answer, show the error above the last picture.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     last = shown = draw()

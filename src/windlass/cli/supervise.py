@@ -1,4 +1,4 @@
-"""Keeping worker processes alive: started again when they die, stopped together."""
+"""Supervises worker processes: restarts them when they die, stops them together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from windlass.value.pulse import Pulse
 if TYPE_CHECKING:
     from windlass.app import AnyWorker
 
-LOOK_SECONDS = 0.2
+CHECK_SECONDS = 0.2
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 10.0
@@ -35,7 +36,7 @@ class Child:
         self.index = index
         self.process: subprocess.Popen[bytes] | None = None
         self.pulse = Pulse(0, 0, 0, 0, 0)
-        self.told = 0
+        self.stops_sent = 0
         self.done_before = 0
         self.failed_before = 0
         self._started_at = 0.0
@@ -48,7 +49,7 @@ class Child:
             [sys.executable, "-m", "windlass", *self._arguments],
             env=environment,
             stdout=subprocess.PIPE,
-            # Ctrl-C reaches the supervisor alone, which tells the children.
+            # Ctrl-C reaches only the supervisor, which stops the children.
             start_new_session=True,
         )
         self._started_at = time.monotonic()
@@ -59,8 +60,8 @@ class Child:
     def has_died(self) -> bool:
         return self.process is not None and self.process.poll() is not None
 
-    def bury(self, *, is_expected: bool) -> None:
-        """Note that it died, and when to start it again."""
+    def schedule_restart(self, *, is_expected: bool) -> None:
+        """Record that it died, and when to start it again."""
         assert self.process is not None
         if is_expected and self.process.returncode == 0:
             self.start_at = 0.0
@@ -93,19 +94,19 @@ class Child:
             try:
                 self.pulse = msgspec.json.decode(line, type=Pulse)
             except msgspec.DecodeError:
-                # What a handler prints goes where it would have gone.
+                # A handler printed this; pass it on.
                 sys.stdout.buffer.write(line)
                 sys.stdout.buffer.flush()
 
 
 class Pulses:
-    """How all children are doing."""
+    """The numbers of all children."""
 
     def __init__(self, children: list[Child]) -> None:
         self._children = children
 
     def shown(self) -> Shown:
-        """All of them, added up."""
+        """The sums over all children."""
         return Shown(
             processes=sum(child.process is not None for child in self._children),
             running=sum(child.pulse.running for child in self._children),
@@ -115,7 +116,7 @@ class Pulses:
 
     @staticmethod
     def send_from(worker: AnyWorker) -> None:
-        """Tell the supervisor how this process is doing; leave when the supervisor is gone."""
+        """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
         supervisor = int(os.environ[CHILD])
 
         def send() -> None:
@@ -144,15 +145,15 @@ class Supervisor:
         self.pulses = Pulses(self._children)
 
     def run(self) -> int:
-        """Supervise; 0 when all children left cleanly after a signal."""
+        """Supervise until a signal; 0 if all children ended cleanly."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         while not self._stop_asked:
-            self._look_after()
-            time.sleep(LOOK_SECONDS)
+            self._check()
+            time.sleep(CHECK_SECONDS)
         return self._wait()
 
-    def _look_after(self) -> None:
+    def _check(self) -> None:
         if self._files is not None and self._files.have_changed():
             telemetry.emit("process.reloaded")
             for child in self._children:
@@ -160,22 +161,22 @@ class Supervisor:
                 child.signal(signal.SIGTERM)
         for child in self._children:
             if child.has_died():
-                child.bury(is_expected=self._files is not None)
+                child.schedule_restart(is_expected=self._files is not None)
             is_due = time.monotonic() >= child.start_at
             if child.process is None and is_due and not self._stop_asked:
                 child.start()
 
     def _wait(self) -> int:
-        """Pass on every signal to every child, also to one that had only just been started."""
+        """Pass every signal on to every child, including children that have just started."""
         left = [child for child in self._children if child.process is not None]
         while not all(child.has_died() for child in left):
             for child in left:
-                if child.told < self._stop_asked:
-                    child.told += 1
+                if child.stops_sent < self._stop_asked:
+                    child.stops_sent += 1
                     child.signal(signal.SIGTERM)
-            time.sleep(LOOK_SECONDS / 4)
+            time.sleep(CHECK_SECONDS / 4)
         codes = [child.process.returncode for child in left if child.process is not None]
-        # One that dies of the signal had not begun: from then on it leaves by itself.
+        # A child that SIGTERM killed had not set its handlers yet.
         return 0 if all(code in (0, -signal.SIGTERM) for code in codes) else 1
 
     def _on_signal(self, _number: int, _frame: object) -> None:
@@ -189,23 +190,19 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen = self._look()
+        self._times = self._modified()
 
     def have_changed(self) -> bool:
-        now = self._look()
-        changed = now != self._seen
-        self._seen = now
-        return changed
+        before, self._times = self._times, self._modified()
+        return self._times != before
 
-    def _look(self) -> dict[str, float]:
-        seen: dict[str, float] = {}
+    def _modified(self) -> dict[str, float]:
+        times: dict[str, float] = {}
         for folder, folders, files in os.walk(self._folder):
             folders[:] = [name for name in folders if name not in self.SKIPPED and name[0] != "."]
             for name in files:
                 if name.endswith(".py"):
                     path = os.path.join(folder, name)
-                    try:
-                        seen[path] = os.stat(path).st_mtime
-                    except OSError:
-                        continue
-        return seen
+                    with suppress(OSError):
+                        times[path] = os.stat(path).st_mtime
+        return times

@@ -32,21 +32,20 @@ ConcurrencyOption = Annotated[
     typer.Option("--concurrency", min=1, max=10_000, help="Tasks at a time in each process."),
 ]
 KindOption = Annotated[
-    list[str] | None, typer.Option("--kind", help="Only this kind; may be given again.")
+    list[str] | None, typer.Option("--kind", help="Run only this kind; repeatable.")
 ]
 GraceOption = Annotated[
     str | None,
-    typer.Option("--grace", help="How long SIGTERM waits for running tasks, as 30s."),
+    typer.Option("--grace", help="How long SIGTERM waits for running tasks, such as 30s."),
 ]
 ShardOption = Annotated[
     list[str] | None,
-    typer.Option("--shard", help="Only this shard: its number or database; may be given again."),
+    typer.Option("--shard", help="Use only this shard: its number or database; repeatable."),
 ]
 LogOption = Annotated[bool, typer.Option("--json", help="Log JSON lines.")]
 
 
 def register(cli: typer.Typer) -> None:
-    """Add the command."""
     cli.command()(worker)
 
 
@@ -60,7 +59,7 @@ def worker(
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then exit.")] = False,
     as_json: LogOption = False,
 ) -> None:
-    """Run tasks until SIGTERM, which lets them finish; a second one stops at once."""
+    """Run tasks until SIGTERM, then finish the running ones; a second SIGTERM stops at once."""
     end_quietly()
     loaded = load_app(app)
     if grace is not None:
@@ -80,17 +79,17 @@ def worker(
 
 
 def run_worker(made: AnyWorker, app: App, *, as_json: bool) -> int:
-    """Run one worker in this process until a signal stops it; its exit code."""
+    """Run one worker in this process until a signal stops it; returns the exit code."""
     is_child = CHILD in os.environ
     console = None if is_child else terminal(as_json=as_json)
     set_up_logs(as_json=as_json, console=console)
-    # Handlers and the store's threads take turns; shorter turns keep commits going under load.
+    # Shorter turns between handlers and database threads keep commits fast under load.
     sys.setswitchinterval(0.0005)
 
     def on_signal(_number: int, _frame: object) -> None:
         made.stop()
         if made.stops_at_once:
-            # A handler may block the event loop, and with it every way to leave but this one.
+            # A handler may block the event loop; then only this thread can end the process.
             threading.Thread(target=_leave_anyway, args=(made,), daemon=True).start()
 
     def run() -> None:
@@ -119,7 +118,7 @@ def run_worker(made: AnyWorker, app: App, *, as_json: bool) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process, also when handlers left threads running that cannot be stopped."""
+    """End the process, even if threads of handlers cannot be stopped."""
     deadline = time.monotonic() + 0.5
     others = [
         thread
@@ -151,7 +150,7 @@ def _supervise(app: App, processes: int, *, as_json: bool) -> int:
 
 
 def show(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
-    """Supervise, and show on the terminal how it goes; the exit code."""
+    """Supervise, and show the progress on the terminal; returns the exit code."""
     if console is None:
         return supervisor.run()
     due = _DueCounter(app) if app is not None else lambda: "-"
@@ -160,7 +159,7 @@ def show(supervisor: Supervisor, app: App | None, console: Console | None) -> in
 
 
 def terminal(*, as_json: bool) -> Console | None:
-    """The terminal, if that is where the lines go."""
+    """The terminal, if standard error is one and the log is not JSON."""
     console = Console(stderr=True, highlight=False)
     return console if console.is_terminal and not as_json else None
 
@@ -171,7 +170,7 @@ def _shown(made: AnyWorker) -> Shown:
 
 
 class _DueCounter:
-    """How many rows are due, counted every two seconds beside the drawing."""
+    """The number of due rows, counted every two seconds on its own thread."""
 
     def __init__(self, app: App) -> None:
         self._app = app

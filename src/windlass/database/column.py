@@ -1,4 +1,4 @@
-"""The types of columns. Migrations use them too: one that was released never changes."""
+"""The types of columns. Migrations use them too, so a released type never changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from windlass.database.server import server_of
 
-# By these, text is compared byte by byte, trailing blanks included. SQLite does so anyway.
+# These compare text byte by byte, including trailing blanks. SQLite does so by default.
 EXACT_COLLATIONS = {
     "sqlite": None,
     "postgresql": "C",
@@ -28,7 +28,6 @@ EXACT_COLLATIONS = {
     "mariadb": "utf8mb4_nopad_bin",
 }
 
-# What every table has.
 OPTIONS: dict[str, Any] = {
     "mysql_engine": "InnoDB",
     "mysql_charset": "utf8mb4",
@@ -53,7 +52,7 @@ class Exact(TypeDecorator[str]):
 
 
 class StatusCode(TypeDecorator[int]):
-    """A status as its number. A driver that does not know our enum would write its name."""
+    """A status as its number. A driver that does not know the enum would write its name."""
 
     impl = SmallInteger
     cache_ok = True
@@ -63,7 +62,7 @@ class StatusCode(TypeDecorator[int]):
 
 
 class JsonText(UserDefinedType[str]):
-    """PostgreSQL's JSON, which goes in and comes out as the text it is."""
+    """PostgreSQL's JSON, written and read as text."""
 
     cache_ok = True
 
@@ -81,6 +80,6 @@ Json = (
 
 
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """An index of some rows only, where the database has that."""
+    """An index of the rows `where`, if the database has partial indexes; else of all rows."""
     only = text(where)
     return Index(name, *columns, unique=unique, postgresql_where=only, sqlite_where=only)

@@ -1,4 +1,4 @@
-"""The caller's own connection, `conn=`: what it may be, and how our statements run on it."""
+"""The caller's connection, `conn=`: which kinds are allowed, and how statements run on it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ __all__ = [
     "joined",
 ]
 
-# What MySQL and MariaDB say about a connection.
+# Flags in the server status of MySQL and MariaDB.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2
 
 
 def is_async(conn: object) -> bool:
     """Whether `conn` can only be used from a coroutine."""
-    # By the name of its module: to import it needs greenlet, which is not always installed.
+    # By module name: importing it needs greenlet, which may not be installed.
     return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
 
 
 def is_alike(conn: object, dialect: Dialect) -> bool:
-    """Whether `conn` is a connection to such a database."""
+    """Whether `conn` is a connection to a database of this family."""
     return backend_of(conn) == dialect.name
 
 
 def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
-    """What runs our statements in the transaction of `conn`, and never ends it."""
+    """An executor that runs statements in the transaction of `conn` and never ends it."""
     if is_async(conn):
-        raise BadConnection("conn is an async connection; await the call whose name begins with a")
+        raise BadConnection(
+            "conn is an async connection; await the method whose name starts with a"
+        )
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.connection()
     if isinstance(conn, Connection):
@@ -63,7 +65,7 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
 
 @contextmanager
 def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]:
-    """`join` for a block; a connection to a database without our tables is a BadConnection."""
+    """`join` for a block; a database without Windlass tables is a BadConnection."""
     try:
         yield join(conn, engine, dialect)
     except Exception as problem:
@@ -76,7 +78,7 @@ def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]
 
 
 def has_begun(executor: Executor) -> bool:
-    """Whether `executor` is in a transaction; it may commit each statement by itself."""
+    """Whether `executor` is in a transaction, not in autocommit."""
     driver: Any = executor
     if isinstance(executor, Connection):
         driver = executor.connection.driver_connection
@@ -100,7 +102,7 @@ def _check(conn: object, dialect: Dialect) -> None:
 
 
 class _Raw:
-    """A driver's connection that takes our statements."""
+    """Runs SQLAlchemy statements on a driver's connection."""
 
     def __init__(self, raw: Any, engine: Engine, dialect: Dialect) -> None:
         self.raw = raw

@@ -1,7 +1,7 @@
-"""One database: its engine, its transactions, and what is retried.
+"""One database: its engine, its transactions, and their retries.
 
-Every call is a whole transaction. After a lost connection, a deadlock or a restart of the server
-all of it is done again, so callers write transactions that may run twice.
+Every call is a whole transaction. After a lost connection, a deadlock or a server restart it runs
+again from the start, so callers write transactions that may run twice.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 
 T = TypeVar("T")
 
-# What a database, or its driver, raises.
+# Raised by a database or its driver.
 DatabaseError = DBAPIError
-# What SQLAlchemy raises, its own errors included.
+# Raised by SQLAlchemy, including its own errors.
 DATABASE_ERRORS = (SQLAlchemyError,)
-# What it raises for values that it cannot store.
+# Raised for values that cannot be stored.
 BAD_VALUES = (DataError, IntegrityError, UnicodeError, TypeError)
 
 TRIES = 8
@@ -69,7 +69,7 @@ EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
 class Database:
-    """A shard: where rows are, and how to reach them."""
+    """One database: its engines, and transactions that are retried."""
 
     def __init__(self, url: str | URL | Engine) -> None:
         given = url if isinstance(url, Engine) else None
@@ -83,19 +83,18 @@ class Database:
         self.engine: Engine = _engine(self.url, self.dialect, given)
         self.dialect.prepare(self.engine)
         self._patience = threading.local()
-        # Connections on which each statement commits by itself. To change one back and forth costs
-        # more than to have both.
-        self._passing = self.engine
+        # A second engine: switching a connection to autocommit and back costs more.
+        self._autocommit = self.engine
         if self.dialect.commits_alone:
-            self._passing = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
-            self.dialect.prepare(self._passing)
-        self._of_parent: list[Pool] = []
+            self._autocommit = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
+            self.dialect.prepare(self._autocommit)
+        self._parent_pools: list[Pool] = []
         watch_forks(self)
 
     @property
     def engines(self) -> set[Engine]:
-        """All engines it uses, for listeners to their events."""
-        return {self.engine, self._passing}
+        """All its engines, to listen to their events."""
+        return {self.engine, self._autocommit}
 
     @property
     def name(self) -> str:
@@ -105,11 +104,11 @@ class Database:
     def write(
         self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
     ) -> T:
-        """Run `work` in one transaction that writes; all of it again when that can help.
+        """Run `work` in one writing transaction; retry all of it when that can help.
 
-        Unless it is `patient`, it fails when another transaction holds a row for too long.
+        Unless `patient`, it fails when another transaction holds a row for too long.
         """
-        return self._again(lambda: self._in_transaction(work), tries, patient=patient)
+        return self._retry(lambda: self._in_transaction(work), tries, patient=patient)
 
     def write_as(
         self,
@@ -120,9 +119,9 @@ class Database:
         tries: int = TRIES,
         patient: bool = True,
     ) -> T:
-        """`write` on behalf of a worker; `lost`, with nothing written, if it was marked left.
+        """`write` for a worker; returns `lost`, and writes nothing, if it was marked left.
 
-        Its row stays locked until the transaction ends, so nobody can mark it left meanwhile.
+        Its row stays locked until the transaction ends, so it cannot be marked left meanwhile.
         """
 
         def fenced(connection: Connection) -> T:
@@ -141,10 +140,10 @@ class Database:
         tries: int = TRIES,
         patient: bool = True,
     ) -> T:
-        """`write_as`, with the running task rows in `locks` locked before anything else.
+        """`write_as`, with the running task rows in `locks` locked first.
 
-        `work` gets how many open slots each of them has. Rows of `locks` that have ended are not in
-        there. Everyone who locks such a row and others locks this one first.
+        `work` gets their ids and open slots, without rows that have ended. To avoid deadlocks,
+        every transaction that locks such a row together with others locks it first.
         """
 
         def fenced(connection: Connection) -> T:
@@ -157,7 +156,7 @@ class Database:
         return self.write(fenced, tries=tries, patient=patient)
 
     def write_unless_locked(self, work: Callable[[Connection], T], *, locked: T) -> T:
-        """`write`, or `locked` if another transaction holds one of the rows for long."""
+        """`write`, or `locked` if another transaction holds one of the rows for too long."""
         try:
             return self.write(work, patient=False)
         except DBAPIError as problem:
@@ -166,34 +165,34 @@ class Database:
             raise
 
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
-        """Run `work`, which only reads; each statement stands alone."""
-        return self._again(lambda: self._in_passing(work), tries)
+        """Run `work`, which only reads; its statements do not share a snapshot."""
+        return self._retry(lambda: self._without_begin(work), tries)
 
     def snapshot(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
-        """Run `work`, which only reads; all of it sees the rows of one moment."""
-        return self._again(lambda: self._at_one_moment(work), tries)
+        """Run `work`, which only reads, on one snapshot."""
+        return self._retry(lambda: self._at_one_moment(work), tries)
 
     def single(
         self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
     ) -> T:
-        """Run `work`, one statement, which commits by itself where the database can do that."""
+        """Run `work`, one statement, in autocommit where the dialect `commits_alone`."""
         if self.dialect.commits_alone:
-            return self._again(lambda: self._in_passing(work), tries, patient=patient)
+            return self._retry(lambda: self._without_begin(work), tries, patient=patient)
         return self.write(work, tries=tries, patient=patient)
 
     def filled(self, places: Sequence[str]) -> set[str]:
-        """The places that have rows: tables, each with a condition behind it if wanted."""
+        """The places that have rows: tables, each with an optional `where`."""
         asked = ", ".join(f"exists (select 1 from {place})" for place in places)
         found = self.read(lambda connection: connection.exec_driver_sql(f"select {asked}").one())
         return {place for place, has_rows in zip(places, found, strict=True) if has_rows}
 
     def measure(self, *, tries: int = TRIES) -> int:
-        """The time of the database now."""
+        """The current time of the database."""
         return self.read(self.dialect.measure, tries=tries)
 
     @contextmanager
     def hasty(self, tries: int) -> Iterator[None]:
-        """Allow at most `tries` for everything on this thread, while the block lasts."""
+        """Allow at most `tries` for every call on this thread inside the block."""
         self._patience.tries = tries
         try:
             yield
@@ -201,15 +200,15 @@ class Database:
             del self._patience.tries
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         for engine in self.engines:
             engine.dispose()
 
     def after_fork(self) -> None:
         """Connect again; leave the connections of the parent alone."""
         for engine in self.engines:
-            # Kept: a connection that is closed here would end for the parent, too.
-            self._of_parent.append(engine.pool)
+            # Kept alive: closing its connections here would end them for the parent too.
+            self._parent_pools.append(engine.pool)
             engine.dispose(close=False)
 
     def _in_transaction(self, work: Callable[[Connection], T]) -> T:
@@ -218,16 +217,16 @@ class Database:
             with writing.begin():
                 return work(writing)
 
-    def _in_passing(self, work: Callable[[Connection], T]) -> T:
-        with self._passing.connect() as connection:
+    def _without_begin(self, work: Callable[[Connection], T]) -> T:
+        with self._autocommit.connect() as connection:
             return work(connection)
 
     def _at_one_moment(self, work: Callable[[Connection], T]) -> T:
         with self.engine.connect() as connection:
-            # The pool rolls back when it gets the connection back.
+            # Returning the connection to the pool rolls back.
             return work(self.dialect.at_one_moment(connection))
 
-    def _again(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
+    def _retry(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
         tries = min(tries, getattr(self._patience, "tries", tries))
         failures = conflicts = 0
         began = time.monotonic()
@@ -237,7 +236,7 @@ class Database:
             except (DBAPIError, PoolTimeout) as problem:
                 if not self.can_retry(problem) or (not patient and self.dialect.is_locked(problem)):
                     raise
-                # A conflict of two transactions says nothing about the server.
+                # A conflict between two transactions does not count as a server failure.
                 elapsed = time.monotonic() - began
                 if self.dialect.is_conflict(problem) and elapsed < CONFLICT_SECONDS:
                     conflicts += 1
@@ -254,7 +253,7 @@ class Database:
             time.sleep(pause * random.uniform(0.5, 1.0))
 
     def can_retry(self, problem: Exception) -> bool:
-        """Whether doing the whole transaction again can help."""
+        """Whether repeating the whole transaction can help."""
         if isinstance(problem, PoolTimeout):
             return True
         if not isinstance(problem, DBAPIError):
@@ -267,7 +266,7 @@ class Database:
 
 
 def normalise(given: str | URL) -> URL:
-    """The URL with the driver Windlass uses, or an error that says what is wrong with it."""
+    """The URL with the driver that Windlass uses; BadDatabase if that is impossible."""
     try:
         url = make_url(given)
     except ArgumentError as problem:
@@ -292,14 +291,13 @@ def normalise(given: str | URL) -> URL:
 
 
 def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: str) -> Engine:
-    """An engine of our own, which connects as the `given` one does."""
+    """A new engine that connects as the `given` one does."""
     try:
-        # Errors are kept and shown, and parameters may be secrets.
+        # Errors are stored and shown, and parameters may be secrets.
         own = dialect.engine_options(url) | {"hide_parameters": True}
         if given is not None:
-            own = {
-                name: own[name] for name in own if name in ("isolation_level", "hide_parameters")
-            }
+            shared = ("isolation_level", "hide_parameters")
+            own = {name: own[name] for name in own if name in shared}
             own["pool"] = given.pool.recreate()
         return create_engine(dialect.clean(url), **own | options)
     except (ImportError, NoSuchModuleError) as problem:
@@ -311,6 +309,6 @@ def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: 
 
 
 def first_line(problem: BaseException) -> str:
-    """What went wrong, in one line."""
+    """The first line of an error."""
     cause = getattr(problem, "orig", None) or problem
     return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]

@@ -1,4 +1,4 @@
-"""Creating and upgrading the tables, and refusing tables of another version."""
+"""Creates and upgrades the tables, and refuses tables of another version."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ VERSION = "0001"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 
-# Lets one process migrate at a time: what it says before and after. In SQLite and PostgreSQL the
-# lock ends with the transaction.
+# Statements to lock and unlock, so that one process migrates at a time. In SQLite and PostgreSQL
+# the lock ends with the transaction.
 LOCKS = PerDialect(
     sqlite=("", ""),
     postgresql=("select pg_advisory_xact_lock(2026111501)", ""),
@@ -32,12 +32,12 @@ LOCKS = PerDialect(
     ),
 )
 
-# Alembic keeps what it works on in globals.
+# Alembic keeps its state in globals.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def migrate(database: Database) -> str:
-    """Create or upgrade the tables; safe to call at any time, by any number of processes."""
+    """Create or upgrade the tables; any number of processes may call it at any time."""
     found = current(database)
     if found == VERSION:
         return VERSION
@@ -68,7 +68,7 @@ def script(database: Database) -> str:
 
 
 def _url_of_server(database: Database) -> URL:
-    """MySQL and MariaDB differ in the names of collations: ask which it is, if it answers."""
+    """MySQL and MariaDB have different collations: connect to find out which server it is."""
     if database.url.get_backend_name() != "mysql":
         return database.url
     with suppress(SQLAlchemyError), database.engine.connect() as connection:
@@ -78,7 +78,7 @@ def _url_of_server(database: Database) -> URL:
 
 
 def current(database: Database, *, tries: int = TRIES) -> str | None:
-    """The version of the tables, or None where there are none."""
+    """The version of the tables; None without tables."""
 
     def read(connection: Connection) -> str | None:
         if not inspect(connection).has_table(VERSION_TABLE):
@@ -90,7 +90,7 @@ def current(database: Database, *, tries: int = TRIES) -> str | None:
 
 
 def seen(executor: Executor) -> str | None:
-    """The version of the tables of SQLite, as the caller's own connection sees them."""
+    """The version of the tables of SQLite that the caller's connection sees."""
     there = text("select 1 from sqlite_master where name = :name")
     if not executor.execute(there, {"name": VERSION_TABLE}).fetchall():
         return None
@@ -99,7 +99,7 @@ def seen(executor: Executor) -> str | None:
 
 
 def check(database: Database, *, tries: int = TRIES) -> None:
-    """Refuse to work on tables that this Windlass does not understand."""
+    """Refuse tables of another version."""
     found = current(database, tries=tries)
     if found == VERSION:
         return

@@ -1,8 +1,8 @@
 """Numbers for rows, batches and workers: unique in the database, short, roughly in time order.
 
-They are taken in blocks, before they are used. A transaction whose answer was lost can thus be done
-again with the same numbers, and takes effect once. A block is used for a short time only, so that
-lists in the order of numbers are in the order of time, too.
+They are taken in blocks, before they are used. So a transaction whose answer was lost can run again
+with the same numbers, and takes effect once. A block is used for a short time only, to keep numbers
+in time order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BLOCKS = 64
 
 
 class Numbers:
-    """Gives out numbers of one database; threads may share it."""
+    """Numbers of one database; threads may share it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,7 +37,7 @@ class Numbers:
     def take(
         self, count: int = 1, *, inside: Executor | None = None, tries: int = TRIES
     ) -> list[int]:
-        """`count` new numbers. `inside` is the caller's transaction, used where they must join."""
+        """`count` new numbers, taken `inside` the caller's transaction if they must be."""
         dialect = self._database.dialect
         if inside is not None and dialect.numbers_join:
             return list(chain.from_iterable(dialect.take_numbers(inside, count)))

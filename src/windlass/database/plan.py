@@ -9,13 +9,13 @@ from sqlalchemy import Connection, Select
 from windlass.database.dialect import PerDialect
 
 SORTS = ("Sort", "TEMP B-TREE", "filesort")
-# The command, and what of each row that it returns is shown.
+# The command, and how to show each row of its result.
 EXPLAIN = PerDialect(
     sqlite=("explain query plan", "{detail}"),
     postgresql=("explain", "{QUERY PLAN}"),
     mysql=("explain", "{table}: type {type}, key {key}, {Extra}"),
 )
-# A small table is sorted although there is an index: the question is whether there is one.
+# PostgreSQL sorts a small table although there is an index; without these it uses the index.
 RULED_OUT: PerDialect[tuple[str, ...]] = PerDialect(
     sqlite=(),
     postgresql=(
@@ -28,7 +28,7 @@ RULED_OUT: PerDialect[tuple[str, ...]] = PerDialect(
 
 
 def explain(connection: Connection, query: Select[Any]) -> str:
-    """The plan, without scans and sorts of the whole table where they can be ruled out."""
+    """The plan of `query`, without scans and sorts of the whole table if an index avoids them."""
     command, line = EXPLAIN.on(connection)
     compiled = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
     for statement in RULED_OUT.on(connection):
@@ -38,5 +38,5 @@ def explain(connection: Connection, query: Select[Any]) -> str:
 
 
 def sorts(plan: str) -> bool:
-    """Whether all rows are sorted before the first one comes."""
+    """Whether the plan sorts all rows before it returns the first."""
     return any(word in plan for word in SORTS)

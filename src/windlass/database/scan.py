@@ -1,7 +1,7 @@
-"""A bounded scan: finding rows that no index has on their own, among a limited number of others.
+"""A bounded scan: find matching rows without an index of their own, among a limited number of rows.
 
 The rows come in the order of an index, from where the last page ended. A page that has scanned
-enough of them ends early and says where to continue, so it costs the same however few match.
+enough rows ends early and says where to continue, so its cost does not depend on how many match.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, func, select
 
-# Mostly many rows match, and the first few are enough.
+# Usually many rows match: scan this many times the limit first.
 FEW = 10
 
-# A query for the next rows, in order, at most as many as given.
+# Makes a query for the next rows, in order, up to the given number.
 Rows = Callable[[int], Select[Any]]
 Wanted = Callable[[FromClause], ColumnElement[bool]]
 
 
 class Scanned(NamedTuple):
-    """Rows that match, how many were scanned, and the last of those; None if there are no more."""
+    """Matching rows, how many rows were scanned, and the last of them; None at the end."""
 
     rows: Sequence[Row[Any]]
     looked_at: int
@@ -37,7 +37,7 @@ def scan(
     most: int,
     ascending: bool = False,
 ) -> Scanned:
-    """Up to `limit` wanted rows among the next `most`; they have the order of `keys`."""
+    """Up to `limit` wanted rows among the next `most` rows, ordered by `keys`."""
     count = min(FEW * limit, most)
     found = _among(connection, rows(count), keys, wanted, limit, ascending)
     if len(found) < limit and count < most:

@@ -1,7 +1,7 @@
 """The tables: one definition for SQLite, PostgreSQL, MySQL and MariaDB.
 
-Times are whole microseconds since the epoch, UTC. `database/migration` builds the same tables; a
-test proves that both agree.
+Times are whole microseconds since the epoch, UTC. `database/migration` builds the same tables, and
+a test compares both.
 """
 
 from __future__ import annotations
@@ -22,15 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-from windlass.database.column import (
-    OPTIONS,
-    Exact,
-    Json,
-    Long,
-    Number,
-    StatusCode,
-    partial_index,
-)
+from windlass.database.column import OPTIONS, Exact, Json, Long, Number, StatusCode, partial_index
 
 metadata = MetaData()
 ZERO = text("0")
@@ -53,7 +45,7 @@ task = _table(
     Column("worker", BigInteger),
     Column("attempt", Integer, nullable=False, server_default=ZERO),
     Column("lost", SmallInteger, nullable=False, server_default=ZERO),
-    # Those of them since an attempt last ended by itself: they decide what is poison.
+    # Lost runs since a run last ended normally: they decide whether the task is poison.
     Column("lost_in_a_row", SmallInteger, nullable=False, server_default=ZERO),
     Column("last_status", StatusCode),
     Column("created_at", BigInteger, nullable=False),
@@ -66,7 +58,7 @@ task = _table(
     Column("payload", Json, nullable=False),
     Column("result", Json),
     Column("remark", Long),
-    # What the claim reads: the due rows of one kind and priority, oldest first, with their bucket.
+    # For the claim: due rows of one kind and priority, oldest first, with their bucket.
     partial_index(
         "windlass_task_due",
         "status",
@@ -80,14 +72,14 @@ task = _table(
         "windlass_task_key", "kind", "task_key", where="task_key is not null", unique=True
     ),
     partial_index("windlass_task_prune", "prune_at", where="prune_at is not null"),
-    # What people look for: the rows of a kind that ended in some way or are blocked, newest first.
+    # For lists: rows of a kind that ended or are blocked, newest first.
     partial_index("windlass_task_undue", "status", "kind", "id", where="due_at is null"),
-    # The nodes of a run, which are rows like any other; the row of the run itself is one of them.
+    # The nodes of a flow run, including the row of the run itself.
     partial_index("windlass_task_flow", "flow_id", "node", where="flow_id is not null"),
 )
 
-# The edges of flows: `task_id` waits for `dep_id`. Whether one is filled is told by the end of
-# `dep_id`; how many are not is counted in `open_slots` of the row that waits.
+# The edges of flows: `task_id` waits for `dep_id`. The slot is filled when `dep_id` has ended; the
+# waiting row counts its unfilled slots in `open_slots`.
 slot = _table(
     "slot",
     Column("dep_id", BigInteger, primary_key=True, autoincrement=False),
@@ -96,7 +88,7 @@ slot = _table(
     Index("windlass_slot_task", "task_id"),
 )
 
-# Flows that were drawn or loaded: the nodes and edges of each version.
+# Flows drawn in the console or loaded: the nodes and edges of each version.
 flow_template = _table(
     "flow_template",
     Column("name", Exact(100), primary_key=True),
@@ -105,8 +97,8 @@ flow_template = _table(
     Column("created_at", BigInteger, nullable=False),
 )
 
-# What another system executes: each submission of a task, with the handle that the system gave it
-# and the secret by which it may call back. Old ones stay, so that what is said of them is known.
+# Submissions of tasks to external systems, with the system's handle and the secret for its
+# callback. Old submissions stay, so that late messages about them are recognised.
 external = _table(
     "external",
     Column("task_id", Number, primary_key=True, autoincrement=False),
@@ -114,17 +106,17 @@ external = _table(
     Column("kind", Exact(100), nullable=False),
     Column("handle", Exact(255)),
     Column("secret", Exact(64), nullable=False),
-    # 0: this is the one that counts; 1: it failed over there; 2: a retry by hand set it aside.
+    # 0: current; 1: it failed in the external system; 2: replaced by an operator's retry.
     Column("past", SmallInteger, nullable=False, server_default=ZERO),
-    # Which try it is since the task was enqueued, or retried by hand.
+    # The number of the try since the task was enqueued or retried by an operator.
     Column("tries", Integer, nullable=False, server_default=text("1")),
-    # When it was submitted for the first time, whether or not the system answered.
+    # When it was first submitted, even if the system did not answer.
     Column("began_at", BigInteger, nullable=False),
-    # Polls in a row that brought nothing new; once it is to be cancelled, tries to do so.
+    # Polls in a row without news; after a cancel request, tries to cancel it.
     Column("polls", Integer, nullable=False, server_default=ZERO),
-    # How it ended, if that was told before its handle was written down.
+    # How it ended, if the system reported that before its handle was stored.
     Column("told", Json),
-    # When the system is to be asked next to stop it.
+    # When to ask the system next to cancel it.
     Column("cancel_at", BigInteger),
     Index("windlass_external_handle", "handle"),
     partial_index("windlass_external_cancel", "kind", "cancel_at", where="cancel_at is not null"),
@@ -181,7 +173,7 @@ alert = _table(
     Index("windlass_alert_raised", "raised_at"),
 )
 
-# Who has seen the alerts of a sort and a kind: those up to then, or all until `quiet_until`.
+# Who acknowledged the alerts of one sort and kind: up to `seen_at`, or all until `quiet_until`.
 acknowledgement = _table(
     "acknowledgement",
     Column("what", Exact(100), primary_key=True),
@@ -191,7 +183,7 @@ acknowledgement = _table(
     Column("quiet_until", BigInteger),
 )
 
-# What an operator, or a breaker, has set for a kind. Null: as the kind declares it.
+# Settings of a kind by an operator or a breaker. Null: as declared.
 switch = _table(
     "switch",
     Column("kind", Exact(100), primary_key=True),
@@ -210,7 +202,7 @@ switch = _table(
     Column("probe_worker", BigInteger),
 )
 
-# When the next task of a kind with a rate may start: one clock for all workers together.
+# When the next task of a kind with a rate may start: one clock for all workers.
 rate = _table(
     "rate",
     Column("kind", Exact(100), primary_key=True),
@@ -218,8 +210,8 @@ rate = _table(
     Column("per_second", Double, nullable=False),
 )
 
-# How many items rolling kinds have, as a sum of changes: whoever adds items appends to it, so
-# nobody waits for anybody. Maintenance adds the changes of a kind together.
+# The number of items of rolling kinds, as a sum of changes. Each transaction appends its change, so
+# none waits for another. Maintenance adds up the changes of a kind.
 tally = _table(
     "tally",
     Column("id", Number, primary_key=True, autoincrement=True),
@@ -228,7 +220,7 @@ tally = _table(
     Index("windlass_tally_kind", "kind"),
 )
 
-# Named runs, one at a time for each name and partition, and how far they have come.
+# Control runs, one at a time for each name and partition, and their progress.
 control = _table(
     "control",
     Column("name", Exact(255), primary_key=True),
@@ -251,7 +243,7 @@ control = _table(
     Column("progress_total", BigInteger),
 )
 
-# The tries that ended, numbered in the order in which they did.
+# Ended tries of control runs, numbered in the order of their ends.
 control_run = _table(
     "control_run",
     Column("id", Number, primary_key=True, autoincrement=True),
@@ -273,7 +265,7 @@ control_run = _table(
     Index("windlass_control_run_name", "name", "partition_id", "id"),
 )
 
-# Who owns which part of the task rows; those due before `careful_to` are claimed, not read.
+# The owner of each bucket; rows due before `careful_to` are claimed, not read.
 bucket = _table(
     "bucket",
     Column("bucket", SmallInteger, primary_key=True, autoincrement=False),
@@ -281,7 +273,7 @@ bucket = _table(
     Column("careful_to", BigInteger, nullable=False, server_default=ZERO),
 )
 
-# Due rows that their owner gives up to whoever claims them; they have batch 0.
+# Due rows that their owner offers to all workers; they have batch 0.
 offer = _table(
     "offer",
     Column("task_id", Number, primary_key=True, autoincrement=False),
@@ -290,29 +282,29 @@ offer = _table(
     Index("windlass_offer_due", "kind", "due_at"),
 )
 
-# Walks over large sources, and the round that each is in.
+# Sweeps, and the current round of each.
 sweep = _table(
     "sweep",
     Column("name", Exact(100), primary_key=True),
     Column("status", StatusCode, nullable=False, server_default=ZERO),
     Column("round", BigInteger, nullable=False, server_default=ZERO),
-    # Into how many ranges a round is cut, and how many the declaration says.
+    # The number of ranges in a round, and the number in the declaration.
     Column("ranges", Integer, nullable=False),
     Column("declared_ranges", Integer, nullable=False),
     Column("redo", BigInteger),
     Column("rows_estimate", BigInteger),
     Column("started_at", BigInteger),
     Column("ended_at", BigInteger),
-    # When the next round begins; null: when somebody starts it.
+    # When the next round begins; null: when an operator starts it.
     Column("due_at", BigInteger),
-    # Who cuts the source into ranges now.
+    # The worker that is splitting the source into ranges.
     Column("starter", BigInteger),
     Column("stopped_at", BigInteger),
     Column("source", Long),
     Column("error", Long),
 )
 
-# The parts of a round. Keys are JSON texts, compared for equality only; null is an open end.
+# The ranges of a round. Keys are JSON texts, compared for equality only; null is an open end.
 range_ = _table(
     "range",
     Column("id", Number, primary_key=True, autoincrement=False),
@@ -372,7 +364,7 @@ sweep_failure = _table(
     partial_index("windlass_sweep_failure_worker", "worker", where="worker is not null"),
 )
 
-# When single keys of sweeps were visited last.
+# The last visit of single keys of sweeps.
 visit = _table(
     "visit",
     Column("sweep", Exact(100), primary_key=True),
@@ -384,7 +376,7 @@ visit = _table(
     Index("windlass_visit_visited", "visited_at"),
 )
 
-# How much there is of each SKU. The checks are the second line: statements have their own guards.
+# The stock of each SKU. The checks are a second guard: the statements have their own.
 stock = _table(
     "stock",
     Column("sku", Exact(255), primary_key=True),
@@ -397,7 +389,7 @@ stock = _table(
     CheckConstraint("received = available + deducted - returned", name="windlass_stock_balance"),
 )
 
-# Restocks and adjustments under the ids of their callers, with what was answered.
+# Restocks and adjustments by the callers' ids, with the answers.
 stock_receipt = _table(
     "stock_receipt",
     Column("movement", Exact(10), primary_key=True),
@@ -407,7 +399,7 @@ stock_receipt = _table(
     Column("created_at", BigInteger, nullable=False),
 )
 
-# Deductions under the ids of their callers; without a body, the tombstone of one that never came.
+# Deductions by the callers' ids; a row without a body marks a deduction that was voided first.
 deduction = _table(
     "deduction",
     Column("id", Exact(255), primary_key=True),
@@ -432,7 +424,7 @@ deduction_line = _table(
     ),
 )
 
-# Returns under the ids of their callers, with what was answered.
+# Returns by the callers' ids, with the answers.
 stock_return = _table(
     "stock_return",
     Column("deduction_id", Exact(255), primary_key=True),
@@ -452,7 +444,7 @@ return_line = _table(
     CheckConstraint("quantity > 0", name="windlass_return_line_quantity"),
 )
 
-# Every change of what is available, only ever appended: all of them together are the balances.
+# Every change of available stock, append-only: the sum of the changes is the balance.
 stock_entry = _table(
     "stock_entry",
     Column("id", Number, primary_key=True, autoincrement=True),
@@ -466,7 +458,7 @@ stock_entry = _table(
     CheckConstraint("quantity <> 0", name="windlass_stock_entry_quantity"),
 )
 
-# What operators did: who, when, what, to which row, and what came of it.
+# Actions of operators: who, when, what, on which row, and the outcome.
 audit = _table(
     "audit",
     Column("id", Number, primary_key=True, autoincrement=False),
@@ -477,31 +469,31 @@ audit = _table(
     Column("action", Exact(100), nullable=False),
     Column("about", Exact(300)),
     Column("detail", Json),
-    # Null while it is under way, or if whoever did it died in the middle of it.
+    # Null while it is under way, or if its process died meanwhile.
     Column("ok", SmallInteger),
     Column("outcome", Long),
     Index("windlass_audit_acted", "acted_at", "id"),
 )
 
-# What this database is among several: one row.
+# This database among the shards: one row.
 shard = _table(
     "shard",
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    # Its place among the shards, which its numbers begin with.
+    # Its place among the shards: the high bits of its numbers.
     Column("place", SmallInteger, nullable=False, server_default=ZERO),
-    # The name of its ring where members are kept elsewhere, and what they are kept in.
+    # The name of its ring, and where the ring's members are stored.
     Column("ring", Exact(32), nullable=False),
     Column("members", String(255), nullable=False),
     # Whether it takes no new rows.
     Column("draining", SmallInteger, nullable=False, server_default=ZERO),
-    # What all shards know of each other, and its number; null in a database that is alone.
+    # The roster and its number; null in a single database.
     Column("number", BigInteger, nullable=False, server_default=ZERO),
     Column("roster", Json),
-    # The rows that are on their way to another shard.
+    # The rows that are moving to another shard.
     Column("moving", Json),
 )
 
-# Numbers for rows, batches and workers, taken in blocks. PostgreSQL has a sequence of that name.
+# Numbers for rows, batches and workers, taken in blocks. PostgreSQL uses a sequence.
 number = _table(
     "number",
     Column("name", Exact(100), primary_key=True),

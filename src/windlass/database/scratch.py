@@ -1,4 +1,4 @@
-"""Databases for tests: SQLite files, or databases on a server that are emptied and used again."""
+"""Databases for tests: SQLite files, or databases on a server that are emptied and reused."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ CASCADE = PerDialect(sqlite="", postgresql=" cascade", mysql="")
 
 
 class Lender(ABC):
-    """Lends migrated databases without a task, several at once."""
+    """Lends migrated, empty databases, several at once."""
 
     @contextmanager
     @abstractmethod
     def lend(self) -> Iterator[str]:
-        """The URL of a database that only this block uses."""
+        """The URL of a database for this block alone."""
 
     @abstractmethod
     def close(self) -> None:
-        """Remove everything that was made."""
+        """Remove all databases that it made."""
 
 
 class ScratchFiles(Lender):
-    """SQLite: a file for each test, copied from one that was migrated once."""
+    """SQLite: a file for each test, copied from a migrated template."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class ScratchFiles(Lender):
         path = self._folder / f"test_{next(self._numbers)}.db"
         shutil.copyfile(self._template(), path)
         try:
-            # No test must survive a power failure, so none waits for disks.
+            # Tests need not survive a power failure, so they do not wait for disks.
             yield f"sqlite:///{path}?synchronous=OFF"
         finally:
             for part in self._folder.glob(f"{path.name}*"):
@@ -64,17 +64,14 @@ class ScratchFiles(Lender):
             database = Database(f"sqlite:///{template}")
             migrate(database)
             with database.engine.connect() as connection:
-                # Only this one file is copied.
+                # Only the main file is copied, so it must contain everything.
                 connection.exec_driver_sql("pragma wal_checkpoint(truncate)")
             database.close()
         return template
 
 
 class ScratchServer(Lender):
-    """Databases on a server. Those that were made are emptied and used again.
-
-    Databases that existed before are never touched.
-    """
+    """Databases on a server, made here, then emptied and reused. Others are never touched."""
 
     def __init__(self, url: str | URL) -> None:
         self._url = normalise(url)
@@ -106,7 +103,7 @@ class ScratchServer(Lender):
                 connection.execute(text(f"create database {name}"))
         except SQLAlchemyError as problem:
             raise BadDatabase(
-                f"no test database can be made on {self._url.render_as_string()}: "
+                f"cannot create a test database on {self._url.render_as_string()}: "
                 f"{first_line(problem)}; give --windlass-database a user that may create "
                 "databases, or let your own fixture windlass_databases return the URL of one"
             ) from problem
@@ -116,7 +113,7 @@ class ScratchServer(Lender):
 
 
 class ScratchDatabase:
-    """One database on a server, and what was in it when it was new."""
+    """One database on a server, and its rows when it was new."""
 
     def __init__(self, name: str, url: URL) -> None:
         self.name = name
@@ -130,7 +127,7 @@ class ScratchDatabase:
         return self._database.engine
 
     def clean(self) -> None:
-        """Make it as it was when it was new: no other table, no other row."""
+        """Restore the state when it was new: drop other tables, delete other rows."""
         ours = {*metadata.tables, VERSION_TABLE, "windlass_sequence"}
         others = [each for each in inspect(self._engine).get_table_names() if each not in ours]
         cascade = CASCADE.of(self._database.dialect)
@@ -145,7 +142,6 @@ class ScratchDatabase:
                     connection.execute(table.insert(), rows)
 
     def close(self) -> None:
-        """Close its connections."""
         self._database.close()
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:

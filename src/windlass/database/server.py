@@ -1,4 +1,4 @@
-"""Which database server a connection or an engine speaks to."""
+"""Which database server a connection or an engine uses."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MODULES = {
 
 
 def server_of(dialect: Dialect) -> str:
-    """Which server SQLAlchemy speaks to: sqlite, postgresql, mysql or mariadb.
+    """The server: sqlite, postgresql, mysql or mariadb.
 
-    Behind a URL that says mysql there may be MariaDB. That is known after the first connection.
+    A mysql URL may lead to MariaDB, which is known after the first connection.
     """
     return "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
 
 
 def backend_of(conn: object) -> str | None:
-    """The family of a connection's server: sqlite, postgresql or mysql; None if it has none."""
+    """The family of a connection's server: sqlite, postgresql or mysql; None if unknown."""
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.get_bind()
     named = getattr(getattr(conn, "dialect", None), "name", None)

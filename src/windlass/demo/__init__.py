@@ -1,5 +1,5 @@
-"""The shop of `windlass demo`: a ship chandler with much work, in which much goes wrong.
+"""The shop of `windlass demo`, with much work and many failures.
 
-`shop` is what a user of Windlass writes. The rest is the world around it: a service that it depends
-on, customers, and failures.
+`shop` is what a user of Windlass writes. The rest simulates its surroundings: a service that it
+depends on, customers and failures.
 """

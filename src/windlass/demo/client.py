@@ -1,4 +1,4 @@
-"""Calling the systems of others: one connection for each thread, kept open."""
+"""A client for external services: one open connection per thread."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Client:
         self._own = threading.local()
 
     def get(self, *path: str, query: str = "") -> Any:
-        """What the service answers; a ConnectionError if it does not, or is not well."""
+        """The answer of the service; ConnectionError without an answer or for a bad status."""
         return self._call("GET", path, query)
 
     def post(self, *path: str) -> Any:
-        """`get`, for what changes something."""
+        """`get`, for calls that change something."""
         return self._call("POST", path, "")
 
     def _call(self, method: str, path: tuple[str, ...], query: str) -> Any:
@@ -34,10 +34,10 @@ class Client:
         try:
             connection.request(method, where)
             answer = connection.getresponse()
-            said = json.loads(answer.read())
+            body = json.loads(answer.read())
         except (OSError, HTTPException) as problem:
             connection.close()
             raise ConnectionError(f"{method} {where}: {problem}") from problem
         if answer.status != 200:
-            raise ConnectionError(f"{method} {where}: {answer.status}, {said['error']}")
-        return said
+            raise ConnectionError(f"{method} {where}: {answer.status}, {body['error']}")
+        return body

@@ -15,7 +15,7 @@ GRACE_SECONDS = 5.0
 
 
 class WorkerProcess:
-    """One worker process, and the next one in its place when it has died."""
+    """One worker process, which can be started again after it died."""
 
     def __init__(self, number: int, folder: Path) -> None:
         self.number = number
@@ -31,7 +31,7 @@ class WorkerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Join the ring. Should we be killed, it notices and leaves."""
+        """Start the process. It stops by itself if the demo is killed."""
         arguments = ["-m", "windlass", "worker", SHOP, "--concurrency", str(CONCURRENCY)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -40,12 +40,12 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                # Ctrl-C reaches the demo alone, which tells its workers.
+                # Ctrl-C reaches only the demo, which stops its workers.
                 start_new_session=True,
             )
 
     def kill(self) -> None:
-        """Without a warning, as a machine dies."""
+        """Kill it without warning, as if the machine failed."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -55,7 +55,7 @@ class WorkerProcess:
             self._process.terminate()
 
     def wait(self) -> None:
-        """Until it is gone; one that does not leave is killed."""
+        """Wait until it has ended; kill it if that takes too long."""
         if self._process is None:
             return
         try:
@@ -63,17 +63,17 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def last_words(self) -> str:
-        """The last line that it has written."""
+    def last_line(self) -> str:
+        """The last line of its log."""
         try:
             lines = self._log.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
 class Crew:
-    """Both workers; they leave when the block ends."""
+    """Both workers; they stop when the block ends."""
 
     def __init__(self, folder: Path) -> None:
         self.workers = (WorkerProcess(1, folder), WorkerProcess(2, folder))

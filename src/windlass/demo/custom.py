@@ -1,4 +1,4 @@
-"""The customers and the suppliers, who give the shop its work."""
+"""The customers and suppliers of the shop."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from windlass.demo.goods import SOLD
 from windlass.demo.routine import Routine
 from windlass.errors import OutOfStock
 
+# fmt: off
 NAMES = (
-    "ahab",
-    "anne",
-    "drake",
-    "grace",
-    "ishmael",
-    "jacques",
-    "linus",
-    "nemo",
-    "sindbad",
-    "zheng",
+    "ahab", "anne", "drake", "grace", "ishmael", "jacques", "linus", "nemo", "sindbad", "zheng",
 )
+# fmt: on
 SUPPLIERS = ("northwind", "harbour-co", "sailmakers", "brassworks")
-# A few things sell much better than the rest.
+# A few products sell much better than the rest.
 WEIGHTS = tuple(1 / (place + 2) for place in range(len(SOLD)))
 CANCELLED = 0.15
 FIRST_STOCK = (25, 70)
@@ -56,7 +49,7 @@ class Custom:
 
     @staticmethod
     def open() -> None:
-        """The first delivery, before the first customer comes."""
+        """Take the first delivery, before the first order."""
         lines = {sku: random.randint(*FIRST_STOCK) for sku in SOLD}
         shop.ledger.restock("opening delivery", lines)
 
@@ -70,7 +63,7 @@ class Custom:
             if self.refused % 10 == 1:
                 self._diary.write(
                     f"{order} was refused: {problem.wanted} x {problem.sku} wanted, "
-                    f"{problem.available} there"
+                    f"{problem.available} available"
                 )
             return
         self.placed += 1

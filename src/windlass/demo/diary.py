@@ -1,4 +1,4 @@
-"""What happened in the demo, in order."""
+"""The events of the demo, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mood = Literal["good", "bad", "plain"]
 
 @dataclass(frozen=True)
 class Note:
-    """One thing that happened."""
+    """One event of the demo."""
 
     at: float
     text: str
@@ -32,7 +32,7 @@ class Diary:
         self._lock = threading.Lock()
 
     def write(self, text: str, mood: Mood = "plain") -> None:
-        """Note that something happened now."""
+        """Add a note about something that happened now."""
         note = Note(time.time(), text, mood)
         with self._lock:
             self._notes.append(note)

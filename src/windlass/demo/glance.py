@@ -1,4 +1,4 @@
-"""How the shop is doing, in numbers: read now and then beside the drawing."""
+"""The numbers of the shop, read every second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLOWS = (shop.cancel_order.kind, shop.print_catalogue.kind)
 
 @dataclass(frozen=True)
 class Row:
-    """One face of Windlass: what it is doing, and what to look at in the console."""
+    """One page of the console: its numbers now, and what to watch there."""
 
     page: str
     now: str
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was read from the database."""
+    """Numbers that were read from the database."""
 
     freshness: Freshness
     progress: Progress
@@ -43,14 +43,14 @@ class Snapshot:
 
 
 class Glance:
-    """Reads every second or so, and says it in words."""
+    """Reads the numbers every second and puts them into words."""
 
     def __init__(self, custom: Custom, trouble: Trouble) -> None:
         self._custom, self._trouble = custom, trouble
         self._read: Snapshot | None = None
-        self.routine = Routine("glance", self._look, first=0.5, every=(1.0, 1.0))
+        self.routine = Routine("glance", self._refresh, first=0.5, every=(1.0, 1.0))
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         flows = shop.app.database.read(_flows)
         self._read = Snapshot(
             shop.stock_level.freshness(),
@@ -62,7 +62,7 @@ class Glance:
         )
 
     def rows(self) -> list[Row]:
-        """A row for each page of the console that is worth a look."""
+        """A row for each page of the console that is worth watching."""
         read, trouble, custom = self._read, self._trouble, self._custom
         if read is None:
             return []
@@ -89,7 +89,7 @@ class Glance:
                 f"{read.running:,} running, {read.ended:,} succeeded",
                 f"{custom.cancelled:,} orders cancelled; a catalogue is printed",
             ),
-            Row("Control", read.imports, "a failed import goes on at its step"),
+            Row("Control", read.imports, "a failed import continues at its step"),
             Row(
                 "Ring",
                 f"{read.members} worker{'s' if read.members != 1 else ''}",
@@ -113,7 +113,7 @@ def _flows(connection: Connection) -> dict[int, int]:
 
 
 def _imports() -> str:
-    """The import that began last, and where it is."""
+    """The latest import and its step."""
     runs = control.listing(shop.app.fleet, name="import-prices", limit=10)
     begun = [(run.start_time, run) for run in runs if run.start_time is not None]
     if not begun:

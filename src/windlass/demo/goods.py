@@ -1,4 +1,4 @@
-"""What the shop has when it opens: products, articles on offer, and a first delivery."""
+"""The tables of the shop when it opens: products and articles on offer."""
 
 from __future__ import annotations
 
@@ -28,50 +28,17 @@ ARTICLES = 100_000
 AT_ONCE = 1_000
 HOUR = 3_600
 
+# fmt: off
 THINGS = (
-    "anchor",
-    "barometer",
-    "bell",
-    "bilge-pump",
-    "block",
-    "boathook",
-    "bollard",
-    "bucket",
-    "buoy",
-    "chain",
-    "chart",
-    "chronometer",
-    "cleat",
-    "compass",
-    "deck-brush",
-    "dinghy",
-    "divider",
-    "ensign",
-    "fender",
-    "flare",
-    "foghorn",
-    "hammock",
-    "hawser",
-    "jib",
-    "keel-bolt",
-    "ladder",
-    "lantern",
-    "life-vest",
-    "mainsail",
-    "marlinspike",
-    "oar",
-    "oilskin",
-    "pulley",
-    "rope",
-    "rudder",
-    "sextant",
-    "shackle",
-    "telescope",
-    "tiller",
-    "winch",
+    "anchor", "barometer", "bell", "bilge-pump", "block", "boathook", "bollard", "bucket",
+    "buoy", "chain", "chart", "chronometer", "cleat", "compass", "deck-brush", "dinghy",
+    "divider", "ensign", "fender", "flare", "foghorn", "hammock", "hawser", "jib", "keel-bolt",
+    "ladder", "lantern", "life-vest", "mainsail", "marlinspike", "oar", "oilskin", "pulley",
+    "rope", "rudder", "sextant", "shackle", "telescope", "tiller", "winch",
 )
+# fmt: on
 VARIANTS = PRODUCTS // len(THINGS)
-# The ones that customers buy: one of each thing.
+# Customers buy one variant of each thing.
 SOLD = tuple(f"{thing}-001" for thing in THINGS)
 
 metadata = MetaData()
@@ -81,24 +48,24 @@ article = Table(
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("code", String(40), nullable=False),
-    # Seconds since the epoch; null once the offer was taken off the page.
+    # Seconds since the epoch; null after the offer was removed from the page.
     Column("offer_ends_at", BigInteger),
 )
 
 
 def require_empty(database: Database) -> None:
-    """Refuse a database in which something is that is not ours to remove."""
-    there = sorted(database.read(_names))
-    if there:
+    """Refuse a database that has tables or views: the demo removes its tables at the end."""
+    found = sorted(database.read(_names))
+    if found:
         raise BadDatabase(
-            f"{database.name} is not empty: it has {', '.join(there[:3])}"
-            f"{' and more' if len(there) > 3 else ''}; the demo removes its tables at the end, so "
-            "give it an empty database of its own"
+            f"{database.name} is not empty: it has {', '.join(found[:3])}"
+            f"{' and more' if len(found) > 3 else ''}; the demo removes its tables at the end, so "
+            "give it an empty database"
         )
 
 
 def fill(database: Database) -> None:
-    """Make the tables of the shop and fill them."""
+    """Create and fill the tables of the shop."""
     now = int(time.time())
 
     def make(connection: Connection) -> None:
@@ -116,7 +83,7 @@ def fill(database: Database) -> None:
 
 
 def remove(database: Database) -> None:
-    """Remove what the demo has made. The database was empty: nothing else has these names."""
+    """Remove the tables of the demo. The database was empty, so nothing else has these names."""
 
     def drop(connection: Connection) -> None:
         found = inspect(connection)
@@ -127,7 +94,7 @@ def remove(database: Database) -> None:
                 listed = ", ".join(map(quote, names))
                 connection.exec_driver_sql(f"drop {sort} {listed}")
         if connection.dialect.supports_sequences:
-            # Those that belong to a table went with it.
+            # Sequences that belong to a table were dropped with it.
             for name in _ours(inspect(connection).get_sequence_names()):
                 connection.exec_driver_sql(f"drop sequence {quote(name)}")
 
@@ -135,14 +102,14 @@ def remove(database: Database) -> None:
 
 
 def codes() -> Iterator[str]:
-    """The code of each product."""
+    """The codes of all products."""
     for thing in THINGS:
         for number in range(1, VARIANTS + 1):
             yield f"{thing}-{number:03d}"
 
 
 def _articles(now: int) -> Iterator[dict[str, object]]:
-    """Most offers stand for hours yet; some have ended, and some end while one looks."""
+    """Most offers last for hours; some have ended, and some end during the demo."""
     rolled = random.Random(7)
     for number, code in enumerate(codes(), start=1):
         ends = now + rolled.randint(-HOUR // 10, 6 * HOUR)
@@ -150,7 +117,7 @@ def _articles(now: int) -> Iterator[dict[str, object]]:
 
 
 def _copied(count: int) -> Insert:
-    """As many articles again as there are, or as are missing: quicker than to send them all."""
+    """Doubles the articles up to ARTICLES; faster than sending all of them."""
     rows = select(article.c.id + count, article.c.code, article.c.offer_ends_at + 7)
     return article.insert().from_select(
         ["id", "code", "offer_ends_at"], rows.where(article.c.id <= ARTICLES - count)

@@ -1,4 +1,4 @@
-"""The demo from begin to end: it is set up, it runs, and it is removed."""
+"""The demo from start to end: set up, run, remove."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from windlass.operate.ring import operate as ring_operate
 
 STOP_SECONDS = 3.0
 JOIN_SECONDS = 30.0
-# Ctrl-C, a polite request, and the end of the terminal.
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -35,7 +34,7 @@ SIGNALS = tuple(
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What the demo is to be like. With a `pace` of 2 trouble begins twice as soon."""
+    """Options of the demo. With a `pace` of 2, failures begin twice as early."""
 
     database: str | None
     port: int
@@ -44,7 +43,7 @@ class DemoOptions:
 
 
 def play(options: DemoOptions, console: Console) -> None:
-    """Run the demo until a signal or until its time is over; nothing of it is left."""
+    """Run the demo until a signal or for `seconds`, then remove everything."""
     stop = threading.Event()
     with _signals(stop), tempfile.TemporaryDirectory(prefix="windlass-demo-") as name:
         folder = Path(name)
@@ -53,13 +52,13 @@ def play(options: DemoOptions, console: Console) -> None:
         with _tables(url, console), Service() as service:
             DemoSetting(url, service.url).publish()
             _live(options, console, folder, service, stop)
-    console.print("The shop is closed, and nothing of it is left.")
+    console.print("The shop is closed, and everything was removed.")
 
 
 def _live(
     options: DemoOptions, console: Console, folder: Path, service: Service, stop: threading.Event
 ) -> None:
-    # The shop finds its database when it is imported.
+    # Imported late: the shop reads its database URL during import.
     from windlass.demo import shop
     from windlass.demo.crew import Crew
     from windlass.demo.custom import Custom
@@ -95,7 +94,7 @@ def _live(
 
 
 def _wait_for_workers(app: Any, stop: threading.Event) -> None:
-    """Customers and trouble come when both workers are there, or after some time."""
+    """Wait until both workers have joined the ring, or for JOIN_SECONDS."""
     deadline = time.monotonic() + JOIN_SECONDS
     while time.monotonic() < deadline and not stop.wait(0.2):
         if sum(len(ring.members) for ring in ring_operate.rings(app.fleet)) >= 2:
@@ -103,7 +102,7 @@ def _wait_for_workers(app: Any, stop: threading.Event) -> None:
 
 
 def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
-    """The console on a thread, and where it is; without its extra, what to do about it."""
+    """The console on a thread and its URL; without its extra, how to install it."""
     try:
         from windlass.web import create
         from windlass.web.serve import Beside, url_of
@@ -111,16 +110,16 @@ def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
     except WindlassError as problem:
         return nullcontext(), str(problem)
     bound = _bind(port)
-    # A browser that is quicker than the console waits instead of being refused.
+    # A browser that connects before the console is up waits instead of being refused.
     bound.listen()
     where = url_of(bound)
     if not is_built():
-        where += " (only its API: the pages were not built; run make demo, or install a wheel)"
+        where += " (API only: the pages were not built; run make demo, or install a wheel)"
     return Beside(create(app), bound), where
 
 
 def _bind(port: int) -> socket.socket:
-    """The port if it is free, or else another one."""
+    """A socket on `port` if it is free, else on another port."""
     from windlass.web.serve import DEFAULT_HOST, bind
 
     try:
@@ -131,11 +130,11 @@ def _bind(port: int) -> socket.socket:
 
 @contextmanager
 def _tables(url: str, console: Console) -> Iterator[None]:
-    """The tables of the shop, filled, while the block lasts."""
+    """Create and fill the tables of the shop; remove them after the block."""
     file = _file_of(url)
     if file is not None and file.exists():
         raise BadDatabase(
-            f"{file} is there already; the demo makes a file of its own and removes it"
+            f"{file} exists already; the demo creates its own file and removes it at the end"
         )
     database = Database(url)
     try:
@@ -176,7 +175,7 @@ def _file_of(url: str) -> Path | None:
 
 @contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """Let signals end the demo as its time would; a second one changes nothing."""
+    """Let signals stop the demo; a second signal changes nothing."""
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
     try:
         yield
@@ -186,5 +185,5 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _log_to(path: Path) -> None:
-    """What would be in the way on the screen goes into a file that goes with the rest."""
+    """Keep logs off the screen, in a file that is removed with the rest."""
     logging.basicConfig(filename=path, level=logging.WARNING, force=True)

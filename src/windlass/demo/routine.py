@@ -1,4 +1,4 @@
-"""Something that is done again and again on a thread, until it is stopped."""
+"""An action that repeats on a thread until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("windlass.demo")
 
 
 class Routine:
-    """Calls `act` first after `first` seconds, and then every `every` seconds or so."""
+    """Calls `act` after `first` seconds, then at random intervals of `every` seconds."""
 
     def __init__(
         self, name: str, act: Callable[[], object], *, first: float, every: tuple[float, float]
@@ -23,20 +23,20 @@ class Routine:
         self._thread = threading.Thread(target=self._run, name=f"demo-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it not be called again; returns at once."""
+        """Make no further calls; returns at once."""
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for a call that is under way."""
+        """Wait for the call that is running."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
 
     def pause(self, seconds: float) -> bool:
-        """Wait in the middle of a call; False if it is to end instead."""
+        """Wait during a call; False if the routine was stopped."""
         return not self._stopped.wait(seconds)
 
     def _run(self) -> None:

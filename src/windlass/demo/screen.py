@@ -1,4 +1,4 @@
-"""What the demo shows in its terminal: a live picture, or plain lines where there is none."""
+"""The terminal of the demo: a live picture, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN_EVERY = 10.0
 
 
 class Screen:
-    """Shows how the shop is doing while the block lasts."""
+    """Shows the shop's numbers and events inside the block."""
 
     def __init__(self, console: Console, diary: Diary, *, where: str) -> None:
         self._console, self._diary, self._where = console, diary, where
@@ -60,9 +60,9 @@ class Screen:
         head += Text(f"   {_clock(time.monotonic() - self._began)}", style="bright_black")
         link = Text("Console  ", style="bright_black")
         link += Text(self._where, style="bold cyan underline" if "://" in self._where else "yellow")
-        link += Text("   Ctrl-C ends it and leaves nothing behind", style="bright_black")
+        link += Text("   Ctrl-C stops it and removes everything", style="bright_black")
         rows = self.rows()
-        body = _table(rows) if rows else Text("the workers are coming up ...", style="bright_black")
+        body = _table(rows) if rows else Text("the workers are starting ...", style="bright_black")
         notes = [_note(note) for note in self._diary.last()]
         return Padding(Group(head, link, Text(), body, Text(), *notes), (1, 2, 0, 2))
 

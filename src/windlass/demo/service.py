@@ -1,8 +1,8 @@
-"""The systems of others, as a real HTTP server on this machine: slow, and not always well.
+"""The external services, as a real HTTP server on this machine: slow and unreliable.
 
-GET  /stock/CODE        how many of one product are on hand; there is no call for many
-POST /refund/ORDER      give the money back; the same order twice counts once
-POST /print/JOB         take a catalogue to the printer
+GET  /stock/CODE        how many of one product are on hand; there is no call for several
+POST /refund/ORDER      refund an order; the same order twice counts once
+POST /print/JOB         print a catalogue
 GET  /print?job=A,B     which of these are printed
 """
 
@@ -16,12 +16,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 SLOWEST_SECONDS = 0.09
-BAD_ONES_IN_A_HUNDRED = 2
+FAILED_PERCENT = 2
 PRINT_SECONDS = (4.0, 9.0)
 
 
 class Service:
-    """Serves on a thread while the block lasts."""
+    """Serves on a thread inside the block."""
 
     def __init__(self) -> None:
         self.is_down = False
@@ -36,7 +36,6 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Service:
@@ -48,12 +47,12 @@ class Service:
         self._server.server_close()
 
     def answer(self, method: str, path: str, query: dict[str, list[str]]) -> tuple[int, object]:
-        """The answer to a call, after a while."""
+        """The status and the body of the answer, after a delay."""
         if self.is_down:
             self.refused += 1
             return 503, {"error": "the inventory is being restarted"}
         time.sleep(random.uniform(0.01, SLOWEST_SECONDS))
-        if random.randrange(100) < BAD_ONES_IN_A_HUNDRED:
+        if random.randrange(100) < FAILED_PERCENT:
             self.refused += 1
             return 500, {"error": "deadlock in the inventory, try again"}
         self.answered += 1
@@ -74,7 +73,7 @@ class Service:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # A killed worker leaves its calls in the lurch; that is nothing to write home about.
+    # A killed worker drops its calls, which is no error here.
     block_on_close = False
     service: Service
 
@@ -84,7 +83,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Headers and body go out as one packet: the client would wait for the second.
+    # Send headers and body as one packet: the client would wait for a second one.
     wbufsize = -1
     server: _Server
 

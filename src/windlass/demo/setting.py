@@ -1,4 +1,4 @@
-"""What the processes of the demo must agree on; it travels in the environment."""
+"""Settings that the processes of the demo share, passed in the environment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PACE = "WINDLASS_DEMO_PACE"
 
 @dataclass(frozen=True)
 class DemoSetting:
-    """Where the tables are, and where the service of others is."""
+    """The URLs of the database and of the external service."""
 
     database: str
     service: str
 
     def publish(self) -> None:
-        """Have this process and its children find it. A URL may hold a password: no arguments."""
+        """Pass the setting to child processes; not as arguments, a URL may have a password."""
         os.environ[DATABASE] = self.database
         os.environ[SERVICE] = self.service
 
@@ -32,5 +32,5 @@ def read() -> DemoSetting:
 
 
 def pace() -> float:
-    """How much sooner than usual trouble is to begin; tests have little time."""
+    """How much earlier than usual failures begin, for tests."""
     return float(os.environ.get(PACE) or 1)

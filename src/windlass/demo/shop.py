@@ -1,4 +1,4 @@
-"""The shop: every face of Windlass once, as the owner of such a shop would write it."""
+"""The shop: uses every part of Windlass once, as a user would write it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ service = Client(SETTING.service)
 catalogue = Table(app.database.engine, "shop_product", key="code")
 
 
-# Orders: stock and task in one transaction, so that there is never one without the other.
+# Orders: stock and task in one transaction, so neither exists without the other.
 
 
 def place_order(order: str, customer: str, lines: dict[str, int]) -> None:
-    """Take the stock of an order and have it fulfilled; OutOfStock changes nothing."""
+    """Deduct the stock of an order and enqueue its fulfilment; OutOfStock changes nothing."""
 
     def write(connection: Connection) -> None:
         ledger.deduct(order, lines, conn=connection)
@@ -45,7 +45,7 @@ def place_order(order: str, customer: str, lines: dict[str, int]) -> None:
 
 @app.task(priority=10, timeout="10s", keep="10m")
 async def fulfil(order: str, customer: str, pieces: int) -> None:
-    """Have an order packed, and tell its customer."""
+    """Enqueue the packing of an order and a mail to its customer."""
     await pack.using(key=order).aenqueue(order, pieces)
     await send_mail.aenqueue(f"{customer}@sea.example", f"{order} is on its way")
 
@@ -69,18 +69,18 @@ async def send_mail(to: str, subject: str) -> None:
 
 @app.task(timeout="10s", keep="10m")
 def take_delivery(delivery: str, lines: dict[str, int]) -> int:
-    """Put a delivery on the shelves. Twice under one name counts once."""
+    """Add a delivery to the stock; the same delivery twice counts once."""
     ledger.restock(delivery, lines)
     return sum(lines.values())
 
 
 @app.cron("* * * * *", timeout="20s")
 def report() -> str:
-    """Write down each minute how fresh the catalogue is."""
+    """Record every minute how fresh the catalogue is."""
     return stock_level.freshness().forecast
 
 
-# Rolling: the inventory can be asked for one product at a time, and some are asked for more often.
+# Rolling: the inventory answers for one product at a time; bestsellers are refreshed more often.
 
 
 @app.rolling(
@@ -93,7 +93,7 @@ def stock_level(code: str) -> str:
 
 @app.rolling(every="30s", retry_after="5s", concurrency=4, timeout="20s")
 def bestseller(code: str) -> str:
-    """Ask for the bestsellers every half minute."""
+    """Ask for a bestseller every half minute."""
     return f"{service.get('stock', code)['on_hand']} on hand"
 
 
@@ -109,7 +109,7 @@ def bestseller(code: str) -> str:
     batch=250,
 )
 async def offer(article: dict[str, Any]) -> None:
-    """Look whether the offer of an article has ended, and have it taken off the page."""
+    """Check whether the offer of an article has ended, and enqueue its removal."""
     if article["id"] % 1_511 == 0:
         raise LookupError(f"the offer page of article {article['id']} is gone")
     ends = article["offer_ends_at"]
@@ -119,7 +119,7 @@ async def offer(article: dict[str, Any]) -> None:
 
 @app.task(timeout="10s", keep="5m")
 async def end_offer(article: int) -> None:
-    """Take an ended offer off the page, in the transaction that says that it was done."""
+    """Remove an ended offer, in the transaction that finishes the task."""
     ended = update(goods.article).where(goods.article.c.id == article).values(offer_ends_at=None)
 
     def write(connection: Connection) -> None:
@@ -130,16 +130,16 @@ async def end_offer(article: int) -> None:
 
 @app.sweep(Keys(1, 900), ranges=4, redo="10s", concurrency=2, batch=50)
 async def shelf(_number: int) -> None:
-    """Look whether the label of each shelf can be read."""
+    """Check whether the label of a shelf is readable."""
     await asyncio.sleep(random.uniform(0.05, 0.15))
 
 
-# A flow: an order that is cancelled is undone side by side, and the customer hears of it last.
+# A flow: a cancelled order is undone in parallel steps, and the customer is told last.
 
 
 @app.flow(keep="30m")
 def cancel_order(flow: Drawing, order: str, customer: str) -> None:
-    """Undo everything that an order began."""
+    """Undo everything that an order started."""
     goods_back = flow.add(give_back_stock, order)
     others = [flow.add(undo, order) for undo in (refund, revoke_points, stop_parcel)]
     flow.add(tell_customer, order, customer, goods_back.result, after=[goods_back, *others])
@@ -147,52 +147,52 @@ def cancel_order(flow: Drawing, order: str, customer: str) -> None:
 
 @app.task(timeout="20s")
 def give_back_stock(order: str) -> dict[str, int]:
-    """Give back what has not come back yet."""
+    """Give back the stock that was not returned yet."""
     return {line.sku: line.quantity for line in ledger.void(order).lines}
 
 
-# A payment service may be down for an evening.
+# A payment service may be down for hours.
 @app.task(retries=50, backoff="1s", timeout="20s")
 def refund(order: str) -> None:
-    """The customer gets the money back."""
+    """Refund the customer."""
     time.sleep(random.uniform(0.3, 1.2))
     service.post("refund", order)
 
 
 @app.task(timeout="20s")
 async def revoke_points(_order: str) -> None:
-    """The points of the order are taken away."""
+    """Revoke the points of the order."""
     await asyncio.sleep(random.uniform(0.5, 2.5))
 
 
 @app.task(timeout="20s")
 async def stop_parcel(_order: str) -> str:
-    """The parcel does not leave, or is called back."""
+    """Stop the parcel, or call it back."""
     await asyncio.sleep(random.uniform(1.0, 4.0))
     return random.choice(("still here", "called back"))
 
 
 @app.task(timeout="20s")
 async def tell_customer(order: str, customer: str, back: dict[str, int]) -> str:
-    """The last thing that happens."""
+    """Tell the customer, after everything else."""
     await asyncio.sleep(random.uniform(0.2, 0.8))
     return f"told {customer}: {order} is cancelled, {sum(back.values())} pieces came back"
 
 
-# A wider flow, with a job that another system executes.
+# A larger flow, with a job that an external system executes.
 
 
 class Printer(External):
-    """The printer takes a catalogue and says from time to time whether it is done."""
+    """A printing service that must be polled."""
 
     def submit(self, issue: str) -> str:
-        """Take it there; a repeated submission has the same name."""
+        """Send the catalogue; a repeated submission has the same name."""
         return str(service.post("print", f"{issue}-{context().submission}")["job"])
 
     def poll(self, handles: list[str]) -> dict[str, Answer]:
-        """Which are printed."""
-        said = service.get("print", query=f"?job={','.join(handles)}")
-        return {each: Done({"copies": 500}) if said[each] else Running() for each in handles}
+        """Ask which catalogues are printed."""
+        printed = service.get("print", query=f"?job={','.join(handles)}")
+        return {each: Done({"copies": 500}) if printed[each] else Running() for each in handles}
 
 
 printer = app.external("printer", Printer(), every="2s", timeout="3m", retries=3)
@@ -200,7 +200,7 @@ printer = app.external("printer", Printer(), every="2s", timeout="3m", retries=3
 
 @app.flow(keep="30m")
 def print_catalogue(flow: Drawing, issue: str) -> None:
-    """Prices are frozen, chapters set side by side, and the printer does the rest."""
+    """Freeze prices, set the chapters in parallel, then print."""
     prices = flow.add(freeze_prices, issue)
     chapters = [
         flow.add(set_chapter, chapter, prices.result, after=prices, name=f"set {chapter}")
@@ -214,7 +214,7 @@ def print_catalogue(flow: Drawing, issue: str) -> None:
 
 @app.task(timeout="20s")
 async def freeze_prices(issue: str) -> dict[str, object]:
-    """The prices that this issue is to show."""
+    """Freeze the prices for this issue."""
     await asyncio.sleep(random.uniform(0.8, 2.0))
     return {"issue": issue, "prices": goods.PRODUCTS}
 
@@ -230,23 +230,23 @@ async def set_chapter(chapter: str, prices: dict[str, object]) -> dict[str, obje
 
 @app.task(timeout="20s")
 async def read_proof(chapters: list[dict[str, Any]]) -> dict[str, int]:
-    """Read it all once more."""
+    """Proofread all chapters."""
     await asyncio.sleep(random.uniform(1.0, 3.0))
     return {"pages": sum(chapter["pages"] for chapter in chapters)}
 
 
 @app.task(timeout="20s")
 async def archive(_issue: str) -> None:
-    """Put it on the shelf."""
+    """Archive the issue."""
     await asyncio.sleep(random.uniform(0.5, 2.0))
 
 
-# A named run: once at a time, and what is done is not done again.
+# A control run: one at a time, and finished steps are not repeated.
 
 
 @app.task(retries=10, backoff="2s", timeout="1m", max_lost=10, keep="10m")
 def import_prices(supplier: str) -> str:
-    """Import the prices of a supplier; the next try goes on at the step that failed."""
+    """Import the prices of a supplier; a retry continues at the failed step."""
     try:
         with app.control("import-prices", partition=supplier, expires="30s") as run:
             lines = run.step("download", _download)
@@ -259,7 +259,7 @@ def import_prices(supplier: str) -> str:
             run.step("publish", _publish)
             return f"{lines} prices of {supplier}"
     except AlreadyRunning:
-        # Its worker was killed; the run is free when it has expired.
+        # Its worker was killed; the run is free after it expires.
         raise Snooze("5s") from None
 
 

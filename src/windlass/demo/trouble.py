@@ -1,4 +1,4 @@
-"""What goes wrong, and how it heals: a worker dies, a service is down, a switch is off."""
+"""Failures and recovery: a worker dies, a service is down, a switch is off."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ MOODS: dict[str, Mood] = {"breaker opened": "bad", "breaker closed": "good", "po
 
 @dataclass
 class Next:
-    """When trouble comes next, on the monotonic clock; None while it is there."""
+    """When the next failure begins, on the monotonic clock; None during a failure."""
 
     at: float | None
 
     def text(self, coming: str, there: str) -> str:
-        """What is to be said of it now."""
+        """`there` during the failure, else `coming` and the seconds until then."""
         if self.at is None:
             return there
         return f"{coming} in {max(0.0, self.at - time.monotonic()):.0f} s"
 
 
 class Trouble:
-    """Makes trouble by a fixed timetable, so that one can tell people what to watch.
+    """Causes failures at fixed times, so that the screen can announce them.
 
-    A larger `pace` has it begin sooner and last less long, and not come back sooner.
+    With a larger `pace` they begin earlier and are shorter, but do not repeat more often.
     """
 
     def __init__(self, crew: Crew, service: Service, diary: Diary, *, pace: float) -> None:
@@ -45,18 +45,18 @@ class Trouble:
         self.routines = [self._killing, self._breaking, self._pausing, self._watching]
 
     def _kill(self) -> None:
-        """Every 30 seconds the second worker dies, and is away for 8 of them."""
+        """Every 30 seconds, kill the second worker for 8 seconds."""
         victim, self.death.at = self._crew.workers[1], None
         pid = victim.pid
         victim.kill()
-        self._diary.write(f"worker 2 (pid {pid}) was killed in the middle of its work", "bad")
+        self._diary.write(f"worker 2 (pid {pid}) was killed during its work", "bad")
         if self._killing.pause(8 / self._pace):
             victim.start()
             self._diary.write(f"worker 2 is back (pid {victim.pid})", "good")
         self.death = _in(22)
 
     def _fail(self) -> None:
-        """For 12 seconds of each minute the inventory does not answer."""
+        """Every minute, take the inventory down for 12 seconds."""
         self.outage.at = None
         self._service.is_down = True
         self._diary.write("the inventory is down: every call to it fails", "bad")
@@ -66,7 +66,7 @@ class Trouble:
         self.outage = _in(48)
 
     def _close(self) -> None:
-        """For 15 seconds of each minute no mail is sent; mails wait, and none is lost."""
+        """Every minute, switch off mails for 15 seconds; they wait, and none is lost."""
         self.closing.at = None
         shop.app.pause(MAIL, reason="the mail provider is being upgraded", who="demo")
         self._diary.write("the switch of send_mail is off: mails wait")
@@ -84,11 +84,11 @@ class Trouble:
                     self._diary.write(alert.text, MOODS[alert.what])
         if self.death.at is not None:
             for worker in self._crew.workers:
-                self._look_after(worker)
+                self._restart_dead(worker)
 
-    def _look_after(self, worker: WorkerProcess) -> None:
+    def _restart_dead(self, worker: WorkerProcess) -> None:
         if not worker.is_alive:
-            self._diary.write(f"worker {worker.number} died: {worker.last_words()}", "bad")
+            self._diary.write(f"worker {worker.number} died: {worker.last_line()}", "bad")
             worker.start()
 
 

@@ -1,8 +1,7 @@
-"""Keys of sources as text: one text for each key, and the same key back.
+"""Keys of sources as text: each key has one text, which decodes to the same key.
 
-Windlass compares keys for equality only, by this text. Which of two keys comes first is the
-business of the source alone: its collation, its time zone, its type. So any key will do that the
-source can sort by, and no order is ever guessed.
+Windlass compares these texts for equality only. The source alone decides the order of keys, by its
+collation, time zone and type. So every key that the source can sort by works.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Key = Annotated[Any, KEY]
 
 _TAGS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "uuid": (UUID, str, UUID),
-    # A datetime is a date too, so it comes first.
+    # Before date: a datetime is also a date.
     "time": (datetime, lambda time: _in_utc(time).isoformat(), datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
     "decimal": (Decimal, str, Decimal),
@@ -44,7 +43,7 @@ def encode_key(key: Key, *, what: str = "source") -> str:
 
 
 def decode_key(text: str) -> Key:
-    """The key that `encode_key` made `text` of."""
+    """The key from which `encode_key` made `text`."""
     return _key(msgspec.json.decode(text))
 
 
@@ -59,7 +58,7 @@ def decoded(text: str | None) -> Key | None:
 
 
 def shown(key: Key) -> str:
-    """A key for people: text without quotes, parts of a composite key with commas between."""
+    """A key for people: text without quotes, composite keys separated by commas."""
     if isinstance(key, tuple):
         return ", ".join(shown(part) for part in key)
     return key.hex() if isinstance(key, bytes) else str(key)
@@ -68,7 +67,7 @@ def shown(key: Key) -> str:
 def _plain(key: Key, what: str) -> object:
     match key:
         case None:
-            raise BadKey(f"{what}: a key is null; leave such rows out")
+            raise BadKey(f"{what}: a key is null; exclude such rows from the source")
         case bool() | float():
             raise BadKey(f"{what}: {key!r} cannot be a key; use a whole number, text or a time")
         case int():
@@ -79,16 +78,16 @@ def _plain(key: Key, what: str) -> object:
             return key
         case tuple() | list():
             if not key:
-                raise BadKey(f"{what}: a key without parts")
+                raise BadKey(f"{what}: a composite key is empty; give it at least one part")
             return [_plain(part, what) for part in key]
     for tag, (kind, write, _) in _TAGS.items():
         if isinstance(key, kind):
             return {tag: write(key)}
-    raise BadKey(f"{what}: a key of type {type(key).__name__} cannot be kept; give it as text")
+    raise BadKey(f"{what}: a key of type {type(key).__name__} cannot be stored; give it as text")
 
 
 def _in_utc(time: datetime) -> datetime:
-    """One moment has one text, in whatever zone a connection shows it."""
+    """One moment has one text, whichever time zone the connection uses."""
     return time if time.tzinfo is None else time.astimezone(UTC)
 
 

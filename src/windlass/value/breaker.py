@@ -1,21 +1,20 @@
-"""Circuit breakers: "20 in a row, 5m" holds a kind back after so many errors, then probes it.
+"""Circuit breakers: "20 in a row, 5m" stops a kind after 20 errors in a row, then probes it.
 
-The breaker of a kind is one row that all workers share. This module is its state machine: every
-function is pure and returns the breaker as it should be stored, and the caller makes sure that the
-row has not changed in between.
+All workers share one row for the breaker of a kind. This module is its state machine: every
+function is pure and returns the breaker to store. The caller checks that the row has not changed.
 
-    from      to        when                                  what else
+    from      to        when                                  effect
     CLOSED    CLOSED    an ordinary run ended                 errors in a row: 0, or one more
-    CLOSED    OPEN      that made the errors enough           first probe after the pause
-    OPEN      PROBING   a worker takes the probe, once due    it has a pause to answer, or a minute
-    PROBING   PROBING   its time to answer is over            another worker takes the probe over
+    CLOSED    OPEN      the errors reached the limit          first probe after the pause
+    OPEN      PROBING   a worker takes the due probe          it has one pause, at least a minute
+    PROBING   PROBING   the prober ran out of time            another worker takes the probe over
     PROBING   OPEN      the prober found nothing to run       the probe is due at once
     PROBING   OPEN      the probe failed                      pause doubled, up to the longest
     PROBING   CLOSED    a probe succeeded, late or not        everything cleared
     any       CLOSED    an operator resumed it                everything cleared
 
-While it is not closed, the ends of ordinary runs change nothing: they began before it opened and
-tell nothing new. Nor does the failure of a probe that has been taken over.
+While the breaker is not closed, ordinary runs that end change nothing: they began before it opened.
+A failed probe that another worker has taken over changes nothing either.
 """
 
 from __future__ import annotations
@@ -88,10 +87,9 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The breaker of a kind as its row has it. Times and the pause are in microseconds.
+    """The stored breaker of a kind. Times and the pause are in microseconds.
 
-    `probe_at` is when the next worker may take the probe: the first one while the breaker is open,
-    one that takes over while it is probing.
+    `probe_at` is when the next worker may take the probe, or take it over from the prober.
     """
 
     state: State = State.CLOSED
@@ -107,7 +105,7 @@ class Breaker:
         return self.state != State.CLOSED
 
     def count(self, terms: Terms, outcomes: Sequence[bool], now: int) -> Breaker:
-        """Ordinary runs ended in this order, True for a success."""
+        """Count ordinary runs in the order in which they ended; True is a success."""
         if self.is_open:
             return self
         errors = self.errors_in_a_row
@@ -131,18 +129,18 @@ class Breaker:
         assert self.pause is not None
         if now < self.probe_at:
             return None
-        # The prober may die, so the probe is its own for a while only.
+        # The prober may die, so it has the probe for a limited time.
         until = now + max(self.pause, SHORTEST_PROBE)
         return replace(self, state=State.PROBING, probe_at=until, probe_worker=worker)
 
     def give_back_probe(self, worker: int, now: int) -> Breaker:
-        """`worker` found nothing to run; the next one may probe at once."""
+        """`worker` found nothing to run; the next worker may probe at once."""
         if not self._is_probed_by(worker):
             return self
         return replace(self, state=State.OPEN, probe_at=now, probe_worker=None)
 
     def answer(self, terms: Terms, worker: int, *, ok: bool, now: int) -> Breaker:
-        """The probe of `worker` ended; a success counts even if it was taken over meanwhile."""
+        """The probe of `worker` ended; a success counts even after a takeover."""
         if ok and self.is_open:
             return self.closed()
         if not self._is_probed_by(worker):
@@ -159,7 +157,7 @@ class Breaker:
         )
 
     def closed(self) -> Breaker:
-        """All is forgotten: the probe succeeded, or an operator resumed it."""
+        """Clear everything: the probe succeeded, or an operator resumed the kind."""
         return CLOSED
 
     def _is_probed_by(self, worker: int) -> bool:

@@ -8,5 +8,5 @@ BUCKETS = 256
 
 
 def bucket_of(name: str) -> int:
-    """The bucket of a row, from its key or else its id in decimal."""
+    """The bucket of a row, from its key, or from its decimal id if it has no key."""
     return crc32(name.encode()) >> 24

@@ -1,8 +1,8 @@
-"""Cron schedules: when is the next turn, in a time zone, through daylight-saving changes.
+"""Cron schedules: the next turn in a time zone, through daylight-saving changes.
 
-The rule, for a schedule that names a fixed time of day: a time that the clocks skip happens at the
-first moment after the gap, and a time that they show twice happens once, the first time. A schedule
-that fires every so many minutes or hours follows real time and neither skips nor doubles.
+A schedule with a fixed time of day: a time that the clocks skip happens right after the gap, and a
+time that they show twice happens once, the first time. A schedule that fires every few minutes or
+hours follows real time: it neither skips nor repeats a turn.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Schedule:
         except CronSimError as problem:
             raise BadSchedule(f"cron {self.expression!r} cannot be read: {problem}") from problem
         except StopIteration:
-            raise BadSchedule(f"cron {self.expression!r} never comes") from None
+            raise BadSchedule(f"cron {self.expression!r} never fires") from None
 
     def next_after(self, moment: int) -> int:
         """The first turn later than `moment`, both in microseconds since the epoch."""
@@ -75,24 +75,24 @@ class Schedule:
         return from_datetime(next(CronSim(self.expression, local)).astimezone(UTC))
 
     def around(self, moment: int) -> tuple[int, int]:
-        """The latest turn that is not after `moment`, and the first one after it."""
+        """The latest turn not after `moment`, and the first turn after `moment`."""
         local = to_datetime(moment + MINUTE).astimezone(ZoneInfo(self.zone))
         before = CronSim(self.expression, local, reverse=True)
         last = from_datetime(next(before).astimezone(UTC))
         while last > moment:
             last = from_datetime(next(before).astimezone(UTC))
-        # Going back and going forward may differ where the clocks change: forward is the rule.
+        # Backward and forward can differ where the clocks change: forward counts.
         following = self.next_after(last)
         while following <= moment:
             last, following = following, self.next_after(following)
         return last, following
 
     def as_payload(self, *, turn: int) -> str:
-        """What the standing row of this schedule carries: the schedule, and its next turn."""
+        """The payload of this schedule's standing row."""
         return _encode(Standing(self.expression, self.zone, self.catchup, turn)).decode()
 
     def is_in(self, payload: str) -> bool:
-        """Whether a standing row with this payload follows this very schedule."""
+        """Whether a standing row with this payload follows this schedule."""
         try:
             found = _decode(payload)
         except msgspec.DecodeError:
@@ -100,5 +100,5 @@ class Schedule:
         return (found.cron, found.tz, found.catchup) == (self.expression, self.zone, self.catchup)
 
     def next_turn(self, *, last: int, now: int) -> int:
-        """When to run again after the turn of `last`: missed turns collapse unless `catchup`."""
+        """The turn after `last`; without `catchup`, missed turns are skipped."""
         return self.next_after(last if self.catchup else max(last, now))

@@ -25,7 +25,7 @@ Duration = str | timedelta
 
 
 def parse_duration(given: Duration, *, what: str = "duration", zero: bool = False) -> int:
-    """Microseconds in `given`. `what` names the option in the error; `zero` allows none at all."""
+    """Microseconds in `given`. `what` names the option in the error; `zero` allows zero."""
     if isinstance(given, timedelta):
         microseconds = given // timedelta(microseconds=1)
     elif isinstance(given, str):
@@ -42,14 +42,14 @@ def parse_duration(given: Duration, *, what: str = "duration", zero: bool = Fals
             'give a string such as "30s" or a timedelta'
         )
     if microseconds < 0 or (microseconds == 0 and not zero):
-        raise BadDuration(f"{what}: {given!r} is not longer than nothing; give a positive duration")
+        raise BadDuration(f"{what}: {given!r} is too short; give a positive duration")
     if microseconds > LONGEST:
         raise BadDuration(f"{what}: {given!r} is longer than 100 years")
     return microseconds
 
 
 def seconds_of(timeout: Duration | float) -> float:
-    """A time-out that was given as a number of seconds, or as a duration."""
+    """A time-out in seconds, given as a number or as a duration."""
     if isinstance(timeout, int | float):
         if timeout < 0:
             raise BadInput(f"timeout={timeout!r} is negative")
@@ -58,7 +58,7 @@ def seconds_of(timeout: Duration | float) -> float:
 
 
 def format_duration(microseconds: float) -> str:
-    """A duration for people: the two largest units that matter."""
+    """A duration for people, in its two largest units."""
     rest = round(microseconds)
     if rest < 1_000:
         return f"{rest}us"

@@ -1,7 +1,7 @@
-"""How a run ended, and what that makes of its row.
+"""How a run ended, and how its row changes.
 
-A handler returns or raises; `judge` turns what it raised into an outcome; `settle` turns an outcome
-into the change of the row. Both are pure, so every rule about retries, keeping and turns is here.
+`judge` turns what a handler raised into an outcome; `settle` turns an outcome into the change of
+the row. Both are pure: every rule about retries, retention and turns is here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEEP_FAILED = parse_duration("7d")
 
 
 class Skip(Exception):
-    """The task is not to run: a condition that it depends on does not hold."""
+    """The task must not run: its condition is false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Retried:
     delay: int
     error: str
     trace: str
-    # Whether another system said so: it is there, and its breaker need not open.
+    # Another system reported the failure: it is up, so its breaker need not open.
     is_answer: bool = False
 
 
@@ -66,7 +66,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The handler cancelled its own task; or it was not called, as a condition did not hold."""
+    """The handler cancelled its task, or was not called because a condition was false."""
 
     reason: str
     is_skipped: bool = False
@@ -74,19 +74,19 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
-    """The handler put its task off by `delay` microseconds."""
+    """The handler postponed its task by `delay` microseconds."""
 
     delay: int
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A nested flow wrote its nodes; it ends when they have ended."""
+    """A nested flow wrote its nodes; it ends when all of them have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """Another system executes it now; it is asked after `delay` microseconds how that is going."""
+    """Another system executes the task; poll it after `delay` microseconds."""
 
     handle: str
     delay: int
@@ -99,7 +99,7 @@ Outcome = Succeeded | Retried | Failed | Cancelled | Snoozed | Expanded | Submit
 class Terms:
     """What the declaration of a kind says about the end of its runs.
 
-    `keep` None: a success is deleted at once unless it has a key or a result, which are kept a day.
+    With `keep` None, a success with a key or a result is kept a day; others are deleted at once.
     """
 
     retry: RetryPolicy
@@ -111,17 +111,17 @@ class Terms:
 
     @property
     def forgets(self) -> bool:
-        """Whether a success without a result and without a key leaves nothing behind."""
+        """Whether a success without a result and without a key is deleted at once."""
         return not self.keep
 
     @property
     def forgets_named(self) -> bool:
-        """Whether one with a key leaves nothing behind either."""
+        """Whether a success with a key is deleted at once too."""
         return self.keep == 0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What becomes of a row: these values, written only if the row is still as it was taken."""
+    """The new values of a row, written only if the row has not changed since it was taken."""
 
     id: int
     fence: int
@@ -140,17 +140,17 @@ class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Visits(NamedTuple):
-    """Items of one kind that were visited and left nothing to say: the same becomes of all."""
+    """Visited items of one kind whose handlers returned None: all change in the same way."""
 
     rows: Sequence[Claimed]
     due_at: int
     finished_at: int
-    # What they have again, if they were hurried.
+    # Restored in rows that were hurried.
     priority: int | None
 
     @property
     def changes(self) -> list[Change]:
-        """What becomes of each, as `settle` would have it."""
+        """The change of each row, as `settle` would make it."""
         return [
             Change(
                 id=row.id,
@@ -169,7 +169,7 @@ class Visits(NamedTuple):
 
 
 def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> Outcome:
-    """The outcome of a run that raised `error` in its try number `tries`."""
+    """The outcome of try number `tries`, which raised `error`."""
     match error:
         case Snooze():
             return Snoozed(parse_duration(error.after, what="Snooze", zero=True))
@@ -198,7 +198,6 @@ def describe(error: BaseException) -> tuple[str, str]:
 
 
 def _users_frames(error: BaseException) -> TracebackType | None:
-    """Where it was raised, without the frame of the engine that called the handler."""
     trace = error.__traceback__
     while trace is not None and "windlass.core" in trace.tb_frame.f_globals.get("__name__", ""):
         trace = trace.tb_next
@@ -206,17 +205,17 @@ def _users_frames(error: BaseException) -> TracebackType | None:
 
 
 def storable(text: str) -> str:
-    """`text` without what some database cannot store."""
+    """`text` without characters that some database cannot store."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def settle(
     task: Claimed, outcome: Outcome, terms: Terms, *, now: int, turns: bool
 ) -> Change | None:
-    """The change of `task` that `outcome` makes at `now`; None deletes the row.
+    """The change of `task` after `outcome` at `now`; None deletes the row.
 
-    `turns` says that the row is the standing row of a schedule or an item of a rolling kind: it
-    waits for its next turn instead of ending.
+    With `turns`, the row is the standing row of a schedule or an item of a rolling kind: it waits
+    for its next turn instead of ending.
     """
     change = _settled(task, outcome, terms, now=now, turns=turns)
     assert change is None or may_become(Status.RUNNING, Status(change.status))
@@ -230,29 +229,18 @@ def _settled(
         case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
             return None
         case Expanded():
-            change = _waiting(
-                task, None, attempt=task.attempt, lost=task.lost, remark=None, now=None
-            )
-            return replace(change, status=Status.RUNNING)
+            return _unfinished(task, None, status=Status.RUNNING)
         case Submitted():
-            due_at = now + outcome.delay
-            change = _waiting(
-                task, due_at, attempt=task.attempt, lost=task.lost, remark=None, now=now
-            )
-            return replace(change, status=Status.EXTERNAL)
+            return _unfinished(task, now + outcome.delay, now=now, status=Status.EXTERNAL)
         case Retried():
-            due_at = now + outcome.delay
-            change = _waiting(
-                task, due_at, attempt=task.attempt, lost=task.lost, remark=outcome.error, now=now
-            )
-            # To those who look at an item, a visit that failed is one.
+            change = _unfinished(task, now + outcome.delay, now=now, remark=outcome.error)
+            # Operators see a failed visit as failed, although it is retried.
             is_visit = turns and terms.period is not None
             return replace(change, last_status=Status.FAILED) if is_visit else change
         case Snoozed():
-            due_at = now + outcome.delay
-            # It ended in good order: workers lost before it was due again no longer tell anything.
-            attempt = task.attempt - 1 - task.lost
-            return _waiting(task, due_at, attempt=attempt, lost=0, remark=None, now=None)
+            change = _unfinished(task, now + outcome.delay)
+            # The run ended normally: workers that were lost before no longer count.
+            return replace(change, attempt=task.attempt - 1 - task.lost, lost=0)
         case Succeeded() | Failed() | Cancelled():
             if turns and terms.schedule is not None:
                 return _next_turn(task, outcome, terms.schedule, now=now)
@@ -265,33 +253,29 @@ def _settled(
 
 
 def settle_visits(rows: Sequence[Claimed], terms: Terms, *, now: int, is_hurried: bool) -> Visits:
-    """What becomes of items of one kind whose handlers returned None: as `settle`, all at once."""
+    """`settle` for many items of one kind whose handlers returned None."""
     assert terms.period is not None
     due_at = terms.period.next_due(now, failed=False)
     return Visits(rows, due_at, now, terms.priority if is_hurried else None)
 
 
-def _waiting(
+def _unfinished(
     task: Claimed,
     due_at: int | None,
     *,
-    attempt: int,
-    lost: int,
-    remark: str | None,
-    now: int | None,
+    now: int | None = None,
+    remark: str | None = None,
+    status: Status = Status.WAITING,
 ) -> Change:
     return Change(
         id=task.id,
         fence=task.fence,
         started_at=task.started_at,
-        status=Status.WAITING,
+        status=status,
         due_at=due_at,
-        attempt=attempt,
-        lost=lost,
+        attempt=task.attempt,
+        lost=task.lost,
         finished_at=now,
-        prune_at=None,
-        last_status=None,
-        result=None,
         remark=remark,
     )
 
@@ -299,7 +283,7 @@ def _waiting(
 def _next_turn(
     task: Claimed, outcome: Succeeded | Failed | Cancelled, schedule: Schedule, *, now: int
 ) -> Change:
-    # The turn is what was due at first; a retry or a rescue has moved `due_at` since.
+    # A retry or a rescue moves `due_at`, so the payload keeps the turn.
     turn = read_turn(task.payload) or task.due_at
     due_at = schedule.next_turn(last=turn, now=now)
     return Change(
@@ -312,7 +296,6 @@ def _next_turn(
         attempt=0,
         lost=0,
         finished_at=now,
-        prune_at=None,
         last_status=_status_of(outcome),
         result=outcome.result if isinstance(outcome, Succeeded) else None,
         remark=_remark_of(outcome),
@@ -334,15 +317,13 @@ def _next_visit(
         attempt=0,
         lost=0,
         finished_at=now,
-        prune_at=None,
         last_status=_status_of(outcome),
-        result=None,
         remark=None if remark is None else storable(remark),
     )
 
 
 def _is_forgotten(task: Claimed, terms: Terms) -> bool:
-    """Whether a success without a result leaves nothing behind. A node stays as long as its run."""
+    # A node stays as long as its flow run.
     if task.flow_id is not None:
         return False
     return terms.forgets if task.task_key is None else terms.forgets_named

@@ -1,7 +1,7 @@
 """Payloads: the arguments of a handler as JSON, checked against its annotations.
 
-What is stored is one JSON object, parameter name to value. It is checked when it is enqueued by
-reading it back exactly as a worker will, so a task that was accepted can be called.
+A payload is one JSON object, parameter name to value. Enqueuing checks it by decoding it exactly as
+a worker will, so the handler of an accepted task can be called.
 """
 
 from __future__ import annotations
@@ -30,23 +30,16 @@ class Arguments:
         self.kind = kind
         self.signature = inspect.signature(function)
         self._types = _annotations(kind, function, self.signature)
-        self._positional_only = [
-            name
-            for name, parameter in self.signature.parameters.items()
-            if parameter.kind is parameter.POSITIONAL_ONLY
-        ]
         parameters = self.signature.parameters.values()
+        self._positional_only = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
         self._names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
         self._names -= set(self._positional_only)
         self._required = {p.name for p in parameters if _is_required(p)}
-        self._takes_any = any(
-            parameter.kind is parameter.VAR_KEYWORD
-            for parameter in self.signature.parameters.values()
-        )
+        self._takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         if self._takes_any and self._positional_only:
             raise BadDeclaration(
-                f"kind {kind!r}: positional-only parameters beside **kwargs cannot be told apart "
-                "by name; drop the / or the **kwargs"
+                f"kind {kind!r}: positional-only parameters and **kwargs may have the same name; "
+                "drop the / or the **kwargs"
             )
         self._decode = self._make_decoder().decode
 
@@ -80,7 +73,7 @@ class Arguments:
         *,
         is_open: Callable[[object], bool],
     ) -> dict[str, object]:
-        """The arguments by name, all checked but those that are still open."""
+        """The arguments by name; all but those that are still open are checked."""
         bound = self._bind(args, kwargs)
         for name, value in bound.items():
             if is_open(value):
@@ -133,7 +126,7 @@ class Arguments:
         for name, parameter in self.signature.parameters.items():
             wanted = self._types[name]
             fields[name] = wanted if _is_required(parameter) else NotRequired[wanted]
-        # The call makes a type at run time, which a type checker cannot follow.
+        # Made at run time, where a type checker cannot follow.
         make_shape: Any = TypedDict
         return msgspec.json.Decoder(make_shape(self.kind, fields))
 
@@ -212,12 +205,12 @@ def encode_value(value: object) -> bytes:
     """The JSON of any value. Raises ValueError or TypeError if it cannot be JSON."""
     encoded = _encode(value)
     if b"null" in encoded and not _is_finite(value):
-        raise ValueError("it has an infinite number or NaN in it, which JSON has not")
+        raise ValueError("it contains an infinite number or NaN, which JSON does not have")
     return encoded
 
 
 def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
-    """Reads a stored result back as the type the handler's annotation promises, if it has one."""
+    """A function that decodes a stored result as the handler's annotated return type, if any."""
     plain = msgspec.json.Decoder().decode
     try:
         typed = msgspec.json.Decoder(typing.get_type_hints(function).get("return", Any)).decode
@@ -228,7 +221,7 @@ def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
         try:
             return typed(result)
         except msgspec.ValidationError:
-            # The handler returned something else than it promised; that is what there is.
+            # The handler returned another type than its annotation says.
             return plain(result)
 
     return decode
@@ -257,14 +250,14 @@ def _annotations(
             msgspec.json.Decoder(found[name])
         except TypeError as problem:
             raise BadDeclaration(
-                f"kind {kind!r}: parameter {name!r} has a type that JSON cannot carry "
+                f"kind {kind!r}: parameter {name!r} has a type that JSON cannot represent "
                 f"({problem}); use plain types, a dataclass or a msgspec.Struct"
             ) from problem
     return found
 
 
 def _is_finite(value: object) -> bool:
-    """Whether no NaN or infinity is in `value`; JSON would make nulls of them."""
+    """Whether `value` contains no NaN and no infinity, which JSON would write as null."""
     match value:
         case float():
             return math.isfinite(value)

@@ -1,7 +1,7 @@
-"""Rows that recur: when one is due again after a visit.
+"""Recurring rows: when a row is due again after a visit.
 
-A row is due again one period after its last visit, whether that succeeded or failed. With a tick,
-due rows wait for it: a worker takes only what was due at the last tick.
+A row is due again one period after its last visit, successful or not. With a tick, due rows wait
+for the next tick: a worker takes only rows that were due at the last tick.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from windlass.errors import BadSchedule
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 
-# A recurring row has no arguments but its key.
+# The key is the only argument of a recurring row.
 PAYLOAD = "null"
 
-# The `prune_at` of a row that was removed while it ran: it is deleted when the run ends.
+# The `prune_at` of a row that was removed while it ran: the end of the run deletes it.
 GOES = 1 << 62
 # The priority of a row that was hurried; its next visit restores its own priority.
 HURRIED = (1 << 15) - 1
 
 
 class Tick(Protocol):
-    """Moments that come again and again."""
+    """Recurring moments."""
 
     def last(self, now: int) -> int:
         """The latest tick that is not after `now`."""
@@ -54,7 +54,7 @@ class BySchedule:
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        # The tick before the present and the one after it: asked several times a second.
+        # The last tick and the next, cached: workers ask several times a second.
         self._around = (0, 0)
 
     def last(self, now: int) -> int:
@@ -69,15 +69,15 @@ class BySchedule:
 
 
 def parse_tick(given: Duration, *, what: str) -> Tick:
-    """A tick from a duration, or from five cron fields with a time zone after them if wanted."""
+    """A tick from a duration, or from five cron fields and an optional time zone."""
     fields = given.split() if isinstance(given, str) else []
     if len(fields) in (5, 6):
         zone = fields[5] if len(fields) == 6 else "UTC"
         return BySchedule(Schedule(" ".join(fields[:5]), zone))
     if len(fields) > 1:
         raise BadSchedule(
-            f'{what}: cannot read {given!r}; write a cron expression such as "0 2 * * *", with a '
-            'time zone after it if it is not UTC, or a duration such as "1h"'
+            f'{what}: cannot read {given!r}; write a cron expression such as "0 2 * * *", then a '
+            'time zone if it is not UTC, or a duration such as "1h"'
         )
     return EverySoOften(parse_duration(given, what=what))
 
@@ -93,30 +93,30 @@ class Period:
 
     @property
     def shortest(self) -> int:
-        """The least time between two visits."""
+        """The shortest time between two visits."""
         return self.every if self.retry_after is None else min(self.every, self.retry_after)
 
     def next_due(self, finished_at: int, *, failed: bool) -> int:
-        """When an item is due again whose visit ended at `finished_at`.
+        """When an item is due again after a visit that ended at `finished_at`.
 
-        With a tick the period counts from the tick before it: what the tick of last night took is
-        due at the tick of tonight, however long it had to wait for its turn.
+        With a tick, the period counts from the tick before the visit: an item of last night's tick
+        is due at tonight's tick, however long it waited for a worker.
         """
         if failed and self.retry_after is not None:
             return finished_at + self.retry_after
         return self.due_until(finished_at) + self.every
 
     def due_until(self, now: int) -> int:
-        """What is due by then may be taken now."""
+        """Items due by this moment may be taken at `now`."""
         return now if self.tick is None else self.tick.last(now)
 
     def taken_at(self, due_at: int) -> int:
-        """The first moment at which an item that is due then may be taken."""
+        """When an item that is due at `due_at` may first be taken."""
         return due_at if self.tick is None else self.tick.first(due_at)
 
 
 def remark_of(result: str | None) -> str | None:
-    """What a handler returned, as a remark: plain text stays plain, the rest is JSON."""
+    """A handler's result as a remark: text stays text, other values are JSON."""
     if result is None:
         return None
     return msgspec.json.decode(result, type=str) if result.startswith('"') else result

@@ -1,9 +1,8 @@
-"""Rates: "700/s", "40/m", "1000/h" as a number per second, and how all workers share one.
+"""Rates: "700/s", "40/m", "1000/h" as a number per second, and how workers share a rate.
 
-A rate is a promise to the other side, kept by all workers together: not above it over any two
-seconds, and near it while there is work. So each start has its moment on one clock that all share.
-A worker reserves a short stretch of such moments, a grant, and starts one task at each; what it
-does not use in time is lost, so a pause is never followed by a burst.
+All workers together stay within a rate over any two seconds, and come near it while there is work.
+So each start has its moment on one shared clock. A worker reserves a short series of moments, a
+grant, and starts one task at each. Unused moments are lost, so no burst follows a pause.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|m|h|d)")
 LONGEST_TEXT = 50
 SLOWEST = 1 / (10 * 366 * 86_400)
 
-# Starts come up to a moment late, and then two stretches overlap: this leaves room for it.
+# Late starts can make two grants overlap: this margin allows for it.
 CAUTION = 0.95
 SLICE = 250_000
 LATE = 80_000
@@ -26,31 +25,31 @@ HORIZON = 1_000_000
 
 
 def parse_rate(given: str, *, what: str = "rate") -> float:
-    """How many a second `given` allows."""
+    """How many starts per second `given` allows."""
     match = _RATE.fullmatch(given.replace(" ", "")) if isinstance(given, str) else None
     if match is None or len(given) > LONGEST_TEXT:
         raise BadRate(f'{what}: cannot read {given!r}; write it as "700/s", "40/m" or "1000/h"')
     per_second = float(match[1]) / PER[match[2]]
     if per_second < SLOWEST:
-        raise BadRate(f"{what}: {given!r} lets nothing through; give at least one in ten years")
+        raise BadRate(f"{what}: {given!r} is too slow; give at least one in ten years")
     return per_second
 
 
 class Reserved(NamedTuple):
-    """A stretch that was reserved, or none; and the first moment that nobody has now."""
+    """The reserved grant, if any, and the first moment that is still free."""
 
     grant: Grant | None
     next_at: int
 
     def shifted(self, by: int) -> Reserved:
-        """The same on another clock."""
+        """The same on a clock that is `by` microseconds ahead."""
         grant = self.grant
         moved = None if grant is None else grant._replace(begin=grant.begin + by)
         return Reserved(moved, self.next_at + by)
 
 
 class Grant(NamedTuple):
-    """`starts` moments to start at, from `begin` on and `interval` apart, in microseconds."""
+    """`starts` moments from `begin` on, `interval` microseconds apart."""
 
     begin: int
     starts: int
@@ -62,9 +61,9 @@ class Grant(NamedTuple):
 
 
 def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
-    """Take the stretch from `next_at` on, the first moment that nobody has, unless it is far off.
+    """Reserve moments from `next_at`, the first free one, unless that is far in the future.
 
-    Nobody holds what is far off: whoever is there when it comes near has it.
+    Moments in the far future stay free for the workers that are alive then.
     """
     interval = 1_000_000 / (per_second * CAUTION)
     begin = max(next_at, now)
@@ -83,7 +82,7 @@ class Pace:
         self._debt = 0
 
     def available(self, now: int) -> int:
-        """How many may start at `now`; what was not used in time is lost."""
+        """How many tasks may start at `now`; moments that passed unused are lost."""
         while self._grants:
             grant = self._grants[0]
             late = max(LATE, grant.interval / 2)
@@ -96,7 +95,7 @@ class Pace:
         return 0
 
     def spend(self, count: int) -> None:
-        """Note that `count` start. More than were available are made up for."""
+        """Use moments for `count` starts; later moments pay for starts that had none."""
         self._debt += count
         while self._grants and self._debt:
             paid = min(self._debt, self._grants[0].starts - self._used)
@@ -107,7 +106,7 @@ class Pace:
             self._next_grant()
 
     def add(self, grant: Grant) -> None:
-        """Have another grant, after those before it."""
+        """Append a grant."""
         self._grants.append(grant)
         self.spend(0)
 
@@ -116,7 +115,7 @@ class Pace:
         return not self._grants or self._grants[-1].end - now < SLICE // 2
 
     def next_at(self) -> int | None:
-        """The moment of the next start; None without a grant."""
+        """When the next task may start; None without a grant."""
         if not self._grants:
             return None
         grant = self._grants[0]

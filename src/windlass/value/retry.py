@@ -1,4 +1,4 @@
-"""Retries: how often, and how long to wait before each."""
+"""Retries: how many, and the delay before each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Backoff = Duration | Mapping[type[BaseException], Duration]
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How many tries after the first, and the first delay, by the type of the exception."""
+    """The number of retries and the first delay, by exception type."""
 
     retries: Mapping[type[BaseException], int]
     backoff: Mapping[type[BaseException], int]
 
     def allows(self, error: BaseException, *, tries: int) -> bool:
-        """Whether there is another try after `tries` of them, the last of which raised `error`."""
+        """Whether to try again after try number `tries` raised `error`."""
         return tries <= _most_specific(self.retries, type(error), default=0)
 
     def delay(self, error: BaseException, *, tries: int, random: float) -> int:
-        """Microseconds to wait before the next try; `random` in 0..1 spreads them."""
+        """Microseconds until the next try; `random` in 0..1 spreads them."""
         first = _most_specific(self.backoff, type(error), default=parse_duration("2s"))
         grown: int = first * 2 ** min(tries - 1, 40)
         exact = min(grown, max(first, LONGEST_BACKOFF))
@@ -37,10 +37,10 @@ class RetryPolicy:
 
 
 def retry_policy(kind: str, retries: Retries | None, backoff: Backoff) -> RetryPolicy:
-    """The policy that a declaration asks for; an int or a duration counts for every exception.
+    """The policy of a declaration; an int or a duration applies to every exception.
 
-    Without one, an error is final, but a handler that raises `Retry` is given another try. Beside
-    a mapping that does not speak of it, `Retry` counts against its largest number.
+    Without `retries`, errors are final, but a handler may still raise `Retry`. If a mapping does
+    not name `Retry`, its largest number applies.
     """
     by_type: dict[type[BaseException], int]
     if retries is None:
@@ -52,7 +52,9 @@ def retry_policy(kind: str, retries: Retries | None, backoff: Backoff) -> RetryP
         by_type = {Exception: retries}
     for exception, count in by_type.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_RETRIES:
-            raise BadDeclaration(f"kind {kind!r}: retries={count!r} is not a number from 0 on")
+            raise BadDeclaration(
+                f"kind {kind!r}: retries={count!r} is not a number from 0 to {MOST_RETRIES:,}"
+            )
         _check_exception(kind, exception)
     delays = backoff if isinstance(backoff, Mapping) else {Exception: backoff}
     for exception in delays:

@@ -1,13 +1,13 @@
-"""Which of several databases a row belongs to.
+"""Which shard a row belongs to.
 
-A row with a key has a home: of the shards that take rows, the one whose hash with the key is the
-highest. Everyone who knows the same shards names the same home, and a shard that comes or goes
-changes the home of its own share of the keys and of no other.
+A row with a key has a home: among the shards that take rows, the shard whose hash with the key is
+the highest. All processes that know the same shards agree on the home. A shard that joins or leaves
+changes the home of its own share of the keys only.
 
-The roster is what all shards of an app know of each other, kept in each of them. It has a number;
-a change makes the next number, and a row with a key is written only by those who know the newest
-one. When the shards that take rows change, the layout before is kept with the shards that may still
-have rows where it put them: a key is looked for there first, until they have been moved.
+Each shard stores the roster: what the shards of an app know of each other. Every change gives it
+the next number, and only processes that know the newest roster write rows with keys. When the
+layout changes, the roster keeps the old layout and the shards whose rows may still be where it put
+them. A key is looked up there first, until those rows have been moved.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from windlass.errors import BadDatabase
 MOST_SHARDS = 31
 PLACE_BITS = 48
 
-# The kind under which named runs find their home.
+# The kind by which control runs find their home.
 CONTROL = "windlass:control"
 
-# The `batch` of a row that is on its way to another shard, and of its copy that has not arrived.
+# The `batch` of a row that is moving to another shard, and of its unfinished copy there.
 LEAVING = -1
 COMING = -2
 
 
 def place_of(number: int) -> int:
-    """The place of the shard that gave out `number`; its row may be elsewhere by now."""
+    """The place of the shard that issued `number`; the row may have moved since."""
     return number >> PLACE_BITS
 
 
 def first_number(place: int) -> int:
-    """The first number that the shard at `place` gives out."""
+    """The first number that the shard at `place` issues."""
     return max(1, place << PLACE_BITS)
 
 
 def home_of(rings: Iterable[str], kind: str, key: str) -> str:
-    """The shard, of those named by `rings`, to which the key of a kind belongs."""
+    """The shard among `rings` to which the key of a kind belongs."""
     name = f"{kind}\0{key}".encode()
     return max(rings, key=lambda ring: blake2b(name, digest_size=8, key=ring.encode()).digest())
 
@@ -55,24 +55,24 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Shards that once took rows, and those of them that may still have rows from then."""
+    """An earlier layout, and its shards that may still have rows from then."""
 
     rings: tuple[str, ...]
     unmoved: tuple[str, ...]
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """What the shards of an app know of each other. A shard is named by its ring, for ever."""
+    """What the shards of an app know of each other. The ring of a shard is its permanent name."""
 
     number: int
-    # All there ever were: a place is never given out again.
+    # Removed shards stay here: a place is never used again.
     peers: dict[str, Peer]
     layout: tuple[str, ...]
     past: tuple[Past, ...] = ()
 
     @property
     def needed(self) -> set[str]:
-        """The shards that have rows, or may have."""
+        """The shards that may have rows."""
         return {*self.layout, *(ring for past in self.past for ring in past.unmoved)}
 
     @property
@@ -85,7 +85,7 @@ class Roster(msgspec.Struct, frozen=True):
         return home_of(self.layout, kind, key)
 
     def earlier(self, kind: str, key: str) -> list[str]:
-        """Where a row with this key may still be, beside its home."""
+        """The shards besides its home where a row with this key may still be."""
         if not self.past:
             return []
         home = self.home(kind, key)
@@ -101,12 +101,12 @@ class Roster(msgspec.Struct, frozen=True):
         return ring not in self.layout
 
     def joined(self, ring: str, name: str) -> Roster:
-        """With a new shard, at a place that nobody ever had."""
+        """With a new shard, at a place that no shard ever had."""
         place = 1 + max(peer.place for peer in self.peers.values())
         if place >= MOST_SHARDS:
             raise BadDatabase(
-                f"{name} cannot be a shard: an app has at most {MOST_SHARDS} in its life, counting "
-                "those that were taken out"
+                f"{name} cannot be a shard: an app can have at most {MOST_SHARDS}, and removed "
+                "shards count too"
             )
         peers = {**self.peers, ring: Peer(place, name)}
         return replace(self._with_layout({*self.layout, ring}), peers=peers)
@@ -115,7 +115,7 @@ class Roster(msgspec.Struct, frozen=True):
         """With a shard that takes no new rows."""
         if self.layout == (ring,):
             raise BadDatabase(
-                f"{self.peers[ring].name} is the only shard that takes rows; add another one, or "
+                f"{self.peers[ring].name} is the only shard that takes rows; add another shard, or "
                 "undo the draining of one"
             )
         return self._with_layout(set(self.layout) - {ring})
@@ -125,7 +125,7 @@ class Roster(msgspec.Struct, frozen=True):
         return self._with_layout({*self.layout, ring})
 
     def settled(self, ring: str) -> Roster:
-        """With a shard all of whose rows are where the layout of now puts them."""
+        """With a shard whose rows are all where the current layout puts them."""
         past = (
             Past(each.rings, tuple(other for other in each.unmoved if other != ring))
             for each in self.past
@@ -134,7 +134,7 @@ class Roster(msgspec.Struct, frozen=True):
         return replace(self, number=self.number + 1, past=kept)
 
     def lost(self, ring: str) -> Roster:
-        """Without a shard that will never answer again, and whatever it has."""
+        """Without a shard that will never answer again, and without its rows."""
         without = self.drained(ring) if ring in self.layout else self
         return replace(without.settled(ring), number=self.number + 1)
 
@@ -147,10 +147,10 @@ class Roster(msgspec.Struct, frozen=True):
 
 
 def first_roster(names: dict[str, str], *, used: str | None) -> Roster:
-    """The roster of shards that come together: ring to name. One may have been `used` before."""
+    """The first roster of these shards: ring to name. One of them may have been `used` alone."""
     if len(names) > MOST_SHARDS:
         raise BadDatabase(f"{len(names)} databases are too many: at most {MOST_SHARDS} shards")
-    # Not in the order of the list: two processes may have it in different orders.
+    # Sorted, because two processes may list them in different orders.
     order = sorted(names, key=lambda ring: (ring != used, ring))
     peers = {ring: Peer(place, names[ring]) for place, ring in enumerate(order)}
     past = () if used is None else (Past((used,), (used,)),)

@@ -1,4 +1,4 @@
-"""The states of a task, and the one table of the moves between them."""
+"""The states of a task, and the table of moves between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Status(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether a task in this state has ended. Only an operator's retry begins it again."""
+        """Whether a task in this state has ended."""
         return self in FINAL
 
     @classmethod
@@ -37,30 +37,33 @@ FINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
 
 TRANSITIONS: dict[tuple[Status, Status], str] = {
     (Status.WAITING, Status.RUNNING): "a worker claimed it",
-    (Status.WAITING, Status.CANCELLED): "somebody cancelled it before it began",
+    (Status.WAITING, Status.CANCELLED): "it was cancelled before it began",
     (Status.RUNNING, Status.SUCCEEDED): "its handler returned",
     (Status.RUNNING, Status.FAILED): "its handler failed and no retry was left, or it is poison",
-    (Status.RUNNING, Status.WAITING): "retry, snooze, next turn, or handed back by its worker",
-    (Status.RUNNING, Status.RUNNING): "its worker died and another one took it over",
-    (Status.RUNNING, Status.CANCELLED): "its handler or somebody else cancelled it",
+    (Status.RUNNING, Status.WAITING): "retry, snooze, next turn, or released by its worker",
+    (Status.RUNNING, Status.RUNNING): "its worker died and another worker took it over",
+    (Status.RUNNING, Status.CANCELLED): "its handler, an operator or the app cancelled it",
     (Status.FAILED, Status.WAITING): "an operator's retry, or enqueued again to replace it",
     (Status.CANCELLED, Status.WAITING): "an operator's retry, replaced, or its cron is back",
-    (Status.SUCCEEDED, Status.WAITING): "it was enqueued again under its key, to replace it",
+    (Status.SUCCEEDED, Status.WAITING): "it was enqueued again with its key, to replace it",
     (Status.BLOCKED, Status.WAITING): "its last slot was filled",
-    (Status.BLOCKED, Status.FAILED): "a node that it waits for failed",
-    (Status.BLOCKED, Status.CANCELLED): "its run was cancelled, or what it waits for was skipped",
+    (Status.BLOCKED, Status.FAILED): "a node it waits for failed",
+    (
+        Status.BLOCKED,
+        Status.CANCELLED,
+    ): "its run was cancelled, or a node before it was skipped",
     (Status.BLOCKED, Status.SUCCEEDED): "an operator skipped it",
     (Status.WAITING, Status.SUCCEEDED): "an operator skipped it",
-    (Status.FAILED, Status.BLOCKED): "its run is retried, and it waits for others again",
-    (Status.CANCELLED, Status.BLOCKED): "its run is retried, and it waits for others again",
+    (Status.FAILED, Status.BLOCKED): "its flow run is retried, and it waits for nodes again",
+    (Status.CANCELLED, Status.BLOCKED): "its flow run is retried, and it waits for nodes again",
     (Status.FAILED, Status.SUCCEEDED): "an operator skipped it",
-    (Status.FAILED, Status.RUNNING): "its run is retried",
-    (Status.CANCELLED, Status.RUNNING): "its run is retried",
-    (Status.RUNNING, Status.EXTERNAL): "it was handed to an external system",
+    (Status.FAILED, Status.RUNNING): "its flow run is retried",
+    (Status.CANCELLED, Status.RUNNING): "its flow run is retried",
+    (Status.RUNNING, Status.EXTERNAL): "it was submitted to an external system",
     (Status.EXTERNAL, Status.SUCCEEDED): "the external system is done, or an operator skipped it",
-    (Status.EXTERNAL, Status.FAILED): "the external system failed, or its time is out",
+    (Status.EXTERNAL, Status.FAILED): "the external system failed, or the task timed out",
     (Status.EXTERNAL, Status.WAITING): "the external system failed, and it is submitted again",
-    (Status.EXTERNAL, Status.CANCELLED): "somebody cancelled it",
+    (Status.EXTERNAL, Status.CANCELLED): "an operator or the app cancelled it",
 }
 
 

@@ -1,4 +1,4 @@
-"""Task rows as values: new, claimed, and as people see them."""
+"""Task rows as values: new, claimed, and shown to people."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from windlass.value.status import Status
 from windlass.view.field import JsonText, Moment
 
 LONGEST_KEY = 255
-# More rows than these are not counted.
+# Counting stops above this.
 COUNTED_EXACTLY = 10_000
 RESERVED = "windlass:"
 PRIORITIES = range(-32_768, 32_768)
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False):
-    """A row that is about to be written."""
+    """A row to insert."""
 
     id: int
     kind: str
@@ -31,7 +31,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewNode(msgspec.Struct, frozen=True, gc=False):
-    """The row of a node, or of a run, that is about to be written."""
+    """The row of a node or of a flow run to insert."""
 
     id: int
     kind: str
@@ -48,10 +48,10 @@ class NewNode(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
-    """A row that a worker holds, as it was when it was taken.
+    """A row that a worker has taken, as it was then.
 
-    Without a `batch` it was only read, by the owner of its bucket. `started_at` is the moment when
-    it was taken, always later than the one before: the handler's fence.
+    Without a `batch`, the owner of its bucket only read it. `started_at` is when it was taken,
+    always later than the time before: the handler's fence.
     """
 
     id: int
@@ -66,22 +66,22 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     bucket: int
     batch: int | None
     worker: int
-    # The run whose node it is.
+    # The flow run that the node belongs to.
     flow_id: int | None = None
 
     @property
     def is_read(self) -> bool:
-        """Whether it is held by an owner's read, with nothing written."""
+        """Whether its owner only read it, without a written claim."""
         return self.batch is None
 
     @property
     def fence(self) -> int:
-        """What must be found in the row for an outcome to count: its batch, or when it was due."""
+        """The value that the row must still have when the outcome is written."""
         return self.due_at if self.batch is None else self.batch
 
     @property
     def tries(self) -> int:
-        """Tries so far, this one included; runs that were lost with their worker do not count."""
+        """Tries so far, including this one; runs lost with their worker do not count."""
         return self.attempt - self.lost
 
 
@@ -144,14 +144,14 @@ def check_key(kind: str, key: object) -> str:
             f"kind {kind!r}: key {key!r} is not text; write it as a string, for example str(order)"
         )
     if not key:
-        raise BadKey(f"kind {kind!r}: the key is empty; leave it out or give one")
+        raise BadKey(f"kind {kind!r}: the key is empty; give a key, or omit it")
     if len(key) > LONGEST_KEY:
         raise BadKey(
             f"kind {kind!r}: the key {key[:40]!r}... has {len(key)} characters; "
             f"at most {LONGEST_KEY} fit"
         )
     if key.startswith(RESERVED):
-        raise BadKey(f"kind {kind!r}: key {key!r} is reserved; begin it with something else")
+        raise BadKey(f"kind {kind!r}: key {key!r} is reserved; use another prefix")
     if not is_storable(key):
         raise BadKey(f"kind {kind!r}: key {key!r} has characters that databases cannot store")
     return key
@@ -165,7 +165,7 @@ def check_priority(kind: str, priority: object) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether every database can keep `text`."""
+    """Whether every database can store `text`."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Synchronous and asynchronous calls meet here: the adapter behind every `a` twin, and back."""
+"""Adapters between synchronous and asynchronous calls: the `a` twin of each method."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 async def twin(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await what `call` returns while the event loop goes on."""
+    """Run `call` in a thread and await its result; the event loop is not blocked."""
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
 def in_thread(run: Callable[[], Coroutine[object, object, None]]) -> Future[None]:
-    """Run a coroutine on an event loop and a thread of its own; the caller may have a loop."""
+    """Run a coroutine in its own thread and event loop; the caller may have a loop too."""
     future: Future[None] = Future()
 
     def work() -> None:

@@ -1,8 +1,7 @@
 """Time-of-day windows: "Mon-Fri 01:00-07:00 Asia/Shanghai", and when one opens and closes.
 
-A window asks what a clock on a wall of its zone shows, and nothing else. Daylight-saving changes
-need no further rule: times that the clocks skip do not happen, so a window that would open among
-them opens right after the gap if it is open then; times that the clocks show twice are open twice.
+Only the local time in the zone counts. So a window that would open at a time that the clocks skip
+opens right after the gap, and times that the clocks show twice are open twice.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def parse_window(given: object, *, what: str = "window") -> Window:
 
     Commas separate parts. A part is days ("Sat-Sun", all day long), a time range ("01:00-07:00",
     every day), or days and a time range. So "Mon, Wed 09:00-17:00" is all of Monday, and Wednesday
-    from nine to five. A range that ends before it begins ends on the next morning. A time zone at
-    the very end applies to all parts; without one the times are UTC.
+    from nine to five. A range that ends before it begins ends on the next day. A time zone at the
+    end applies to all parts; without it, times are UTC.
     """
     if not isinstance(given, str):
         raise BadWindow(f"{what}: cannot read {given!r}; give a string such as {_EXAMPLES}")
@@ -51,13 +50,13 @@ def parse_window(given: object, *, what: str = "window") -> Window:
     described, zone = _split_zone(text, what=what)
     parts = [part.strip() for part in described.split(",")]
     if not all(parts):
-        raise BadWindow(f"{what}: {text!r} has a comma too many; put one between two parts only")
+        raise BadWindow(f"{what}: {text!r} has an extra comma; use commas only between parts")
     ranges = [each for part in parts for each in _read_part(part, what=what)]
     return Window(text, zone, _merge(ranges))
 
 
 class Part(NamedTuple):
-    """A stretch of the week in minutes since Monday 00:00; `begin` is inside, `end` is not."""
+    """Part of a week in minutes since Monday 00:00; `begin` is included, `end` is not."""
 
     begin: int
     end: int
@@ -65,10 +64,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The times of the week at which something may run.
+    """The times of the week at which tasks may run.
 
-    `text` is what was written, with single spaces. `parts` are in order and apart from each other.
-    All moments are microseconds since the epoch.
+    `text` is the given text with single spaces. `parts` are sorted and do not touch. All moments
+    are microseconds since the epoch.
     """
 
     text: str
@@ -77,23 +76,23 @@ class Window:
 
     @property
     def share(self) -> float:
-        """The part of a week without clock changes in which it is open."""
+        """The open fraction of a week without clock changes."""
         return sum(part.end - part.begin for part in self.parts) / WEEK_MINUTES
 
     def is_open(self, moment: int) -> bool:
-        """Whether the clocks of its zone show a time within a part at `moment`."""
+        """Whether the local time at `moment` is within a part."""
         minute = _minute_of_week(_local(moment, self.zone))
         before = bisect_right(self.parts, (minute, WEEK_MINUTES))
         return before > 0 and minute < self.parts[before - 1].end
 
     def opens_at(self, moment: int) -> int:
-        """`moment` if it is open then, else the first later moment at which it is."""
+        """The first open moment from `moment` on."""
         while not self.is_open(moment):
             moment = self._next_stop(moment)
         return moment
 
     def closes_at(self, moment: int) -> int | None:
-        """`moment` if it is closed then, else the first later one at which it is; None is never."""
+        """The first closed moment from `moment` on; None if it never closes."""
         if self.parts == (Part(0, WEEK_MINUTES),):
             return None
         while self.is_open(moment):
@@ -101,12 +100,12 @@ class Window:
         return moment
 
     def _next_stop(self, moment: int) -> int:
-        """A later moment; between the two it neither opens nor closes, nor do the clocks change."""
+        """A later moment; the window and the clocks do not change in between."""
         local = _local(moment, self.zone)
         minute = _minute_of_week(local)
         edges = (edge for part in self.parts for edge in part)
         edge = next((each for each in edges if each > minute), self.parts[0].begin + WEEK_MINUTES)
-        # No zone changes its clocks twice in a day, so one look at a day's end tells of a change.
+        # No zone changes its clocks twice in a day, so comparing both ends of a day is enough.
         minutes = min(edge - minute, DAY_MINUTES)
         stop = moment + minutes * MINUTE - local.second * SECOND - local.microsecond
         return _clock_change(moment, stop, self.zone)
@@ -121,7 +120,7 @@ def _minute_of_week(local: datetime) -> int:
 
 
 def _clock_change(after: int, until: int, zone: str) -> int:
-    """The first moment with another offset from UTC than `after` has, `until` at the latest."""
+    """The first moment whose UTC offset differs from that of `after`; at most `until`."""
     offset = _local(after, zone).utcoffset()
     if _local(until, zone).utcoffset() == offset:
         return until
@@ -140,7 +139,7 @@ def _zone_named(name: str) -> ZoneInfo:
 
 
 def _split_zone(text: str, *, what: str) -> tuple[str, str]:
-    """The parts without the zone that may follow them, and the zone."""
+    """The parts, and the time zone after them or UTC."""
     words = re.sub(r"\s*-\s*", "-", text).replace(",", " , ").split()
     last = words[-1]
     if last == "," or _is_hours(last) or _is_days(last):
@@ -154,7 +153,7 @@ def _split_zone(text: str, *, what: str) -> tuple[str, str]:
                 'give an IANA name such as "Asia/Shanghai" or "UTC"'
             ) from problem
         raise BadWindow(
-            f"{what}: cannot read {last!r}, which is no day, no time range and no time zone; "
+            f"{what}: cannot read {last!r}, which is not a day, a time range or a time zone; "
             f"write the window as {_EXAMPLES}"
         ) from problem
     described = words[:-2] if words[-2:-1] == [","] else words[:-1]
@@ -172,7 +171,7 @@ def _is_days(word: str) -> bool:
 
 
 def _read_part(part: str, *, what: str) -> Iterator[Part]:
-    """The stretches that one part of the text describes, which may pass the end of the week."""
+    """The week parts that one part of the text describes; they may pass the end of the week."""
     days, (begin, end) = range(7), (0, DAY_MINUTES)
     match part.split():
         case [hours] if _is_hours(hours):
@@ -185,7 +184,7 @@ def _read_part(part: str, *, what: str) -> Iterator[Part]:
         case _:
             raise BadWindow(
                 f"{what}: cannot read {part!r}; put a comma between parts such as "
-                '"Mon-Fri 01:00-07:00", and one time zone at the very end'
+                '"Mon-Fri 01:00-07:00", and one time zone at the end'
             )
     for day in days:
         midnight = day % 7 * DAY_MINUTES
@@ -193,9 +192,9 @@ def _read_part(part: str, *, what: str) -> Iterator[Part]:
 
 
 def _read_days(names: str, *, what: str) -> range:
-    """The named days, counted from Monday as 0; a range that wraps counts on beyond Sunday."""
+    """The named days, Monday is 0; a range that passes Sunday continues with 7."""
     if "/" in names:
-        raise BadWindow(f"{what}: cannot read {names!r} here; put a time zone at the very end")
+        raise BadWindow(f"{what}: cannot read {names!r} here; put the time zone at the end")
     first, dash, last = names.lower().partition("-")
     for name in (first, last) if dash else (first,):
         if name not in _DAYS:
@@ -208,7 +207,7 @@ def _read_days(names: str, *, what: str) -> range:
 
 
 def _read_hours(hours: str, *, what: str) -> tuple[int, int]:
-    """The begin and the end in minutes since the midnight before the begin."""
+    """The begin and the end, in minutes since the midnight before the begin."""
     match = _HOURS.fullmatch(hours)
     if match is None:
         raise BadWindow(f'{what}: cannot read {hours!r}; write times as "09:00-17:00"')
@@ -224,14 +223,14 @@ def _read_hours(hours: str, *, what: str) -> tuple[int, int]:
     elif begin == DAY_MINUTES:
         cure = "24:00 can only be an end, so begin at 00:00"
     elif begin == end:
-        cure = 'it ends when it begins; for the whole day write "00:00-24:00"'
+        cure = 'it is empty; for the whole day write "00:00-24:00"'
     if cure is not None:
         raise BadWindow(f"{what}: cannot read {hours!r}; {cure}")
     return begin, end if begin < end else end + DAY_MINUTES
 
 
 def _merge(ranges: list[Part]) -> tuple[Part, ...]:
-    """The same times within one week, in order and apart from each other."""
+    """The same times within one week, sorted and joined where they touch."""
     within = [Part(begin, min(end, WEEK_MINUTES)) for begin, end in ranges]
     within += [Part(0, end - WEEK_MINUTES) for _, end in ranges if end > WEEK_MINUTES]
     merged: list[Part] = []

@@ -1,4 +1,4 @@
-"""What an audit found: nothing, or problems that a person can read."""
+"""The result of an audit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Audit:
-    """The answer of an audit: true if all is well, and `problems` is empty then."""
+    """The result of an audit: true without problems."""
 
     ok: bool
     problems: tuple[str, ...] = ()
@@ -17,5 +17,5 @@ class Audit:
 
 
 def found(problems: list[str]) -> Audit:
-    """The audit that found these."""
+    """The result for these problems."""
     return Audit(not problems, tuple(problems))

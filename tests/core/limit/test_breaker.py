@@ -295,9 +295,7 @@ def test_alerts_tell_that_it_opened_and_closed(app, work, service, clock):
     fail(app, work)
     assert alerts(app) == [("breaker opened", "work")]
     (opened,) = app.alerts()
-    assert opened.text == (
-        "breaker of 'work' opened after 3 errors in a row; next probe in 1m"
-    )
+    assert opened.text == ("breaker of 'work' opened after 3 errors in a row; next probe in 1m")
     assert before < opened.raised_at < clock.now()
 
     clock.forward("1m")

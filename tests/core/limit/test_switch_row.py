@@ -150,7 +150,7 @@ def test_an_unknown_kind_is_refused_and_leaves_no_row(app, other, act):
     [
         ({}, "kind 'other': nothing to set; give rate=, window= or concurrency="),
         ({"rate": "fast"}, "kind 'other': rate: cannot read 'fast'"),
-        ({"rate": "0/s"}, "kind 'other': rate: '0/s' lets nothing through"),
+        ({"rate": "0/s"}, "kind 'other': rate: '0/s' is too slow"),
         ({"rate": 700}, "kind 'other': rate: cannot read 700"),
         ({"rate": ""}, "kind 'other': rate: cannot read ''"),
         ({"window": "late"}, "kind 'other': window: cannot read 'late'"),

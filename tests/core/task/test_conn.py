@@ -222,7 +222,7 @@ async def test_an_async_connection_needs_the_async_twin(app, note, database_url)
     engine = async_engine(database_url)
 
     async with engine.connect() as conn:
-        with pytest.raises(BadConnection, match="await the call whose name begins with a"):
+        with pytest.raises(BadConnection, match="await the method whose name starts with a"):
             note.using(conn=conn).enqueue("x")
     await engine.dispose()
 

@@ -35,7 +35,7 @@ def app():
         ({"concurrency": 0}, BadDeclaration, "concurrency=0"),
         ({"rate": "fast"}, BadRate, "kind 'work': rate: cannot read 'fast'"),
         ({"rate": 5}, BadRate, "cannot read 5"),
-        ({"rate": "0/s"}, BadRate, "lets nothing through"),
+        ({"rate": "0/s"}, BadRate, "is too slow"),
         ({"priority": "high"}, BadInput, "priority='high'"),
         ({"keep": "-1d"}, BadDuration, "kind 'work': keep"),
         ({"keep_failed": "0s"}, BadDuration, "kind 'work': keep_failed"),

@@ -228,7 +228,7 @@ def test_default_of_one_leaves_the_others(windlass, depot, status):
     [
         ([], 2, "nothing to set; give --rate, --window or --concurrency"),
         (["--rate", "fast"], 2, "rate: cannot read 'fast'"),
-        (["--rate", "0/s"], 2, "rate: '0/s' lets nothing through"),
+        (["--rate", "0/s"], 2, "rate: '0/s' is too slow"),
         (["--rate", ""], 2, "rate: cannot read ''"),
         (["--window", "25:00-26:00"], 2, "window: "),
         (["--window", "01:00-07:00 Mars/Olympus"], 2, "time zone 'Mars/Olympus' is not known"),

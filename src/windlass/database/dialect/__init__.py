@@ -1,4 +1,4 @@
-"""What differs between the databases: one contract, and one choice for what others add to it."""
+"""What differs between the databases: the contract, and per-database values for other modules."""
 
 from __future__ import annotations
 

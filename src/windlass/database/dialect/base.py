@@ -1,8 +1,8 @@
-"""The contract: what Windlass asks of a database, and the rows that go in and come out.
+"""The contract: what Windlass needs from a database, and the rows that it writes and reads.
 
-All parameters are plain numbers and text: a list travels as one JSON document. The text of a
-statement is thus the same for any number of rows, one round trip carries a whole batch, and the
-same statements run on a caller's own driver connection.
+All parameters are plain numbers and text; a list is sent as one JSON document. So a statement has
+the same text for any number of rows, one round trip handles a whole page, and the same statements
+run on a caller's own driver connection.
 """
 
 from __future__ import annotations
@@ -13,17 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    Table,
-    TextClause,
-    delete,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, delete, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from windlass.database.schema import offer, task
@@ -32,10 +22,10 @@ from windlass.value.outcome import Change, Visits
 from windlass.value.status import Status
 from windlass.value.task import Claimed, NewTask
 
-# So many numbers are taken together.
+# Numbers are taken in blocks of this size.
 BLOCK = 64
 ENDLESS = 1 << 15
-# What of a row is read to run it, in the order in which `stamped` takes it.
+# The columns that a run needs, in the order that `stamped` expects.
 COLUMNS = (
     "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket, flow_id"
 )
@@ -64,7 +54,7 @@ class Lane(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What a claim writes into rows; without a batch they are only read."""
+    """The values that a claim writes; without a batch the rows are only read."""
 
     batch: int | None
     worker: int
@@ -73,7 +63,7 @@ class Stamp(NamedTuple):
 
 
 class Most(NamedTuple):
-    """The most that is taken: how many, due by when, lost how often in a row, in which buckets."""
+    """Limits of a fetch: how many rows, due until when, lost how often in a row, which buckets."""
 
     limit: int
     due_until: int
@@ -93,7 +83,7 @@ class Most(NamedTuple):
 
 
 class Count(msgspec.Struct, gc=False):
-    """What one worker did of one kind in one minute."""
+    """Statistics of one worker, one kind and one minute."""
 
     minute: int
     kind: str
@@ -105,7 +95,7 @@ class Count(msgspec.Struct, gc=False):
 
 
 class Executor(Protocol):
-    """What statements run on: a SQLAlchemy connection, or a driver's that acts as one."""
+    """Runs statements: a SQLAlchemy connection, or an adapter for a driver's connection."""
 
     def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any: ...
 
@@ -113,43 +103,43 @@ class Executor(Protocol):
 class Dialect(ABC):
     """One database. `insert`, `change` and `remove` return the ids of the rows they touched."""
 
-    # The family, as people write it: sqlite, postgresql or mysql.
+    # The family: sqlite, postgresql or mysql.
     name: str
-    # Creates and upgrades its tables on first use; nobody has to run a command.
+    # Whether it creates and upgrades its tables on first use.
     migrates_itself = False
-    # Whether one transaction writes at a time: then no worker can be marked dead meanwhile.
+    # Whether only one transaction writes at a time: no worker can be marked dead during it.
     is_embedded = False
-    # Whether a single statement can commit by itself.
+    # Whether a single statement can run in autocommit.
     commits_alone = False
     # Whether `notify` wakes idle workers.
     wakes = False
     # Whether numbers must be taken in the transaction that uses them.
     numbers_join = False
-    # Whether several columns can be compared with several values at once, by an index.
+    # Whether an index can compare several columns with several values at once.
     compares_rows = True
-    # After this long without a statement a transaction ends, and its locks with it.
+    # A transaction without a statement for this long is ended and loses its locks.
     idle_milliseconds = 4_000
 
-    # Held by each transaction that writes, where only one can.
+    # Held by each writing transaction, where only one can write.
     turn: AbstractContextManager[object] = nullcontext()
-    # Run first in a caller's transaction, so that nobody can write between its read and its write.
+    # Runs first in a caller's transaction: no other can write between its read and its write.
     keep_others_out: TextClause | None = None
 
-    # Added to a select: it sees what is committed, whatever the caller's snapshot.
+    # Added to a select: it sees all committed rows, whatever the caller's snapshot.
     read_now = ""
-    # Added to a select: it locks the rows, alone or together with other readers.
+    # Added to a select: it locks the rows, exclusively or shared.
     hold_alone = "for update"
     hold_shared = ""
-    # Asks whether a connection sees the tables of a shard, without breaking its transaction.
+    # Tests whether a connection sees the tables of a shard, without an error if not.
     has_shard: str
-    # How text is written into a column of JSON.
+    # Casts text to the type of a JSON column.
     to_json = "{}"
-    # Ends an insert that leaves out rows of `windlass_task` whose id or key is taken.
+    # Ends an insert that skips rows of `windlass_task` whose id or key exists.
     unless_there = "on conflict do nothing"
-    # Which rows are in the index of keys: only those with a key, where indexes can be partial.
+    # Selects the rows in the index of keys: where indexes can be partial, those with a key.
     in_key_index = "t.task_key is not null"
 
-    # Which errors mean what, by their `code_of`.
+    # What errors mean, by their `code_of`.
     conflicts: Collection[object]
     locked: Collection[object] = ()
     outages: Collection[object] = ()
@@ -158,16 +148,16 @@ class Dialect(ABC):
 
     @property
     def server(self) -> str:
-        """Which server of its family it is, as `PerDialect` names them."""
+        """The server within its family, by its name in `PerDialect`."""
         return self.name
 
-    # How it connects, and what its errors mean
+    # Connections and errors
 
     @abstractmethod
     def engine_options(self, url: URL) -> dict[str, Any]: ...
 
     def clean(self, url: URL) -> URL:
-        """The URL as the driver takes it."""
+        """The URL for the driver."""
         return url
 
     def is_private(self, url: URL) -> bool:
@@ -176,31 +166,31 @@ class Dialect(ABC):
 
     @abstractmethod
     def prepare(self, engine: Engine) -> None:
-        """Set up what every new connection needs."""
+        """Set up every new connection of `engine`."""
 
     def writing(self, connection: Connection) -> Connection:
-        """The connection, told that its next transaction will write."""
+        """The connection, prepared for a transaction that writes."""
         return connection
 
     def at_one_moment(self, connection: Connection) -> Connection:
-        """The connection, told that all it reads next must be of one moment."""
+        """The connection, prepared to read from one snapshot."""
         return connection.execution_options(isolation_level="REPEATABLE READ")
 
     def lent(self, connection: Connection) -> AbstractContextManager[object]:
-        """Have `connection` read values as user code expects, while the block lasts."""
+        """Inside the block, `connection` returns values as user code expects."""
         del connection
         return nullcontext()
 
     def raw_cursor(self, raw: Any) -> Any:
-        """A cursor on a driver's connection that gives plain tuples."""
+        """A cursor on a driver's connection that returns plain tuples."""
         return raw.cursor()
 
     @abstractmethod
     def code_of(self, problem: Exception) -> object:
-        """What the driver calls an error."""
+        """The driver's code of an error."""
 
     def is_conflict(self, problem: Exception) -> bool:
-        """Whether two transactions met, and one of them must be done again."""
+        """Whether two transactions conflicted, and one of them must be repeated."""
         return self.code_of(problem) in self.conflicts
 
     def is_locked(self, problem: Exception) -> bool:
@@ -208,25 +198,25 @@ class Dialect(ABC):
         return self.code_of(problem) in self.locked
 
     def is_outage(self, problem: Exception) -> bool:
-        """Whether the server is away, or is going away."""
+        """Whether the server is down or shutting down."""
         return self.code_of(problem) in self.outages
 
     def is_duplicate(self, problem: Exception) -> bool:
-        """Whether a row with that key is there already."""
+        """Whether a row with that key exists already."""
         return self.code_of(problem) in self.duplicates
 
     def is_elsewhere(self, problem: Exception) -> bool:
-        """Whether a table is missing: the statement ran on another database than ours."""
+        """Whether a table is missing: the statement ran on the wrong database."""
         return self.code_of(problem) in self.missing
 
     @abstractmethod
     def measure(self, connection: Connection) -> int:
-        """The time of the database now."""
+        """The current time of the database."""
 
     def notify(self, executor: Executor, who: str = "") -> None:
         """Wake idle workers when the transaction commits, where the database `wakes`.
 
-        `who` is the worker that does so, and need not be woken.
+        `who` is the worker that notifies, which need not be woken.
         """
         raise NotImplementedError
 
@@ -234,23 +224,23 @@ class Dialect(ABC):
 
     @abstractmethod
     def take_numbers(self, executor: Executor, count: int) -> list[range]:
-        """At least `count` numbers that were never given out before."""
+        """At least `count` numbers that were never used before."""
 
     def next_number(self, connection: Connection) -> int:
-        """The number that would be given out next."""
+        """The number that would be taken next."""
         return int(connection.execute(NEXT_NUMBER).scalar_one())
 
     def begin_numbers(self, connection: Connection, first: int) -> None:
-        """Give out numbers from `first` on."""
+        """Make `first` the next number."""
         connection.execute(BEGIN_NUMBERS, {"first": first})
 
-    # The worker's row: the fence of each of its transactions
+    # The row of a worker, which fences its transactions
 
     @abstractmethod
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
-        """Whether `worker` is not marked left; it cannot be until this transaction ends.
+        """Whether `worker` is not marked left; it cannot be marked until this transaction ends.
 
-        Unless it is `patient`, the transaction fails when it has to wait long for a row.
+        Unless `patient`, the transaction fails when it waits too long for a row.
         """
 
     def alive_with(
@@ -263,15 +253,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
-        """As `alive`, but alone: to mark it left."""
+        """`alive` with an exclusive lock, to mark the worker left."""
 
-    # Lists, which travel as one document
+    # Lists, sent as one document
 
     @abstractmethod
     def rows(self, name: str, **columns: type) -> str:
-        """The list of objects in the parameter `name`, as a table of that name.
+        """SQL that turns the list of objects in the parameter `name` into a table of that name.
 
-        Its columns are numbers (int), texts as short as a key (str) or any texts (LongText).
+        Its columns are numbers (int), texts up to the length of a key (str) or longer (LongText).
         """
 
     @abstractmethod
@@ -282,31 +272,31 @@ class Dialect(ABC):
 
     @abstractmethod
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
-        """Write new rows; a row whose id or key is taken is left out."""
+        """Write new rows, except rows whose id or key exists."""
 
     def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
-        """Write one new row by a statement that commits alone; False if its key was taken."""
+        """Write one new row in autocommit; False if its key exists."""
         raise NotImplementedError
 
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
-        """Write many new rows without keys the fastest way; False where there is none."""
+        """Write many new rows without keys the fastest way; False if the database has none."""
         return False
 
     def ensure(self, connection: Connection, table: Table, **values: object) -> None:
-        """Write a row unless one with its key is there."""
+        """Write a row unless a row with its key exists."""
         self.ensure_all(connection, table, [values])
 
     @abstractmethod
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Write rows, each unless one with one of its keys is there."""
+        """Write rows, except those with a key that exists."""
 
-    # Due rows: looked for, read, claimed, rescued
+    # Due rows: find, read, claim, rescue
 
     @abstractmethod
     def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
-        """About how many rows of `lane` are due by `until`, without counting millions."""
+        """An estimate of how many rows of `lane` are due by `until`."""
 
     @abstractmethod
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
@@ -314,38 +304,38 @@ class Dialect(ABC):
 
     @abstractmethod
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        """Due rows of `lane` that are not claimed, from its `due_at` on: their COLUMNS."""
+        """The COLUMNS of unclaimed due rows of `lane`, from its `due_at` on."""
 
     @abstractmethod
     def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
-        """The ids of what `read` would find."""
+        """The ids of the rows that `read` would return."""
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:
-        """Offer those of the rows that are not claimed to any worker."""
+        """Offer the unclaimed ones of the rows to all workers."""
         free = task.c.status == Status.WAITING, task.c.batch.is_(None)
         connection.execute(update(task).where(task.c.id.in_(ids), *free).values(batch=0))
 
     def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
-        """Delete the entries of rows that are not offered any more."""
+        """Delete the offers of these rows."""
         connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
 
     @abstractmethod
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        """Claim due rows of `lane` that are not claimed, from its `due_at` on."""
+        """Claim unclaimed due rows of `lane`, from its `due_at` on."""
 
     @abstractmethod
     def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
-        """Claim rows that the transaction has locked."""
+        """Claim rows that this transaction has locked."""
 
     @abstractmethod
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
-        """Lock those of the running rows that no other transaction has locked."""
+        """Lock the waiting or running rows that no other transaction has locked."""
 
     @abstractmethod
     def abandoned(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
     ) -> list[Sequence[Any]]:
-        """Lock rows whose worker is marked left: their COLUMNS and `lost_in_a_row`."""
+        """Lock rows whose worker is marked left; returns their COLUMNS and `lost_in_a_row`."""
 
     @abstractmethod
     def rescue(
@@ -359,23 +349,23 @@ class Dialect(ABC):
     def change(
         self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
-        """Write the outcomes of rows that are still as they were taken: id to `prune_at`.
+        """Write the outcomes of rows that have not changed since they were taken: id to `prune_at`.
 
-        The fence of a row that was read is its `due_at`, of one that was claimed its batch. A row
-        that is to be deleted after its run keeps its `prune_at`.
+        The fence of a row is its `due_at` if it was read, its batch if it was claimed. A row that
+        must be deleted after its run keeps its `prune_at`.
         """
 
     @abstractmethod
     def visit(
         self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
     ) -> dict[int, int | None]:
-        """As `change`, for recurring rows with the same outcome: for thousands a second."""
+        """`change` for recurring rows with the same outcome, fast enough for thousands a second."""
 
     @abstractmethod
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> set[int]:
-        """Delete rows, id to fence, that are still as they were taken."""
+        """Delete rows, id to fence, that have not changed since they were taken."""
 
     @abstractmethod
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
@@ -383,7 +373,7 @@ class Dialect(ABC):
 
 
 def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
-    """Lock those of the rows that are running, in the order of their ids: id to open slots."""
+    """Lock the running ones of the rows in the order of their ids: id to open slots."""
     rows = connection.execute(
         select(task.c.id, task.c.open_slots)
         .where(task.c.id.in_(runs), task.c.status == Status.RUNNING)
@@ -394,7 +384,7 @@ def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
 
 
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
-    """A row's COLUMNS as they were before, and what `stamp` makes of them."""
+    """The claimed row, from its COLUMNS before the claim and the values of `stamp`."""
     number, kind, key, priority, due_at, payload, attempts, losses, started_at, bucket, flow = row
     return Claimed(
         number,

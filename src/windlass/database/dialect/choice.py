@@ -1,11 +1,9 @@
-"""One value for each database: how a part of Windlass speaks differently to each of them.
-
-A module that needs other words for each database writes one class for each, and one choice:
+"""One value for each database, for modules that need different SQL for each:
 
     STATEMENTS = PerDialect(sqlite=..., postgresql=..., mysql=...)
 
-Then `STATEMENTS.of(dialect)` is the one to use. What a database as such can do is a property of
-`Dialect`. Nothing else asks for the name of a database.
+Then use `STATEMENTS.of(dialect)`. What a database can do is a property of `Dialect`. No other code
+asks for the name of a database.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ Rows = TypeVar("Rows", bound=Select[Any])
 
 
 class PerDialect(Generic[T]):
-    """A value for each database; MariaDB takes that of MySQL unless it has its own."""
+    """A value for each database; MariaDB uses that of MySQL unless it has its own."""
 
     def __init__(self, *, sqlite: T, postgresql: T, mysql: T, mariadb: T | None = None) -> None:
         self._values = {
@@ -33,15 +31,15 @@ class PerDialect(Generic[T]):
         }
 
     def of(self, dialect: Dialect) -> T:
-        """The value for a database."""
+        """The value for `dialect`."""
         return self._values[dialect.server]
 
     def on(self, connection: Connection) -> T:
-        """The value for the database that `connection` is on."""
+        """The value for the database of `connection`."""
         return self._values[server_of(connection.dialect)]
 
 
 def force_index(query: Rows, table: Table, index: str) -> Rows:
-    """Have MySQL and MariaDB read `table` by `index`, whatever their planner thinks."""
+    """Force MySQL and MariaDB to read `table` by `index`."""
     hint = f"force index ({index})"
     return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")

@@ -1,4 +1,4 @@
-"""The statements on task rows that the databases share, but for some words."""
+"""Statements on task rows that the databases share, with a few different words."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from lane where priority is not null
 
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"
 
-# Which rows can be taken now.
+# Rows that can be taken now.
 FREE_AND_DUE = """status = 0 and kind = :kind and priority = :priority
   and due_at between :due_from and :due_until and bucket between :bucket_from and :bucket_to
   and batch is null and lost_in_a_row between :lost_from and :lost_to"""
@@ -63,14 +63,14 @@ order by due_at limit :limit {{lock}}
 
 PICK_IDS = PICK.replace(COLUMNS, "id")
 
-# Whether a row is as it was taken, by whether it was read or claimed; its fence follows. The plus
-# keeps planners from any other index than the primary key.
+# Whether a row has not changed since it was read (True) or claimed (False); its fence follows. The
+# plus keeps planners from using another index than the primary key.
 AS_TAKEN = {
     True: "+t.status = 0 and t.batch is null and +t.due_at =",
     False: "+t.status = 1 and t.batch =",
 }
 
-# What becomes of a recurring row when its run succeeds, whenever that began.
+# The new values of a recurring row after a successful run.
 VISITED = """status = 0, due_at = :due_at, batch = null, attempt = 0, lost = 0, lost_in_a_row = 0,
     worker = :worker, finished_at = :finished_at, last_status = 2, result = null, remark = null,
     priority = coalesce(:priority, priority)"""
@@ -97,7 +97,6 @@ set attempt = attempt + :attempt, lost = lost + 1, lost_in_a_row = lost_in_a_row
 where id {{ids}}
 """
 
-
 INSERT = """
 insert into windlass_task
     (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
@@ -105,7 +104,7 @@ select id, kind, task_key, bucket, 0, priority, due_at, {payload}, created_at
 from {rows} where true {unless_there} {returning}
 """
 
-# What an outcome makes of a row, t, by the list of changes.
+# The new values of a row, t, from the list of changes.
 CHANGED = f"""{{t}}status = changes.status, {{t}}due_at = changes.due_at, {{t}}batch = null,
     {{t}}attempt = changes.attempt, {{t}}lost = changes.lost, {{t}}lost_in_a_row = 0,
     {{t}}started_at = changes.started_at, {{t}}worker = :worker,
@@ -129,30 +128,31 @@ select minute, kind, worker, done, failed, retried, milliseconds from {rows} whe
 class TaskStatements(Dialect):
     """Builds the statements from the words of a database.
 
-    Claiming takes two of them, as an update cannot return the old values everywhere.
+    A claim takes two statements, because not every database can return old values from an update.
     """
 
-    # Words of the database: which index to use, how to skip locked rows, the greatest of two.
+    # Words of the database: the index to use, how to skip locked rows, the greatest of two.
     hint = ""
     lock = "for update skip locked"
     greatest = "greatest"
-    # What becomes of rows that are still {as_taken}. {rows} have what is {changed}.
+    # Statements on rows that are still {as_taken}; {rows} is the list, {changed} the new values.
     change_text: str
     visit_text: str
     remove_text: str
-    # Before the columns that are set, where it must be said whose they are.
+    # Prefix of the columns to set, where the database needs it.
     of_task = ""
-    # Ends an insert that tells which rows it wrote.
+    # Ends an insert that returns the ids of the rows it wrote.
     returning = "returning id"
 
     def __init__(self) -> None:
-        insert = INSERT.format(
-            rows=self.rows("inserts", **columns_of(NewTask)),
-            payload=self.to_json.format("payload"),
-            unless_there=self.unless_there,
-            returning=self.returning,
+        self._insert = text(
+            INSERT.format(
+                rows=self.rows("inserts", **columns_of(NewTask)),
+                payload=self.to_json.format("payload"),
+                unless_there=self.unless_there,
+                returning=self.returning,
+            )
         )
-        self._insert = text(insert)
         counts = self.rows("counts", **columns_of(Count))
         self._count = self.often(COUNT.format(rows=counts, added=self.added()))
         changed = CHANGED.format(
@@ -169,11 +169,11 @@ class TaskStatements(Dialect):
         self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
 
     def often(self, statement: str) -> TextClause:
-        """A statement that runs again and again."""
+        """A statement that runs often, prepared where that helps."""
         return text(statement)
 
     def added(self) -> str:
-        """Ends an insert into the statistics that adds to what is there."""
+        """Ends an insert into the statistics that adds to existing rows."""
         sums = ", ".join(f"{name} = windlass_stat.{name} + excluded.{name}" for name in COUNTED)
         return f"on conflict (minute, kind, worker) do update set {sums}"
 
@@ -218,8 +218,8 @@ class TaskStatements(Dialect):
         self, connection: Connection, statement: str, ids: Collection[int], **values: int | None
     ) -> None:
         listed, parameters = self.ids(ids)
-        said = text(statement.format(greatest=self.greatest, ids=listed))
-        connection.execute(said, {**values, **parameters})
+        filled = text(statement.format(greatest=self.greatest, ids=listed))
+        connection.execute(filled, {**values, **parameters})
 
     def _as_taken(self, statement: str, **words: str) -> dict[bool, TextClause]:
         """The statement by whether the rows were read or claimed."""
@@ -230,7 +230,7 @@ class TaskStatements(Dialect):
 
 
 def columns_of(row: type[msgspec.Struct]) -> dict[str, type]:
-    """The columns of a list of such rows, for `Dialect.rows`."""
+    """The columns of a list of these structs, for `Dialect.rows`."""
 
     def type_of(field: msgspec.structs.FieldInfo) -> type:
         if field.name in LONG:
@@ -257,13 +257,12 @@ def visited(visits: Visits, worker: int) -> dict[str, Any]:
 
 
 def visited_rows(visits: Visits) -> str:
-    """The rows with their fences and when their runs began, as one document."""
-    rows = sorted((row.id, row.fence, row.started_at) for row in visits.rows)
-    return document(rows)
+    """The ids, fences and start times of the rows, as one document."""
+    return document(sorted((row.id, row.fence, row.started_at) for row in visits.rows))
 
 
 def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
-    """All rows as the driver has them. What SQLAlchemy adds to a thousand costs more than they."""
+    """All rows as the driver's tuples: SQLAlchemy's rows would cost more than the query."""
     assert result.cursor is not None
     rows = list(result.cursor.fetchall())
     result.close()

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the steps on a given connection, or prints them for a given URL."""
+"""Alembic's entry point: runs the migrations on a connection, or prints them for a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How MySQL and MariaDB are reached, what their errors mean, and the worker's fence.
+"""Connections, error codes and the worker's fence on MySQL and MariaDB.
 
 MySQL 8 and MariaDB 10.6 or newer, through PyMySQL, always in READ COMMITTED.
 """
@@ -13,7 +13,7 @@ from windlass.database.dialect.base import Dialect, Executor, original
 from windlass.database.dialect.statement import ALIVE
 
 LOCK_SECONDS = 2
-# Both servers know this form of a shared lock.
+# Both servers accept this form of a shared lock.
 SHARED = "lock in share mode"
 IS_ALIVE = text(f"{ALIVE} {SHARED}")
 LOCK_WORKER = text(f"{ALIVE} for update")
@@ -43,7 +43,7 @@ class MySQLServer(Dialect):
     )
     # fmt: on
     duplicates = (1062,)
-    # No database is chosen, or it has no such table.
+    # No database is selected, or the table does not exist.
     missing = (1046, 1146)
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class MySQLServer(Dialect):
 
     @property
     def server(self) -> str:
-        """MySQL or MariaDB, which is known after the first connection."""
+        """mysql or mariadb, known after the first connection."""
         return self._server
 
     def engine_options(self, url: URL) -> dict[str, Any]:
@@ -60,8 +60,7 @@ class MySQLServer(Dialect):
             "pool_size": 8,
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
-            # A connection that is given back has ended its transaction: to end it once more would
-            # be one more round trip for each.
+            # A returned connection has ended its transaction; a reset would cost a round trip.
             "pool_reset_on_return": None,
             "connect_args": {
                 "charset": "utf8mb4",
@@ -75,12 +74,11 @@ class MySQLServer(Dialect):
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
             with raw.cursor() as cursor:
-                # A finish that waits for long keeps its worker from its heartbeat.
+                # A finish that waits too long delays the heartbeat of its worker.
                 cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_SECONDS}")
                 if "mariadb" in str(raw.get_server_info()).lower():
                     self._server = "mariadb"
-                    # A process that stands still must not hold its locks for long. MySQL has no
-                    # such limit.
+                    # A frozen process must not hold its locks for long. MySQL has no such limit.
                     seconds = max(1, self.idle_milliseconds // 1_000)
                     cursor.execute(f"set session idle_transaction_timeout = {seconds}")
 

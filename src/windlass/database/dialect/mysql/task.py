@@ -1,4 +1,4 @@
-"""The statements on task rows in MySQL and MariaDB: rows are locked and changed by primary key."""
+"""Statements on task rows in MySQL and MariaDB: they lock and change rows by primary key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import NewTask
 
-# What a column of a list is.
+# SQL types of the columns of a list.
 TYPES = {int: "bigint", str: "varchar(255)", LongText: "mediumtext"}
 
 HINT = "force index (windlass_task_due)"
@@ -32,12 +32,11 @@ READ = text(PICK.replace(COLUMNS, f"json_array({COLUMNS})").format(hint=HINT, lo
 Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
 ROWS = msgspec.json.Decoder(list[Picked])
 
-# One row after the other by its id, in the order of the list: a table that is scanned because it
-# is small is a table that is locked.
+# Row by row by id, in the order of the list: scanning a small table would lock all of it.
 BY_ID_OF = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
 straight_join {table} as t force index (primary) on t.{id} = listed.id"""
 BY_ID = BY_ID_OF.format(table="windlass_task", id="id")
-# What is found as it was taken, with its fence: by whether it was read or claimed.
+# Locks rows and returns their fences, by whether they were read or claimed.
 HOLD = {
     True: text(
         f"select t.id, t.due_at, t.prune_at from {BY_ID} "
@@ -47,7 +46,7 @@ HOLD = {
 }
 FREE = text(f"select t.id from {BY_ID} where t.status in (0, 1) for update skip locked")
 REMOVE = text(f"delete t from {BY_ID}")
-# All of them at once, if all are as they were taken: nothing then has to come back.
+# Removes all rows in one statement without a result, if none has changed since it was taken.
 BY_FENCE = """json_table(:fences, '$[*]' columns (
     id bigint path '$[0]', fence bigint path '$[1]')) as listed
 straight_join windlass_task as t force index (primary) on t.id = listed.id"""
@@ -72,7 +71,7 @@ CHANGE = """
 update {rows} straight_join windlass_task as t force index (primary) on t.id = changes.id
 set {changed} where {as_taken} changes.fence
 """
-# Leaves out rows that are to be deleted after their run.
+# Skips rows that must be deleted after their run.
 VISIT = f"""
 update json_table(:rows, '$[*]' columns (
     id bigint path '$[0]', fence bigint path '$[1]', began bigint path '$[2]')) as c
@@ -83,7 +82,7 @@ where {{as_taken}} c.fence and t.prune_at is null
 
 
 class MySQL(MySQLServer, TaskStatements):
-    """MySQL and its sister."""
+    """MySQL and MariaDB."""
 
     hint = HINT
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE_AS_TAKEN
@@ -115,7 +114,7 @@ class MySQL(MySQLServer, TaskStatements):
         connection.execute(insert(table).prefix_with("ignore"), list(rows))
 
     def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
-        # Numbers of our own, written out: the optimiser then sees a range of the primary key.
+        # Literal numbers let the optimiser use a range of the primary key.
         return f"in ({', '.join(str(int(number)) for number in ids)})", {}
 
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
@@ -128,8 +127,8 @@ class MySQL(MySQLServer, TaskStatements):
         return int(plan["rows"] or 0)
 
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
-        # Priority by priority: it makes a range only of values that it knows beforehand, and
-        # would walk through all rows of a kind to find that no other priority is there.
+        # Priority by priority: the optimiser makes a range only of known values. Otherwise it
+        # would read all rows of a kind to find that there is no other priority.
         lanes: list[Lane] = []
         after = dict.fromkeys(kinds, LOWEST)
         while after:
@@ -148,7 +147,7 @@ class MySQL(MySQLServer, TaskStatements):
         return [Lane(*row) for row in rows.fetchall()]
 
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        # The columns of a row, one by one, take the driver longer than everything else together.
+        # One JSON column: decoding separate columns takes the driver longer than all the rest.
         rows = tuples(connection.execute(READ, wanted(lane, most)))
         return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
 
@@ -200,7 +199,7 @@ class MySQL(MySQLServer, TaskStatements):
     def _hold(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
     ) -> dict[int, int | None]:
-        """Lock the rows that are still as they were taken, by id: id to `prune_at`."""
+        """Lock the rows that have not changed since they were taken: id to `prune_at`."""
         rows = connection.execute(HOLD[is_read], {"ids": document(sorted(fences))})
         return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
 
@@ -208,9 +207,9 @@ class MySQL(MySQLServer, TaskStatements):
 def _touches(
     connection: Connection, statement: TextClause, asked: dict[str, Any], *, rows: int
 ) -> bool:
-    """Run a statement that is to touch so many rows; if it does not, it has touched none."""
-    # Not as a context: after a deadlock the server has forgotten the savepoint, and the complaint
-    # about that would take the place of the one that says so.
+    """Whether the statement touched exactly `rows` rows; if not, it is rolled back."""
+    # Not a `with` block: after a deadlock the savepoint is gone, and the error about that would
+    # hide the deadlock.
     attempt = connection.begin_nested()
     if connection.execute(statement, asked).rowcount == rows:
         attempt.commit()

@@ -1,4 +1,4 @@
-"""What is said to psycopg itself: past SQLAlchemy, whose care costs more than a small row."""
+"""Direct calls of psycopg: for a small row, SQLAlchemy costs more than the row."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from windlass.database.dialect.base import Executor
 
 T = TypeVar("T")
 
-# The server works on this many rows while the next are written.
+# The server stores this many rows while the next ones are written.
 COPY_ROWS = 1_000
 
 
 def driver_of(executor: Executor) -> Any:
-    """The psycopg connection under a SQLAlchemy one; None where there is none, or an async one."""
+    """The psycopg connection under a SQLAlchemy one; None if there is none or it is async."""
     import psycopg
 
     if not isinstance(executor, Connection):
@@ -28,7 +28,7 @@ def driver_of(executor: Executor) -> Any:
 
 
 def is_direct(raw: Any) -> bool:
-    """Whether no pooler stands between: the server would have another number than it said."""
+    """Whether no pooler is in between: behind a pooler, the backend pid differs."""
     (server,) = raw.execute("select pg_backend_pid()").fetchone()
     raw.rollback()
     return bool(server == raw.info.backend_pid)
@@ -36,7 +36,7 @@ def is_direct(raw: Any) -> bool:
 
 @contextmanager
 def told(connection: Connection, raw: Any) -> Iterator[None]:
-    """Make errors of the driver the ones that SQLAlchemy would have made of them."""
+    """Turn errors of the driver into errors of SQLAlchemy."""
     try:
         yield
     except raw.Error as problem:
@@ -48,7 +48,7 @@ def told(connection: Connection, raw: Any) -> Iterator[None]:
 def copy_lines(
     executor: Executor, statement: str, rows: Sequence[T], line: Callable[[T], str]
 ) -> bool:
-    """Write rows by COPY, each as its `line`; False if it is not a connection of psycopg."""
+    """Write rows by COPY, each as its `line`; False without a psycopg connection."""
     raw = driver_of(executor)
     if raw is None or not isinstance(executor, Connection):
         return False
@@ -59,7 +59,7 @@ def copy_lines(
 
 
 def escaped(text: str) -> str:
-    """Text for COPY."""
+    """`text`, escaped for COPY."""
     if "\\" not in text and text.isprintable():
         return text
     text = text.replace("\\", "\\\\").replace("\t", "\\t")
@@ -67,5 +67,5 @@ def escaped(text: str) -> str:
 
 
 def array(numbers: Iterable[int]) -> str:
-    """An array as text, which the driver would make of it too, but number by number."""
+    """An array as text; the driver would convert it number by number."""
     return "{" + ",".join(map(str, numbers)) + "}"

@@ -1,6 +1,6 @@
-"""How PostgreSQL is reached, what its errors mean, and the worker's fence.
+"""Connections, error codes and the worker's fence on PostgreSQL.
 
-Nothing here needs a session, so pgbouncer may stand between.
+Nothing here needs a session, so pgbouncer may be in between.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from windlass.database.dialect.postgresql.driver import array, is_direct
 CHANNEL = "windlass"
 NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
 
-# Marks statements that run often with little to do, so that planning them would cost as much.
+# Marks short statements that run often: they are prepared, because planning would cost as much.
 OFTEN = "windlass_often"
 NEVER_BY_ITSELF = 1_000_000_000
 
 LOCK_MILLISECONDS = "1000"
-# The states that begin so are about connections.
+# SQL states of connection errors start with this.
 CONNECTION = "08"
 
 
 def often(statement: str) -> TextClause:
-    """A statement that is planned once for each connection."""
+    """A statement that each connection prepares once."""
     return text(statement).execution_options(**{OFTEN: True})
 
 
@@ -45,7 +45,7 @@ select id, set_config('idle_in_transaction_session_timeout', :idle, true),
 from windlass_worker where id = :worker and left_at is null for key share
 """)
 
-# The settings come first: they bound the wait for the rows.
+# The settings come first: they limit the wait for the rows.
 ALIVE_WITH = often("""
 with setting as materialized (
     select set_config('idle_in_transaction_session_timeout', :idle, true) as idle,
@@ -66,7 +66,7 @@ LOCK_WORKER = often(str(ALIVE).replace("for key share", "for update"))
 
 
 class PostgreSQLServer(Dialect):
-    """The server that most teams have."""
+    """PostgreSQL."""
 
     name = "postgresql"
     to_json = "cast({} as json)"
@@ -76,7 +76,7 @@ class PostgreSQLServer(Dialect):
     wakes = True
     conflicts = ("40001", "40P01", "55P03")
     locked = ("55P03",)
-    # psycopg has no state for a connection that could not be made or was cut, only a class.
+    # A failed or cut connection has no SQL state in psycopg, only an exception class.
     # fmt: off
     outages = (
         CONNECTION, "OperationalError", "25006", "25P03", "53100", "53200", "53300", "57014",
@@ -91,8 +91,7 @@ class PostgreSQLServer(Dialect):
             "pool_size": 8,
             "max_overflow": 8,
             "isolation_level": "READ COMMITTED",
-            # Prepared statements live in a session, which a pooler may change: they are used only
-            # where there is no pooler.
+            # Prepared statements belong to a session, so they are used only without a pooler.
             "connect_args": {
                 "prepare_threshold": None,
                 "connect_timeout": 5,
@@ -123,10 +122,10 @@ class PostgreSQLServer(Dialect):
         @event.listens_for(engine, "do_executemany")
         def in_one_message(cursor: Any, statement: str, rows: Any, _context: object) -> bool:
             if "windlass_" not in statement:
-                # A statement of the user, who may count the rows that it touched.
+                # A statement of the user, who may need the row count.
                 return False
-            # psycopg would end its pipeline with a flush, after which the server does not count how
-            # long the transaction is idle: if it stopped there, it would hold its locks forever.
+            # psycopg would end its pipeline with a flush, after which the server does not measure
+            # how long the transaction is idle: a frozen process would keep its locks forever.
             bound = ClientCursor(cursor.connection)
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
@@ -161,7 +160,7 @@ class PostgreSQLServer(Dialect):
         executor.execute(NOTIFY, {"who": who})
 
     def take_numbers(self, executor: Executor, count: int) -> list[range]:
-        # The sequence counts in blocks, and gives them out for good without waiting for a commit.
+        # The sequence counts in blocks, and does not wait for a commit.
         rows = executor.execute(TAKE_NUMBERS, {"blocks": -(-count // BLOCK)}).fetchall()
         return [range(row[0], row[0] + BLOCK) for row in rows]
 

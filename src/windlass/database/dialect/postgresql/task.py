@@ -1,4 +1,4 @@
-"""The statements on task rows in PostgreSQL: one round trip for what others say in several."""
+"""Statements on task rows in PostgreSQL: one round trip where others need several."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ import msgspec
 from sqlalchemy import Connection, Engine, Table, TextClause, text
 from sqlalchemy.dialects.postgresql import insert
 
-from windlass.database.dialect.base import (
-    COLUMNS,
-    Executor,
-    Lane,
-    Most,
-    Stamp,
-    document,
-    stamped,
-)
+from windlass.database.dialect.base import COLUMNS, Executor, Lane, Most, Stamp, document, stamped
 from windlass.database.dialect.postgresql.driver import array, copy_lines, driver_of, told
 from windlass.database.dialect.postgresql.server import CHANNEL, PostgreSQLServer, often
 from windlass.database.dialect.statement import (
@@ -37,13 +29,12 @@ from windlass.value.task import Claimed, NewTask
 
 
 def listed(query: str) -> str:
-    """Rows by primary key. The planner thinks of such a list as short, and so takes the index
-    whatever its statistics say of a table that grows and shrinks by the second."""
+    """Rows by primary key. The planner expects such a list to be short and uses the index, even if
+    its statistics are wrong for a table that grows and shrinks every second."""
     return f"any(array({query}))"
 
 
 BY_ID = listed("select unnest(cast(:ids as bigint[]))")
-
 
 COPY = """
 copy windlass_task (id, kind, bucket, status, priority, due_at, payload, created_at) from stdin
@@ -67,9 +58,8 @@ INSERT_AND_NOTIFY = text(
     f"with made as ({ONE_ROW}) select id, pg_notify('{CHANNEL}', '') from made"
 )
 
-# One statement, so one round trip and one commit. The rows are picked in a materialised part of
-# their own: a limit inside an `in` would not be obeyed when the plan repeats it. What comes back is
-# the rows as they were before.
+# One statement, so one round trip and one commit. The rows are picked in a materialised part: a
+# plan that repeats an `in` would exceed the limit inside it. Returns the rows as they were before.
 CLAIM = text(f"""
 with alive as materialized (
     select id from windlass_worker where id = :worker and left_at is null for key share
@@ -92,7 +82,7 @@ where t.id = {BY_ID} and t.id = changes.id and {{as_taken}} changes.fence
 returning t.id, t.prune_at
 """
 
-# By the id alone, as REMOVE: a join of a thousand rows might be planned for one.
+# By id alone, as REMOVE: the planner might expect one row in a join of a thousand.
 VISIT = f"""
 with visited as (
     update windlass_task as t
@@ -111,7 +101,7 @@ select id from windlass_task where id = any(cast(:ids as bigint[])) and status i
 order by id for update skip locked
 """)
 
-# The ids come back as one text: for the client, hundreds of rows cost more than that.
+# Returns the ids as one text: hundreds of rows cost the client more.
 REMOVE = f"""
 with gone as (
     delete from windlass_task as t
@@ -124,7 +114,7 @@ select string_agg(cast(id as text), ',') from gone
 
 
 class PostgreSQL(PostgreSQLServer, TaskStatements):
-    """The server that most teams have."""
+    """PostgreSQL."""
 
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE
 
@@ -161,7 +151,6 @@ class PostgreSQL(PostgreSQLServer, TaskStatements):
         if raw is None:
             statement = INSERT_AND_NOTIFY if notify else INSERT_ONE
             return connection.execute(statement, _fields(row)).first() is not None
-        # Past SQLAlchemy: for one small row, its care costs more than the row.
         query = self._insert_and_notify if notify else self._insert_one
         with told(connection, raw):
             return raw.execute(query, _fields(row)).fetchone() is not None
@@ -246,7 +235,7 @@ def _numbers(listed: str | None) -> Iterator[int]:
 
 
 def _line(row: NewTask) -> str:
-    """A row for COPY. JSON has no bare tabs or line ends, so backslashes are all to escape."""
+    """A row for COPY. JSON has no bare tabs or line ends, so only backslashes need escapes."""
     payload = row.payload.replace("\\", "\\\\") if "\\" in row.payload else row.payload
     kind = row.kind.replace("\\", "\\\\")
     return (

@@ -1,4 +1,4 @@
-"""How SQLite is opened, what its errors mean, and the worker's fence."""
+"""Connections, error codes and the worker's fence on SQLite."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TAKE_NUMBERS = text(
 
 
 class Turn:
-    """Lets one transaction write at a time. One inside another would wait for itself forever."""
+    """Lets one transaction write at a time. A nested one would deadlock, so it is an error."""
 
     def __init__(self) -> None:
         self.after_fork()
         watch_forks(self)
 
     def after_fork(self) -> None:
-        """The thread that had the turn in the parent is not in this process."""
+        """Start anew: the thread that had the turn in the parent is not in this process."""
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -49,7 +49,7 @@ class Turn:
 
 
 class SQLiteServer(Dialect):
-    """The database in a file of this machine."""
+    """SQLite, a file on this machine."""
 
     name = "sqlite"
     migrates_itself = True
@@ -57,7 +57,7 @@ class SQLiteServer(Dialect):
     numbers_join = True
     hold_alone = ""
     has_shard = "select 1 from sqlite_master where name = 'windlass_shard'"
-    # It changes nothing, and locks the database as every statement does that might.
+    # Changes nothing, but locks the database for writing.
     keep_others_out = text("update windlass_shard set id = id where 0 = 1")
 
     conflicts = ("busy",)
@@ -66,8 +66,8 @@ class SQLiteServer(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        # Threads of this process wait here, where they are woken at once. SQLite itself would
-        # have them sleep and try again.
+        # Threads of this process wait here and are woken at once. SQLite itself would sleep and
+        # try again.
         self.turn = Turn()
 
     def engine_options(self, url: URL) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class SQLiteServer(Dialect):
 
         @event.listens_for(engine, "connect")
         def on_connect(raw: sqlite3.Connection, _record: object) -> None:
-            # Windlass begins its transactions itself; the module would begin them too late.
+            # Windlass begins its transactions itself; sqlite3 would begin them too late.
             raw.isolation_level = None
             cursor = raw.cursor()
             cursor.execute("pragma journal_mode = wal")
@@ -135,7 +135,7 @@ class SQLiteServer(Dialect):
         return getattr(cause, "sqlite_errorname", None)
 
     def measure(self, connection: Connection) -> int:
-        # The database is a file on this machine: its clock is this machine's.
+        # The file is on this machine, so this machine's clock counts.
         return time.time_ns() // 1_000
 
     def take_numbers(self, executor: Executor, count: int) -> list[range]:

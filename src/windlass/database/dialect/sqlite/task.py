@@ -1,4 +1,4 @@
-"""The statements on task rows in SQLite: lists travel as JSON, changed rows are returned."""
+"""Statements on task rows in SQLite: lists are sent as JSON, changed rows are returned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.database.dialect.statement import (
 from windlass.value.outcome import Change, Visits
 from windlass.value.task import NewTask
 
-# The database is in this process, and steps through a million entries in a blink.
+# The database is in this process and counts a million entries quickly.
 COUNTED_AT_MOST = 1_000_000
 COUNT_DUE = text("""
 select count(*) from (
@@ -54,7 +54,7 @@ returning id
 
 
 class SQLite(SQLiteServer, TaskStatements):
-    """The embedded database."""
+    """SQLite."""
 
     hint = "indexed by windlass_task_due"
     lock = ""
