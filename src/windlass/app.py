@@ -371,7 +371,7 @@ class App:
 
     apause = awaited(pause)
     aresume = awaited(resume)
-    aset = awaited(set)  # noqa: A003
+    aset = awaited(set)
 
     def set_grace(self, grace: Duration) -> None:
         """Set how long a stopping worker waits for running tasks."""

@@ -63,14 +63,7 @@ class Worker:
         self.left_cleanly = False
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.in_flight = InFlight(
-            kinds,
-            settings.concurrency,
-            budget=None if among is None else among.budget,
-            on_queued=self._on_queued,
-            on_ended=lambda: self.finish.wake(),
-            on_hungry=lambda: self.fetcher.wake_hungry(),
-        )
+        self.in_flight = self._make_in_flight()
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
         self.breakers = Breakers(
@@ -87,18 +80,12 @@ class Worker:
             lease=settings.lease,
             changed=lambda: self.fetcher.wake(),
         )
-        self.hand_off = HandOff(
-            self.in_flight,
-            is_near=self._is_near,
-            is_ours=self._is_ours,
-            wake_others=self._wake_others,
-            fetch=lambda look: self.fetcher.wake_for(look=look),
-        )
+        self.hand_off = self._make_hand_off()
         self._site = self._make_site()
         for load in self.in_flight.loads.values():
             load.site = self._site
         self.finish = Finish(self._site, self.in_flight, breakers=self.breakers)
-        self.heartbeat = self._heartbeat()
+        self.heartbeat = self._make_heartbeat()
         self.fetcher = Fetcher(
             self._claims(), self.in_flight, hand_off=self.hand_off, resolve=self._resolve
         )
@@ -157,6 +144,25 @@ class Worker:
             abandoned=in_flight.abandoned,
         )
 
+    def _make_in_flight(self) -> InFlight:
+        return InFlight(
+            self._kinds,
+            self._settings.concurrency,
+            budget=None if self._among is None else self._among.budget,
+            on_queued=self._on_queued,
+            on_ended=lambda: self.finish.wake(),
+            on_hungry=lambda: self.fetcher.wake_hungry(),
+        )
+
+    def _make_hand_off(self) -> HandOff:
+        return HandOff(
+            self.in_flight,
+            is_near=self._is_near,
+            is_ours=self._is_ours,
+            wake_others=self._wake_others,
+            fetch=lambda look: self.fetcher.wake_for(look=look),
+        )
+
     def _make_site(self) -> Site:
         shard = self._shard
         site = Site(
@@ -170,7 +176,7 @@ class Worker:
         )
         return site if self._among is None else site._replace(is_home=self._among.is_home)
 
-    def _heartbeat(self) -> Heartbeat:
+    def _make_heartbeat(self) -> Heartbeat:
         shard, settings = self._shard, self._settings
         serves = list(self._kinds) if self._only is None else []
         return Heartbeat(

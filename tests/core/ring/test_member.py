@@ -7,7 +7,7 @@ import pytest
 
 from windlass import BadInput, BadMembers
 from windlass.core.ring.member import connect, parse
-from windlass.core.ring.member.base import Roster, Seat, workers_in
+from windlass.core.ring.member.base import LiveWorkers, Seat, workers_in
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def roster():
-    return Roster("etcd")
+    return LiveWorkers("etcd")
 
 
 def test_the_first_list_is_believed_at_once(roster, clock):

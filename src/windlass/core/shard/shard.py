@@ -21,7 +21,7 @@ from windlass.clock import Clock
 from windlass.core.face import Faces, Site
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import ShardRow
-from windlass.core.task.enqueue import Enqueue
+from windlass.core.task.enqueue import TaskWriter
 from windlass.core.task.kind import Registry
 from windlass.core.wake.bell import Bell
 from windlass.database import migrate
@@ -55,7 +55,7 @@ class Shard:
         self.faces = faces
         self.numbers = Numbers(database)
         self.bell = Bell(database)
-        self.enqueue = Enqueue(
+        self.enqueue = TaskWriter(
             database, clock, self.numbers, self.bell, faces=faces, max_payload=max_payload
         )
         self.max_payload = max_payload

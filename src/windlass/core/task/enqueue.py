@@ -58,7 +58,7 @@ class Vanished(Exception):
     """A row with a key is gone, or has moved."""
 
 
-class Enqueue:
+class TaskWriter:
     """Writes new rows into one database."""
 
     def __init__(

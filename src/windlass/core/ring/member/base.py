@@ -82,6 +82,10 @@ class Seat:
         return f"{self.folder}/{self.worker}"
 
 
+class Broken(Exception):
+    """A session with the coordinator cannot go on."""
+
+
 def workers_in(names: Iterable[str]) -> set[int]:
     """The worker ids in these keys; other keys are ignored."""
     return {int(last) for name in names if (last := name.rpartition("/")[2]).isdecimal()}
@@ -99,7 +103,7 @@ def pause_after(failures: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-class Roster:
+class LiveWorkers:
     """Which workers are alive as last heard, and whether to believe it.
 
     Only the current seat may report; reports of a former seat are ignored.

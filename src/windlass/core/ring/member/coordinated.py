@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from windlass.core.ring.member.address import Address
-from windlass.core.ring.member.base import Roster, Seat
+from windlass.core.ring.member.base import LiveWorkers, Seat
 from windlass.errors import MembersUnavailable
 
 JOIN_SECONDS = 5.0
@@ -31,7 +31,7 @@ class Begin(Protocol):
     """Makes the stay of one seat, in etcd or in ZooKeeper."""
 
     def __call__(
-        self, address: Address, seat: Seat, roster: Roster, *, dead_after: int
+        self, address: Address, seat: Seat, live: LiveWorkers, *, dead_after: int
     ) -> Stay: ...
 
 
@@ -43,7 +43,7 @@ class Coordinated:
         self._address = address
         self._begin = begin
         self._dead_after = dead_after
-        self._roster = Roster(address.kind)
+        self._live = LiveWorkers(address.kind)
         self._lock = threading.Lock()
         self._stay: Stay | None = None
 
@@ -51,14 +51,14 @@ class Coordinated:
         seat = Seat(ring, worker)
         with self._lock:
             self._end()
-            self._roster.open(seat)
-            stay = self._begin(self._address, seat, self._roster, dead_after=self._dead_after)
+            self._live.open(seat)
+            stay = self._begin(self._address, seat, self._live, dead_after=self._dead_after)
             self._stay = stay
             stay.start()
             if not stay.entered.wait(JOIN_SECONDS):
-                why = self._roster.problem
+                why = self._live.problem
                 # The next join must know that there was an outage.
-                self._roster.lose(seat, why)
+                self._live.lose(seat, why)
                 self._end()
                 raise MembersUnavailable(self._address.url, why)
 
@@ -67,16 +67,16 @@ class Coordinated:
             self._end()
 
     def alive(self) -> frozenset[int] | None:
-        return self._roster.alive
+        return self._live.alive
 
     def listen(self, heard: Callable[[], None]) -> None:
-        self._roster.listen(heard)
+        self._live.listen(heard)
 
     def close(self) -> None:
         self.leave()
 
     def _end(self) -> None:
         stay, self._stay = self._stay, None
-        self._roster.close()
+        self._live.close()
         if stay is not None:
             stay.end(LEAVE_SECONDS)

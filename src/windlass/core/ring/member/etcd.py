@@ -24,7 +24,8 @@ from windlass.clock import SECOND
 from windlass.core.ring.member.address import Address
 from windlass.core.ring.member.base import (
     LONGEST_PAUSE_SECONDS,
-    Roster,
+    Broken,
+    LiveWorkers,
     Seat,
     in_short,
     pause_after,
@@ -50,17 +51,13 @@ CHANNEL = {
 }
 
 
-class Broken(Exception):
-    """The session cannot go on."""
-
-
 class EtcdStay:
     """Keeps one key alive, and watches all others."""
 
-    def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
+    def __init__(self, address: Address, seat: Seat, live: LiveWorkers, *, dead_after: int) -> None:
         self._seat = seat
         self._prefix = f"{seat.folder}/".encode()
-        self._roster = roster
+        self._live = live
         hosts = list(address.hosts)
         random.shuffle(hosts)
         self._hosts = len(hosts)
@@ -102,7 +99,7 @@ class EtcdStay:
                 failures = 1 if lasted > self._ttl else failures + 1
                 # A worker that joins has not lost etcd because one host is down.
                 if self.entered.is_set() or failures >= self._hosts:
-                    self._roster.lose(self._seat, _reason(problem))
+                    self._live.lose(self._seat, _reason(problem))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), pause_after(failures))
 
@@ -170,7 +167,7 @@ class EtcdStay:
                 raise Broken("the watch does not answer")
             self._is_silent = True
             await watch.write(progress)
-            self._roster.settle()
+            self._live.settle()
 
     async def _renew(self, client: Any) -> bool:
         renewal = client.refresh_lease(self._lease)
@@ -183,7 +180,7 @@ class EtcdStay:
 
     def _report(self) -> None:
         settle_seconds = self._ttl + LONGEST_PAUSE_SECONDS
-        self._roster.hear(self._seat, self._workers, settle_seconds=settle_seconds)
+        self._live.hear(self._seat, self._workers, settle_seconds=settle_seconds)
 
 
 def _reason(problem: Exception) -> str:

@@ -23,7 +23,8 @@ from windlass.core.ring.member.address import Address
 from windlass.core.ring.member.base import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
-    Roster,
+    Broken,
+    LiveWorkers,
     Seat,
     in_short,
     pause_after,
@@ -40,17 +41,13 @@ LOG = logging.getLogger("windlass.kazoo")
 LOG.setLevel(logging.CRITICAL)
 
 
-class Broken(Exception):
-    """The client cannot go on."""
-
-
 class ZooKeeperStay:
     """Keeps one node alive, and watches all others."""
 
-    def __init__(self, address: Address, seat: Seat, roster: Roster, *, dead_after: int) -> None:
+    def __init__(self, address: Address, seat: Seat, live: LiveWorkers, *, dead_after: int) -> None:
         self._address = address
         self._seat = seat
-        self._roster = roster
+        self._live = live
         # kazoo's own chroot needs a root that already exists.
         self._folder = address.root + seat.folder
         self._key = address.root + seat.key
@@ -140,9 +137,9 @@ class ZooKeeperStay:
         if self._seat.worker not in workers:
             self._make_node(client, session)
             workers = self._list(client)
-        self._roster.hear(self._seat, workers, settle_seconds=self._session_seconds)
+        self._live.hear(self._seat, workers, settle_seconds=self._session_seconds)
         self.entered.set()
-        return self._roster.settle()
+        return self._live.settle()
 
     def _list(self, client: Any) -> set[int]:
         names = client.get_children_async(self._folder, watch=self._on_change).get(
@@ -175,7 +172,7 @@ class ZooKeeperStay:
                 raise result
 
     def _lose(self, why: str) -> None:
-        self._roster.lose(self._seat, why)
+        self._live.lose(self._seat, why)
 
     def _on_state(self, state: str) -> None:
         if state != KazooState.CONNECTED:
