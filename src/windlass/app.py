@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from msgspec import UNSET, UnsetType
-from sqlalchemy import URL
 
 from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
@@ -33,7 +32,7 @@ from windlass.core.task.kind import (
     make_kind,
     takes,
 )
-from windlass.database.connection import is_async
+from windlass.database.connection import URL, is_async
 from windlass.errors import BadInput, WindlassError
 from windlass.external.operate import Externals
 from windlass.flow.operate.declare import Flow, FlowDeclarer

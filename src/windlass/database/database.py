@@ -19,7 +19,9 @@ from sqlalchemy.exc import (
     DataError,
     DBAPIError,
     IntegrityError,
+    InterfaceError,
     NoSuchModuleError,
+    OperationalError,
     SQLAlchemyError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -33,10 +35,12 @@ from windlass.fork import watch_forks
 __all__ = [
     "BAD_VALUES",
     "DATABASE_ERRORS",
+    "OUTAGE_ERRORS",
     "TRIES",
     "URL",
     "Database",
     "DatabaseError",
+    "PoolTimeout",
     "first_line",
     "normalise",
 ]
@@ -47,6 +51,8 @@ T = TypeVar("T")
 DatabaseError = DBAPIError
 # Raised by SQLAlchemy, including its own errors.
 DATABASE_ERRORS = (SQLAlchemyError,)
+# What it raises when it is away, or a connection was lost.
+OUTAGE_ERRORS = (OperationalError, InterfaceError)
 # Raised for values that cannot be stored.
 BAD_VALUES = (DataError, IntegrityError, UnicodeError, TypeError)
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
-from sqlalchemy import Connection
 
 from windlass import telemetry
 from windlass.clock import Clock
@@ -18,6 +17,7 @@ from windlass.core.loop import Loop
 from windlass.core.ring.store import held
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
 from windlass.database.number import Numbers

@@ -29,14 +29,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.ring.mark import write_down
 from windlass.core.ring.store import bucket
 from windlass.core.ring.store.worker import WorkerView
 from windlass.core.run.in_flight import InFlight
+from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
 from windlass.database.number import Numbers

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.face import Faces, Site
@@ -25,13 +22,13 @@ from windlass.core.task.enqueue import TaskWriter
 from windlass.core.task.kind import Registry
 from windlass.core.wake.bell import Bell
 from windlass.database import migrate
-from windlass.database.database import Database, first_line
+from windlass.database.database import OUTAGE_ERRORS, Database, PoolTimeout, first_line
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 
-OUTAGES = (DatabaseUnavailable, OperationalError, InterfaceError, PoolTimeout, OSError)
+OUTAGES = (DatabaseUnavailable, *OUTAGE_ERRORS, PoolTimeout, OSError)
 # The second try tells whether the server is gone, or only the connection.
 FEW_TRIES = 2
 READ_SECONDS = 3.0

@@ -7,9 +7,6 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import InterfaceError, OperationalError
-
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.core.face import Faces
 from windlass.core.task.current import is_running
@@ -17,8 +14,8 @@ from windlass.core.task.declare import Call, How
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task as store
 from windlass.core.wake.bell import Bell
-from windlass.database.connection import joined
-from windlass.database.database import TRIES, Database
+from windlass.database.connection import Connection, joined
+from windlass.database.database import OUTAGE_ERRORS, TRIES, Database
 from windlass.database.dialect.base import Executor
 from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
@@ -289,12 +286,12 @@ def _until_known(call: Callable[[int], T], sent: list[bool], *, hasty: bool) -> 
         return call(TRIES)
     try:
         return call(HASTY_TRIES)
-    except (DatabaseUnavailable, OperationalError, InterfaceError) as problem:
+    except (DatabaseUnavailable, *OUTAGE_ERRORS) as problem:
         if not sent:
             raise
         try:
             return call(TRIES)
-        except (DatabaseUnavailable, OperationalError, InterfaceError):
+        except (DatabaseUnavailable, *OUTAGE_ERRORS):
             raise Unanswered(
                 f"{problem}; the tasks may have been written, so they were not written elsewhere"
             ) from problem
