@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from windlass.errors import BadBreaker
-from windlass.value.breaker import Breaker, State, Terms, parse_breaker
+from windlass.value.breaker import Breaker, BreakerState, BreakerTerms, parse_breaker
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
-TERMS = Terms(errors=3, pause=MINUTE, longest=5 * MINUTE)
+TERMS = BreakerTerms(errors=3, pause=MINUTE, longest=5 * MINUTE)
 NOW = 1_000 * HOUR
 
 
@@ -99,8 +99,8 @@ def test_terms_out_of_bounds_say_what_is_wrong_and_what_to_do(text, problem, cur
 
 
 def test_a_state_in_text_is_its_lower_case_name():
-    assert [str(state) for state in State] == ["closed", "open", "probing"]
-    assert f"{State.PROBING:>8}" == " probing"
+    assert [str(state) for state in BreakerState] == ["closed", "open", "probing"]
+    assert f"{BreakerState.PROBING:>8}" == " probing"
 
 
 def test_errors_in_a_row_add_up_over_calls_until_one_success():
@@ -115,7 +115,11 @@ def test_enough_errors_in_a_row_open_it_for_a_pause():
     breaker = Breaker(errors_in_a_row=2).count(TERMS, [False], NOW)
 
     assert breaker == Breaker(
-        state=State.OPEN, errors_in_a_row=3, opened_at=NOW, probe_at=NOW + MINUTE, pause=MINUTE
+        state=BreakerState.OPEN,
+        errors_in_a_row=3,
+        opened_at=NOW,
+        probe_at=NOW + MINUTE,
+        pause=MINUTE,
     )
     assert breaker.is_open
 
@@ -127,7 +131,7 @@ def test_a_success_after_enough_errors_comes_too_late():
 
 
 def test_terms_that_have_become_stricter_open_it_with_the_next_error():
-    strict = Terms(errors=5, pause=MINUTE, longest=MINUTE)
+    strict = BreakerTerms(errors=5, pause=MINUTE, longest=MINUTE)
 
     breaker = Breaker(errors_in_a_row=15)
 
@@ -151,7 +155,7 @@ def test_a_probe_is_taken_when_the_pause_is_over_and_not_before():
 
     assert breaker.take_probe(7, NOW + MINUTE - 1) is None
     assert breaker.take_probe(7, NOW + MINUTE) == Breaker(
-        state=State.PROBING,
+        state=BreakerState.PROBING,
         errors_in_a_row=3,
         opened_at=NOW,
         probe_at=NOW + 2 * MINUTE,
@@ -161,7 +165,7 @@ def test_a_probe_is_taken_when_the_pause_is_over_and_not_before():
 
 
 def test_a_probe_has_at_least_a_minute_to_answer_however_short_the_pause():
-    hasty = Terms(errors=3, pause=SECOND, longest=SECOND)
+    hasty = BreakerTerms(errors=3, pause=SECOND, longest=SECOND)
     taken = opened(hasty).take_probe(7, NOW + SECOND)
 
     assert taken is not None
@@ -170,7 +174,7 @@ def test_a_probe_has_at_least_a_minute_to_answer_however_short_the_pause():
 
 
 def test_a_probe_has_as_long_to_answer_as_the_pause_if_that_is_longer():
-    patient = Terms(errors=3, pause=HOUR, longest=HOUR)
+    patient = BreakerTerms(errors=3, pause=HOUR, longest=HOUR)
     taken = opened(patient).take_probe(7, NOW + HOUR)
 
     assert taken is not None
@@ -183,7 +187,7 @@ def test_a_probe_is_taken_over_when_its_worker_did_not_answer_for_a_pause():
     assert breaker.take_probe(8, NOW + 2 * MINUTE - 1) is None
     taken = breaker.take_probe(8, NOW + 2 * MINUTE)
     assert taken is not None
-    assert (taken.state, taken.probe_worker) == (State.PROBING, 8)
+    assert (taken.state, taken.probe_worker) == (BreakerState.PROBING, 8)
     assert taken.probe_at == NOW + 3 * MINUTE
 
 
@@ -204,7 +208,7 @@ def test_a_probe_that_fails_doubles_the_pause_up_to_the_longest():
 
     assert pauses == [2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 5 * MINUTE]
     assert breaker == Breaker(
-        state=State.OPEN,
+        state=BreakerState.OPEN,
         errors_in_a_row=7,
         opened_at=NOW,
         probe_at=now + 5 * MINUTE,
@@ -224,7 +228,7 @@ def test_a_worker_that_found_nothing_to_run_lets_the_next_one_probe_at_once():
     breaker = probing(7).give_back_probe(7, NOW + MINUTE + 5)
 
     assert breaker == Breaker(
-        state=State.OPEN,
+        state=BreakerState.OPEN,
         errors_in_a_row=3,
         opened_at=NOW,
         probe_at=NOW + MINUTE + 5,
@@ -261,7 +265,7 @@ def test_an_operator_closes_it_in_any_state(breaker):
 
 @given(st.lists(st.booleans()), st.integers(1, 5), st.data())
 def test_how_the_outcomes_are_cut_into_calls_does_not_matter(outcomes, errors, data):
-    terms = Terms(errors, MINUTE, MINUTE)
+    terms = BreakerTerms(errors, MINUTE, MINUTE)
     cut = data.draw(st.integers(0, len(outcomes)))
 
     at_once = Breaker().count(terms, outcomes, NOW)
@@ -334,7 +338,7 @@ class Workers(RuleBasedStateMachine):
     @invariant()
     def exactly_the_prober_is_in_the_row(self):
         assert self.breaker.probe_worker == self.prober
-        assert (self.breaker.state == State.PROBING) == (self.prober is not None)
+        assert (self.breaker.state == BreakerState.PROBING) == (self.prober is not None)
 
     @invariant()
     def closed_knows_no_times_and_too_few_errors(self):

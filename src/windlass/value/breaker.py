@@ -37,7 +37,7 @@ _EXAMPLES = '"20 in a row, 5m" or "20 in a row, 5m, up to 1h"'
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BreakerTerms:
     """How many errors in a row open a breaker, and its first and longest pause in microseconds."""
 
     errors: int
@@ -45,7 +45,7 @@ class Terms:
     longest: int
 
 
-def parse_breaker(given: object, *, what: str = "breaker") -> Terms:
+def parse_breaker(given: object, *, what: str = "breaker") -> BreakerTerms:
     """The terms that `given` describes. `what` names the option in the error.
 
     Without "up to", a pause grows to 32 times its length, but not beyond an hour.
@@ -61,17 +61,19 @@ def parse_breaker(given: object, *, what: str = "breaker") -> Terms:
         )
     pause = _read_pause(match[2], what=f"{what}: pause")
     if match[3] is None:
-        return Terms(int(match[1]), pause, max(pause, min(USUAL_GROWTH * pause, USUAL_LONGEST)))
+        return BreakerTerms(
+            int(match[1]), pause, max(pause, min(USUAL_GROWTH * pause, USUAL_LONGEST))
+        )
     longest = _read_pause(match[3], what=f"{what}: longest pause")
     if longest < pause:
         raise BadBreaker(
             f"{what}: 'up to {match[3]}' is shorter than the pause {match[2]!r}; "
             "give a longest pause of at least that"
         )
-    return Terms(int(match[1]), pause, longest)
+    return BreakerTerms(int(match[1]), pause, longest)
 
 
-class State(IntEnum):
+class BreakerState(IntEnum):
     """The state of a breaker. In text it is its lower-case name."""
 
     CLOSED = 0
@@ -92,7 +94,7 @@ class Breaker:
     `probe_at` is when the next worker may take the probe, or take it over from the prober.
     """
 
-    state: State = State.CLOSED
+    state: BreakerState = BreakerState.CLOSED
     errors_in_a_row: int = 0
     opened_at: int | None = None
     probe_at: int | None = None
@@ -102,9 +104,9 @@ class Breaker:
     @property
     def is_open(self) -> bool:
         """Whether ordinary runs are held back."""
-        return self.state != State.CLOSED
+        return self.state != BreakerState.CLOSED
 
-    def count(self, terms: Terms, outcomes: Sequence[bool], now: int) -> Breaker:
+    def count(self, terms: BreakerTerms, outcomes: Sequence[bool], now: int) -> Breaker:
         """Count ordinary runs in the order in which they ended; True is a success."""
         if self.is_open:
             return self
@@ -113,7 +115,7 @@ class Breaker:
             errors = 0 if ok else errors + 1
             if errors >= terms.errors:
                 return Breaker(
-                    state=State.OPEN,
+                    state=BreakerState.OPEN,
                     errors_in_a_row=errors,
                     opened_at=now,
                     probe_at=now + terms.pause,
@@ -131,15 +133,15 @@ class Breaker:
             return None
         # The prober may die, so it has the probe for a limited time.
         until = now + max(self.pause, SHORTEST_PROBE)
-        return replace(self, state=State.PROBING, probe_at=until, probe_worker=worker)
+        return replace(self, state=BreakerState.PROBING, probe_at=until, probe_worker=worker)
 
     def give_back_probe(self, worker: int, now: int) -> Breaker:
         """`worker` found nothing to run; the next worker may probe at once."""
         if not self._is_probed_by(worker):
             return self
-        return replace(self, state=State.OPEN, probe_at=now, probe_worker=None)
+        return replace(self, state=BreakerState.OPEN, probe_at=now, probe_worker=None)
 
-    def answer(self, terms: Terms, worker: int, *, ok: bool, now: int) -> Breaker:
+    def answer(self, terms: BreakerTerms, worker: int, *, ok: bool, now: int) -> Breaker:
         """The probe of `worker` ended; a success counts even after a takeover."""
         if ok and self.is_open:
             return self.closed()
@@ -149,7 +151,7 @@ class Breaker:
         pause = min(self.pause * 2, terms.longest)
         return replace(
             self,
-            state=State.OPEN,
+            state=BreakerState.OPEN,
             errors_in_a_row=self.errors_in_a_row + 1,
             probe_at=now + pause,
             pause=pause,
@@ -161,7 +163,7 @@ class Breaker:
         return CLOSED
 
     def _is_probed_by(self, worker: int) -> bool:
-        return self.state == State.PROBING and self.probe_worker == worker
+        return self.state == BreakerState.PROBING and self.probe_worker == worker
 
 
 def _read_pause(given: str, *, what: str) -> int:

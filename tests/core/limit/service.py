@@ -6,7 +6,7 @@ from tests.core.run.working import switch_of
 from tests.table import tasks
 from windlass import App, Status, Task
 from windlass.core.run.ready import Run
-from windlass.value.breaker import State
+from windlass.value.breaker import BreakerState
 from windlass.value.outcome import Outcome
 from windlass.worker.worker import Worker
 
@@ -42,9 +42,9 @@ def fail(app: App, work: Task, times: int = 3) -> None:
         app.drain()
 
 
-def state(app: App, kind: str = "work") -> State:
+def state(app: App, kind: str = "work") -> BreakerState:
     row = switch_of(app, kind)
-    return State.CLOSED if row is None else State(row["breaker"])
+    return BreakerState.CLOSED if row is None else BreakerState(row["breaker"])
 
 
 def waiting(app: App) -> int:

@@ -21,7 +21,7 @@ from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, BadBreaker, Cancel, Retry, Snooze, Status
 from windlass.clock import SECOND
-from windlass.value.breaker import State
+from windlass.value.breaker import BreakerState
 from windlass.value.outcome import Failed, Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -57,12 +57,12 @@ def other(app):
 
 def test_it_opens_after_that_many_errors_in_a_row_and_not_before(app, work):
     fail(app, work, 2)
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
 
     fail(app, work, 1)
 
     row = switch_of(app, "work")
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
     assert (row["errors_in_a_row"], row["pause"]) == (3, MINUTE)
     assert row["probe_at"] == row["opened_at"] + MINUTE
 
@@ -72,7 +72,7 @@ def test_errors_that_end_together_count_in_a_row_too(app, work, service):
     app.drain()
 
     assert service.calls == 3
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
 
 
 def test_a_success_in_between_begins_the_count_anew(app, work, service):
@@ -82,10 +82,10 @@ def test_a_success_in_between_begins_the_count_anew(app, work, service):
     service.is_down = True
 
     fail(app, work, 2)
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
 
     fail(app, work, 1)
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
 
 
 def test_errors_that_are_retried_count(app, service):
@@ -97,7 +97,7 @@ def test_errors_that_are_retried_count(app, service):
         app.clock.forward("1s")
 
     assert service.calls == 3
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
     (row,) = tasks(app)
     assert (row["status"], row["attempt"]) == (Status.WAITING, 3)
 
@@ -114,7 +114,7 @@ def test_a_retry_that_the_handler_asks_for_counts(app):
     app.drain()
 
     assert len(calls) == 3
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
 
 
 @pytest.mark.parametrize("signal", [Snooze("1h"), Cancel("no need")], ids=["snooze", "cancel"])
@@ -126,7 +126,7 @@ def test_what_is_not_an_error_does_not_open_it(app, signal):
     work.enqueue_many([{}] * 5)
     app.drain()
 
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
 
 
 def test_visits_of_a_rolling_kind_count(app, service, clock):
@@ -136,7 +136,7 @@ def test_visits_of_a_rolling_kind_count(app, service, clock):
 
     work.add(["a", "b", "c"], now=True)
     app.drain()
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
     work.add(["d"], now=True)
     app.drain()
     assert service.calls == 3
@@ -144,7 +144,7 @@ def test_visits_of_a_rolling_kind_count(app, service, clock):
     service.is_down = False
     clock.forward("1m")
     app.drain()
-    assert (service.calls, state(app)) == (4, State.CLOSED)
+    assert (service.calls, state(app)) == (4, BreakerState.CLOSED)
 
 
 def test_turns_of_a_cron_count(app, service, clock):
@@ -156,12 +156,12 @@ def test_turns_of_a_cron_count(app, service, clock):
     for _ in range(5):
         clock.forward("1m")
         app.drain()
-    assert (service.calls, state(app)) == (2, State.OPEN)
+    assert (service.calls, state(app)) == (2, BreakerState.OPEN)
 
     service.is_down = False
     clock.forward("10m")
     app.drain()
-    assert (service.calls, state(app)) == (3, State.CLOSED)
+    assert (service.calls, state(app)) == (3, BreakerState.CLOSED)
 
 
 # While it is open
@@ -201,7 +201,7 @@ def test_each_kind_has_a_breaker_of_its_own(app, work, service):
     app.drain()
 
     assert len(calls) == 4
-    assert (state(app), state(app, "steady")) == (State.OPEN, State.CLOSED)
+    assert (state(app), state(app, "steady")) == (BreakerState.OPEN, BreakerState.CLOSED)
 
 
 @pytest.mark.timeout(30)
@@ -257,7 +257,7 @@ def test_the_worker_that_opens_it_gives_back_what_it_has_not_begun(app):
     for _ in range(3):
         end_next(worker, Failed("no", "no"))
     worker.finish.flush()
-    assert state(app, "step") is State.OPEN
+    assert state(app, "step") is BreakerState.OPEN
 
     worker.switchboard.obey()
 
@@ -333,7 +333,7 @@ def test_its_state_survives_a_new_app(app, work, service, database_url, clock):
     with closing(App(database_url, clock=clock)) as second:
         again = declare(second, service)
         fail(second, again, 1)
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
 
     with closing(App(database_url, clock=clock)) as third:
         declare(third, service).enqueue_many([{}] * 5)
@@ -390,7 +390,7 @@ def test_a_running_worker_probes_by_itself_when_the_pause_is_over(app, work, ser
         clock.forward("1m")
 
         eventually(lambda: service.calls == 6, 5.0, what="the probe and the rest")
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
 
 
 def test_a_breaker_that_cannot_be_read_is_refused(app, service):

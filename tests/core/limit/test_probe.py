@@ -19,7 +19,7 @@ from windlass import Snooze, Status
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.ring import leave
-from windlass.value.breaker import State
+from windlass.value.breaker import BreakerState
 from windlass.value.outcome import Failed, Succeeded
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -81,7 +81,7 @@ def test_after_the_pause_exactly_one_task_tries_again(app, work, service, clock)
 
     assert service.calls == 4
     assert waiting(app) == 9
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
 
 
 def test_a_probe_that_succeeds_closes_it_and_the_rest_runs(app, work, service, clock):
@@ -95,7 +95,11 @@ def test_a_probe_that_succeeds_closes_it_and_the_rest_runs(app, work, service, c
     assert service.calls == 13
     assert waiting(app) == 0
     row = switch_of(app, "work")
-    assert (row["breaker"], row["errors_in_a_row"], row["opened_at"]) == (State.CLOSED, 0, None)
+    assert (row["breaker"], row["errors_in_a_row"], row["opened_at"]) == (
+        BreakerState.CLOSED,
+        0,
+        None,
+    )
     assert (row["probe_at"], row["pause"], row["probe_worker"]) == (None, None, None)
 
 
@@ -118,7 +122,7 @@ def test_tasks_of_several_priorities_do_not_hide_how_the_probe_ended(app, work, 
     clock.forward("1m")
     app.drain()
 
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
     assert service.calls == 6
 
 
@@ -146,13 +150,13 @@ def test_after_it_was_closed_it_opens_with_the_first_pause_again(app, work, serv
     service.is_down = False
     clock.forward("2m")
     fail(app, work, 1)
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
 
     service.is_down = True
     fail(app, work)
 
     row = switch_of(app, "work")
-    assert (row["breaker"], row["pause"], row["errors_in_a_row"]) == (State.OPEN, MINUTE, 3)
+    assert (row["breaker"], row["pause"], row["errors_in_a_row"]) == (BreakerState.OPEN, MINUTE, 3)
 
 
 def test_nothing_to_probe_with_costs_nothing_and_the_next_task_is_the_probe(
@@ -161,13 +165,13 @@ def test_nothing_to_probe_with_costs_nothing_and_the_next_task_is_the_probe(
     fail(app, work)
     clock.forward("1h")
     app.drain()
-    assert state(app) is State.OPEN
+    assert state(app) is BreakerState.OPEN
 
     service.is_down = False
     work.enqueue()
     app.drain()
 
-    assert (service.calls, state(app)) == (4, State.CLOSED)
+    assert (service.calls, state(app)) == (4, BreakerState.CLOSED)
 
 
 def test_a_probe_that_finds_nothing_is_given_back_for_the_next_worker(app, work, clock):
@@ -182,7 +186,7 @@ def test_a_probe_that_finds_nothing_is_given_back_for_the_next_worker(app, work,
 
     assert (len(heard), taken.tasks) == (1, [])
     row = switch_of(app, "work")
-    assert (row["breaker"], row["probe_worker"], row["pause"]) == (State.OPEN, None, MINUTE)
+    assert (row["breaker"], row["probe_worker"], row["pause"]) == (BreakerState.OPEN, None, MINUTE)
     assert second.breakers.take_probe("work")
 
 
@@ -195,7 +199,7 @@ def test_a_task_that_must_run_alone_can_be_the_probe(app, work, service, clock):
     clock.forward("1m")
     app.drain()
 
-    assert (service.calls, state(app)) == (4, State.CLOSED)
+    assert (service.calls, state(app)) == (4, BreakerState.CLOSED)
 
 
 def make_it_run_alone(app):
@@ -220,7 +224,7 @@ def test_a_snoozed_probe_says_nothing_and_the_next_task_probes(app, clock):
     app.drain()
 
     assert len(calls) == 6
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
     assert waiting(app) == 1
 
 
@@ -238,7 +242,7 @@ def test_a_snoozed_probe_alone_leaves_it_open(app, clock):
     app.drain()
 
     row = switch_of(app, "work")
-    assert (row["breaker"], row["pause"], row["probe_worker"]) == (State.OPEN, MINUTE, None)
+    assert (row["breaker"], row["pause"], row["probe_worker"]) == (BreakerState.OPEN, MINUTE, None)
     assert len(calls) == 4
 
 
@@ -246,14 +250,14 @@ def test_a_queued_probe_is_not_forgotten_when_the_switches_are_looked_at(app, cl
     worker = open_by_hand(app, clock)
     worker.switchboard.obey()
     worker.fetcher.tick()
-    assert state(app, "step") is State.PROBING
+    assert state(app, "step") is BreakerState.PROBING
 
     worker.switchboard.obey()
     worker.fetcher.tick()
     end_next(worker, Succeeded())
     worker.finish.flush()
 
-    assert state(app, "step") is State.CLOSED
+    assert state(app, "step") is BreakerState.CLOSED
 
 
 def test_a_queued_probe_is_given_back_when_its_kind_is_paused(app, clock):
@@ -276,14 +280,14 @@ def test_resume_closes_it(app, work, service, clock):
     app.resume("work")
     app.drain()
 
-    assert (service.calls, state(app)) == (7, State.CLOSED)
+    assert (service.calls, state(app)) == (7, BreakerState.CLOSED)
     assert switch_of(app, "work")["errors_in_a_row"] == 0
 
 
 def test_resume_closes_it_for_a_running_worker(app, work, service):
     with working(app):
         work.enqueue_many([{}] * 3)
-        eventually(lambda: state(app) is State.OPEN)
+        eventually(lambda: state(app) is BreakerState.OPEN)
         service.is_down = False
         work.enqueue_many([{}] * 4)
 
@@ -318,7 +322,7 @@ def test_when_the_prober_dies_another_worker_probes_later(app, clock):
     assert switch_of(app, "step")["probe_worker"] == successor.heartbeat.id
     end_next(successor, Succeeded())
     successor.finish.flush()
-    assert state(app, "step") is State.CLOSED
+    assert state(app, "step") is BreakerState.CLOSED
 
 
 def test_a_task_whose_worker_died_probing_is_not_lost_even_if_it_is_the_only_one(
@@ -338,7 +342,7 @@ def test_a_task_whose_worker_died_probing_is_not_lost_even_if_it_is_the_only_one
     app.drain()
 
     assert ref.status() is Status.SUCCEEDED
-    assert state(app) is State.CLOSED
+    assert state(app) is BreakerState.CLOSED
 
 
 def test_a_late_success_of_a_probe_that_was_taken_over_closes_it(app, clock):
@@ -351,12 +355,12 @@ def test_a_late_success_of_a_probe_that_was_taken_over_closes_it(app, clock):
     end_next(hasty, Failed("no", "no"))
     hasty.finish.flush()
     row = switch_of(app, "step")
-    assert (row["breaker"], row["pause"]) == (State.OPEN, 2 * MINUTE)
+    assert (row["breaker"], row["pause"]) == (BreakerState.OPEN, 2 * MINUTE)
 
     slow.in_flight.end(run, Succeeded())
     slow.finish.flush()
 
-    assert state(app, "step") is State.CLOSED
+    assert state(app, "step") is BreakerState.CLOSED
     assert alerts(app)[-1] == ("breaker closed", "step")
 
 

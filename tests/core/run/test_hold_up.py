@@ -12,7 +12,7 @@ from tests.table import count, tasks
 from tests.wait import eventually
 from windlass import Status
 from windlass.core.limit.gate import Allowed
-from windlass.value.breaker import State
+from windlass.value.breaker import BreakerState
 
 
 def test_a_row_that_somebody_else_holds_keeps_no_other_outcome_waiting(app, database_engine):
@@ -134,7 +134,7 @@ def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch
         patch.setattr(claims, "_take_lane", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             claims.take(worker.in_flight.room())
-    assert state(app) is State.PROBING
+    assert state(app) is BreakerState.PROBING
 
     clock.forward("2m")
     taken = claims.take(worker.in_flight.room())

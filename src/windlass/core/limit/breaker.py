@@ -17,7 +17,7 @@ from windlass.core.run.ready import Run
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.number import Numbers
-from windlass.value.breaker import CLOSED, Breaker, State, Terms
+from windlass.value.breaker import CLOSED, Breaker, BreakerState, BreakerTerms
 from windlass.value.duration import format_duration
 from windlass.value.outcome import Failed, Retried, Snoozed
 
@@ -69,7 +69,7 @@ class Breakers:
         if self._known[kind].take_probe(me, now) is None:
             return False
         before, after = self._change(kind, lambda found: found.take_probe(me, now) or found)
-        is_mine = after.state is State.PROBING and before != after
+        is_mine = after.state is BreakerState.PROBING and before != after
         if is_mine:
             telemetry.emit("breaker.probing", kind=kind)
         return is_mine
@@ -102,7 +102,7 @@ class Breakers:
             elif move.closed:
                 telemetry.emit("breaker.closed", kind=move.kind)
 
-    def count_call(self, kind: str, terms: Terms, *, ok: bool, is_probe: bool) -> None:
+    def count_call(self, kind: str, terms: BreakerTerms, *, ok: bool, is_probe: bool) -> None:
         """Count a call to the other system that is not a run; `ok` says whether it answered."""
         now, me = self._clock.now(), self._worker()
         if ok and not is_probe and not self._known.get(kind, CLOSED).errors_in_a_row:
@@ -122,7 +122,7 @@ class Breakers:
         self.tell([self._database.write(work, tries=2)])
 
     def _note_kind(
-        self, connection: Connection, kind: str, ended: list[Run], terms: Terms, now: int
+        self, connection: Connection, kind: str, ended: list[Run], terms: BreakerTerms, now: int
     ) -> Move | None:
         outcomes = [_is_ok(run) for run in ended if not run.is_probe]
         probe = next((run for run in ended if run.is_probe), None)
@@ -143,7 +143,7 @@ class Breakers:
         before, after = switch.change_breaker(connection, self._database.dialect, kind, decide)
         return Move(kind, before, after)
 
-    def _alert(self, connection: Connection, move: Move, terms: Terms, now: int) -> None:
+    def _alert(self, connection: Connection, move: Move, terms: BreakerTerms, now: int) -> None:
         if move.opened:
             text = (
                 f"breaker of {move.kind!r} opened after {move.after.errors_in_a_row} errors in a "

@@ -6,7 +6,7 @@ from windlass.clock import SECOND, to_datetime
 from windlass.core.limit.store.switch import Switch
 from windlass.core.limit.switch import setting_of
 from windlass.core.task.kind import Kind
-from windlass.value.breaker import State
+from windlass.value.breaker import BreakerState
 from windlass.value.duration import format_duration
 
 
@@ -20,7 +20,7 @@ def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
     if kind is not None and kind.breaker is not None and breaker.is_open:
         probe_at = breaker.probe_at or now
         when = f"probed in {_away(probe_at - now)}" if probe_at > now else "about to be probed"
-        if breaker.state is State.PROBING:
+        if breaker.state is BreakerState.PROBING:
             when = "being probed"
         return f"breaker open after {breaker.errors_in_a_row} errors in a row, {when}"
     window = None if kind is None else setting_of(kind, found).window

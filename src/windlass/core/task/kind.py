@@ -9,8 +9,7 @@ from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.errors import BadDeclaration, DuplicateKind, Unknown, UnknownKind
-from windlass.value.breaker import Terms as BreakerTerms
-from windlass.value.breaker import parse_breaker
+from windlass.value.breaker import BreakerTerms, parse_breaker
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import KEEP_FAILED, Terms

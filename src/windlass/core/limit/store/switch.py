@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, select, update
 
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import switch
-from windlass.value.breaker import CLOSED, Breaker, State
+from windlass.value.breaker import CLOSED, Breaker, BreakerState
 
-STATES = {state.value for state in State}
+STATES = {state.value for state in BreakerState}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def forget_errors(connection: Connection, kind: str) -> None:
     connection.execute(
         update(switch)
         .where(switch.c.kind == kind, switch.c.errors_in_a_row > 0)
-        .where(switch.c.breaker == State.CLOSED.value)
+        .where(switch.c.breaker == BreakerState.CLOSED.value)
         .values(errors_in_a_row=0)
     )
 
@@ -108,7 +108,7 @@ def _breaker(row: Row[Any]) -> Breaker:
     if _is_odd(row):
         return CLOSED
     return Breaker(
-        state=State(row.breaker),
+        state=BreakerState(row.breaker),
         errors_in_a_row=row.errors_in_a_row,
         opened_at=row.opened_at,
         probe_at=row.probe_at,
