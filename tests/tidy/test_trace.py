@@ -1,4 +1,4 @@
-"""A plain task uses few files and none of a face: these are all that one must read to see how it runs."""
+"""A plain task uses few files and none of a face: all that one reads to see how it runs."""
 
 import json
 import subprocess
