@@ -8,7 +8,7 @@ from sqlalchemy import text, update
 
 from tests.simulation.stage import Stage
 from windlass.core.fetch import owner as read
-from windlass.core.fetch.owner import OwnersRead
+from windlass.core.fetch.owner import BucketReader
 from windlass.core.fetch.store import claim
 from windlass.core.ring import mark, ring
 from windlass.core.ring.store import bucket, held
@@ -79,7 +79,7 @@ def the_buckets_of_the_dead_stay_theirs(patch: pytest.MonkeyPatch, stage: Stage)
 
 
 def the_cursor_never_starts_over(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(OwnersRead, "_start_over", lambda _self: None)
+    patch.setattr(BucketReader, "start_over", lambda _self, **_asked: False)
     patch.setattr(read, "JUST_NOW", 0)
     patch.setattr(read, "A_MOMENT", 0)
 
@@ -131,11 +131,11 @@ def a_visit_takes_what_its_owner_may_run(patch: pytest.MonkeyPatch, stage: Stage
 
 
 def the_share_of_a_former_life_is_read(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    def reading(self: OwnersRead) -> Stamp:
+    def stamp(self: BucketReader, _share: Any) -> Stamp:
         now = self._clock.now()
         return Stamp(None, self._in_flight.owner or 0, now, now)
 
-    patch.setattr(OwnersRead, "_reading", reading)
+    patch.setattr(BucketReader, "_stamp", stamp)
 
 
 # Those that are found within some walks, and those that take many.

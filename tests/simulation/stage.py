@@ -94,7 +94,7 @@ class Stage:
             yield
 
     def _interrupt_transactions(self, patch: pytest.MonkeyPatch) -> None:
-        write, read, fetch = Database._in_transaction, Database._in_passing, Numbers._fetch
+        write, read, fetch = Database._in_transaction, Database._without_begin, Numbers._fetch
 
         def interrupted_write(database: Database, work: Callable[..., Any]) -> Any:
             self._interrupt(before=True)
@@ -116,7 +116,7 @@ class Stage:
                 self._is_counting = False
 
         patch.setattr(Database, "_in_transaction", interrupted_write)
-        patch.setattr(Database, "_in_passing", interrupted_read)
+        patch.setattr(Database, "_without_begin", interrupted_read)
         patch.setattr(Numbers, "_fetch", uninterrupted_fetch)
 
     def _watch_runs(self, patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select
 from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
-from windlass.core.fetch.owner import HELP_AGAIN_AFTER
+from windlass.core.fetch.help import HELP_AGAIN_AFTER
 from windlass.core.fetch.rows import Rows
 from windlass.core.fetch.store import offer
 from windlass.core.ring.store import worker

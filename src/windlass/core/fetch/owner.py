@@ -11,17 +11,15 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 
-from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.core.fetch.claim import Taken
-from windlass.core.fetch.help import Helping
+from windlass.core.fetch.help import Offers
 from windlass.core.fetch.rows import FailAsPoison, Rows
 from windlass.core.fetch.store import offer
 from windlass.core.fetch.triage import Triage
 from windlass.core.limit.gate import Allowed, Gate
-from windlass.core.ring.ring import Ring
+from windlass.core.ring.ring import Ring, Share
 from windlass.core.ring.store import worker
-from windlass.core.ring.store.worker import WorkerView
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.load import Room
 from windlass.core.task.kind import Kind
@@ -35,11 +33,8 @@ TAKE_AT_MOST = 1_000
 RESCUE_AT_MOST = 500
 LOOK_AGAIN_AFTER = 0.25
 PROBE_AGAIN_AFTER = 1.0
-HELP_AGAIN_AFTER = 0.25
 # Rows of short running tasks still look due, so quarantined rows are not searched each time.
 ALONE_AGAIN_AFTER = 0.25
-# Kinds with this many runs per second are not offered: a claim costs more than the run.
-FAST = 1_000
 # A row may commit late with an early due time, so all cursors start over this often.
 START_OVER_AFTER = 1.0
 # For the same reason, a read of rows that became due in the last second repeats its last 100 ms.
@@ -51,6 +46,112 @@ BESIDE_CURSOR = 16
 OFFERS_FIRST = 4
 # The priority of all offers, below that of every own row.
 OFFERS = -(1 << 15) - 1
+
+
+class DueRules:
+    """Which rows of a worker's kinds may be taken now, and how many of them at once."""
+
+    def __init__(self, kinds: Mapping[str, Kind], *, once_since: int | None) -> None:
+        self._kinds = kinds
+        # A drain visits each item at most once after this time, so that it ends.
+        self._once_since = once_since
+
+    def is_due(self, lane: Lane, now: int) -> bool:
+        return lane.due_at <= self.until(lane.kind, now)
+
+    def until(self, kind: str, now: int) -> int:
+        """Rows of a kind that are due by then may be taken now."""
+        until = self._kinds[kind].due_until(now)
+        period = self._kinds[kind].period
+        if self._once_since is None or period is None:
+            return until
+        return min(until, self._once_since + period.shortest - 1)
+
+    def seconds_until(self, lane: Lane, now: int) -> float:
+        return max(0, self._kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
+
+    def most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
+        """Up to `limit` rows of a lane that need not run alone."""
+        most = Most(limit, self.until(lane.kind, now), range(self.alone_from(lane.kind)))
+        return most if buckets is None else most._replace(buckets=buckets)
+
+    def alone_from(self, kind: str) -> int:
+        """Rows that were lost this often in a row run alone."""
+        return max(1, self._kinds[kind].max_lost - 1)
+
+
+class BucketReader:
+    """Reads rows of a worker's own buckets in due order, each time from where it ended."""
+
+    def __init__(self, rows: Rows, in_flight: InFlight, clock: Clock, due: DueRules) -> None:
+        self._rows = rows
+        self._in_flight = in_flight
+        self._clock = clock
+        self._due = due
+        # By kind, priority and bucket: the due time to read from, and whether that is old.
+        self._cursors: dict[tuple[str, int, int], tuple[int, bool]] = {}
+        self._started_over_at = 0.0
+
+    def start_over(self, *, is_rung: bool) -> bool:
+        """Read everything from its beginning if it is time for that, sooner if `is_rung`."""
+        now = time.monotonic()
+        since = now - self._started_over_at
+        # A hurried row may lie before the cursors.
+        if since > START_OVER_AFTER or (is_rung and since > LOOK_AGAIN_AFTER):
+            self._cursors.clear()
+            self._started_over_at = now
+            return True
+        return False
+
+    def forget(self) -> None:
+        """Read everything from its beginning now."""
+        self._cursors.clear()
+
+    def has_new_buckets(self) -> None:
+        """Rows of new buckets lie before the cursors."""
+        self._started_over_at = float("-inf")
+
+    def read(self, lane: Lane, limit: int, share: Share) -> list[Claimed]:
+        """Up to `limit` rows of a lane that are not in flight; nothing is written."""
+        begin = max(lane.due_at, share.careful_to + 1)
+        taken: list[Claimed] = []
+        for buckets in share.runs:
+            if len(taken) < limit:
+                stamp = self._stamp(share)
+                part = lane._replace(due_at=begin)
+                taken += self._read_run(part, limit - len(taken), buckets, stamp=stamp)
+        return taken
+
+    def _read_run(self, lane: Lane, limit: int, buckets: range, *, stamp: Stamp) -> list[Claimed]:
+        place = lane.kind, lane.priority, buckets.start
+        begin, is_ahead = self._cursors.get(place, (0, False))
+        begin = max(begin, lane.due_at)
+        # Unless the cursor is past the held rows, the read finds them again.
+        found_again = BESIDE_CURSOR if is_ahead else self._in_flight.count
+        most = self._due.most(lane, limit + found_again, stamp.now, buckets=buckets)
+        rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+        if rows and not new and len(rows) == most.limit:
+            # Too many held rows have the due time of the cursor.
+            most = most._replace(limit=limit + self._in_flight.count)
+            rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+        taken = new[:limit]
+        if rows:
+            last = (taken if len(new) > limit else rows)[-1].due_at
+            is_ahead = last < stamp.now - JUST_NOW
+            self._cursors[place] = last if is_ahead else max(begin, last - A_MOMENT), is_ahead
+        return taken
+
+    def _read_new(
+        self, lane: Lane, stamp: Stamp, most: Most
+    ) -> tuple[list[Claimed], list[Claimed]]:
+        """The rows that a read finds, and those of them that are not in flight."""
+        self._in_flight.begin_read()
+        rows = self._rows.read(lane, stamp, most)
+        return rows, self._in_flight.new(rows)
+
+    def _stamp(self, share: Share) -> Stamp:
+        now = self._clock.now()
+        return Stamp(None, share.worker, now, now)
 
 
 class OwnersRead:
@@ -88,26 +189,24 @@ class OwnersRead:
         self._refused: set[str] = set()
         self._probes: set[int] = set()
         self._found_none: dict[str, float] = {}
-        # A drain visits each item at most once after this time, so that it ends.
-        self._once_since = clock.now() if once else None
+        self._once = once
+        self._due = DueRules(kinds, once_since=clock.now() if once else None)
+        self._reader = BucketReader(self._rows, in_flight, clock, self._due)
+        self._helper = Offers(database, self._rows, in_flight, ring, gate=gate, due=self._due)
         self._lanes: list[Lane] = []
         self._looked_at = float("-inf")
         self._offered: set[str] = set()
-        # By kind, priority and bucket: the due time to read from, and whether that is old.
-        self._cursors: dict[tuple[str, int, int], tuple[int, bool]] = {}
-        self._started_over_at = 0.0
         self._is_rung = False
         self._share = ring.share
-        self._helped_at = 0.0
         self._asked_for_alone_at = 0.0
-        self._helping = Helping()
         self._offers_seen = 0
 
     def tend(self) -> bool:
         self._ring.settle()
         if self._share is not self._ring.share:
-            # Rows of new buckets lie before the cursors, and a breaker may be probed with them.
-            self._share, self._started_over_at = self._ring.share, float("-inf")
+            # A breaker may be probed with rows of new buckets.
+            self._share = self._ring.share
+            self._reader.has_new_buckets()
             self._looked_at = float("-inf")
             self._found_none.clear()
         return self._ring.is_settled
@@ -115,7 +214,8 @@ class OwnersRead:
     def take(self, room: Room) -> Taken:
         if not room.kinds:
             return Taken()
-        self._start_over()
+        if self._reader.start_over(is_rung=self._is_rung):
+            self._is_rung = False
         if time.monotonic() - self._looked_at < LOOK_AGAIN_AFTER:
             tasks = self._collect(room)
             held_for = self._gate.seconds_until(self._refused)
@@ -123,9 +223,9 @@ class OwnersRead:
                 return Taken(tasks, held_for=held_for, probes=self._probes)
         lanes = self._look()
         tasks = self._collect(room)
-        if not tasks and self._once_since is not None:
+        if not tasks and self._once:
             # Before a drain ends: a row that it ran may be due again, before its cursor.
-            self._cursors.clear()
+            self._reader.forget()
             self._lanes = list(lanes)
             refused = self._refused
             tasks = self._collect(room)
@@ -164,71 +264,18 @@ class OwnersRead:
         )
 
     def help(self) -> None:
-        now = time.monotonic()
-        if now - self._helped_at < HELP_AGAIN_AFTER:
-            return
-        self._helped_at = now
-        loads = self._in_flight.loads
-        slow = {
-            name
-            for name, load in loads.items()
-            if (load.running or load.queued) and load.per_second < FAST
-        }
-        behind = self._helping.behind(slow, now)
-        if behind and self._ring.has_others:
-            self._help_with(behind, now)
-
-    def _help_with(self, kinds: list[str], now: float) -> None:
-        """Offer rows of these kinds, as many as the other workers have time for."""
-
-        def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
-            lanes = self._database.dialect.lanes(connection, kinds)
-            return lanes, offer.counts(connection), worker.listing(connection)
-
-        lanes, offered, workers = self._database.read(look)
-        others = [view for view in workers if view.id != self._share.worker]
-        free = [
-            lane
-            for lane in lanes
-            if self._in_flight.loads[lane.kind].is_open and self._gate.is_free(lane.kind)
-        ]
-        for kind in {lane.kind for lane in free}:
-            idle = sum(view.idle for view in others if kind in view.kinds)
-            waiting = offered.get(kind, 0)
-            wanted = self._helping.wanted(kind, idle=idle, offered=waiting, now=now)
-            if wanted:
-                self._offer([lane for lane in free if lane.kind == kind], wanted)
-
-    def _offer(self, lanes: list[Lane], count: int) -> None:
-        """Offer up to `count` rows of a kind's lanes, the lowest priority first."""
-        kind, moment = lanes[0].kind, self._clock.now()
-        load, me, offered = self._in_flight.loads[kind], self._share.worker, 0
-        # Keep the rows that can run here within a second.
-        own = int(load.per_second)
-        self._in_flight.trim(kind, own)
-        spare = max(0, own - load.queued)
-        for lane in sorted(lanes, key=lambda lane: lane.priority):
-            if not self._is_due(lane, moment):
-                continue
-            begin = lane._replace(due_at=max(lane.due_at, self._share.careful_to + 1))
-            for buckets in self._share.runs:
-                held = self._in_flight.held
-                left = count - offered
-                most = self._most(lane, len(held) + spare + left, moment, buckets=buckets)
-                if left > 0:
-                    made = self._rows.offer(me, begin, most, unless=held, spare=spare, count=left)
-                    offered += len(made.offered)
-                    spare -= made.spared
-        self._helping.made(kind, offered)
-        if offered:
-            telemetry.emit("ring.offered", worker=me, kind=kind, rows=offered)
+        self._helper.help(self._share, now=self._clock.now())
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
-        due = [lane for lane in lanes if self._is_due(lane, now) and lane.kind not in self._refused]
+        due = [
+            lane for lane in lanes if self._due.is_due(lane, now) and lane.kind not in self._refused
+        ]
         # A probe that found no row here may find one in the buckets of a dead worker.
         sought = due or [lane for lane in lanes if self._found_none_lately(lane.kind)]
-        later = [self._seconds_until(lane, now) for lane in lanes if not self._is_due(lane, now)]
+        later = [
+            self._due.seconds_until(lane, now) for lane in lanes if not self._due.is_due(lane, now)
+        ]
         ring = self._ring
         return Taken(
             next_due_in=min(later, default=None),
@@ -241,32 +288,13 @@ class OwnersRead:
 
     def _some_wait_to_run_alone(self, due: list[Lane], now: int) -> bool:
         asked_at = time.monotonic()
-        is_drain = self._once_since is not None
+        is_drain = self._once
         if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
             return False
         self._asked_for_alone_at = asked_at
-        return self._rows.some_quarantined(due, self._alone_from, buckets=self._share.runs, now=now)
-
-    def _is_due(self, lane: Lane, now: int) -> bool:
-        return lane.due_at <= self._due_until(lane.kind, now)
-
-    def _due_until(self, kind: str, now: int) -> int:
-        until = self._kinds[kind].due_until(now)
-        period = self._kinds[kind].period
-        if self._once_since is None or period is None:
-            return until
-        return min(until, self._once_since + period.shortest - 1)
-
-    def _seconds_until(self, lane: Lane, now: int) -> float:
-        return max(0, self._kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
-
-    def _start_over(self) -> None:
-        now = time.monotonic()
-        since = now - self._started_over_at
-        # A hurried row may lie before the cursors.
-        if since > START_OVER_AFTER or (self._is_rung and since > LOOK_AGAIN_AFTER):
-            self._cursors.clear()
-            self._started_over_at, self._is_rung = now, False
+        return self._rows.some_quarantined(
+            due, self._due.alone_from, buckets=self._share.runs, now=now
+        )
 
     def _look(self) -> list[Lane]:
         def look(connection: Connection) -> tuple[list[Lane], set[str], set[int]]:
@@ -295,7 +323,7 @@ class OwnersRead:
         left = dict(room.kinds)
         budget = min(TAKE_AT_MOST, room.total)
         tasks: list[Claimed] = []
-        due = [lane for lane in self._lanes if lane.kind in left and self._is_due(lane, now)]
+        due = [lane for lane in self._lanes if lane.kind in left and self._due.is_due(lane, now)]
         more: set[str] = set()
         offered = self._offers(left)
         groups = [*_by_priority(due), offered]
@@ -323,7 +351,7 @@ class OwnersRead:
                 left[lane.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
-        self._helping.caught_up(left.keys() - more)
+        self._helper.caught_up(left.keys() - more)
         return tasks
 
     def _offers(self, kinds: Collection[str]) -> list[Lane]:
@@ -374,7 +402,7 @@ class OwnersRead:
         taken: list[Claimed] = []
         for buckets in self._share.runs:
             stamp = self._stamp()
-            most = self._most(lane, limit - len(taken), stamp.now, buckets=buckets)
+            most = self._due.most(lane, limit - len(taken), stamp.now, buckets=buckets)
             most = most._replace(due_until=min(most.due_until, careful_to))
             if most.limit > 0:
                 taken += self._unless_held(self._rows.claim(lane, stamp, most))
@@ -388,41 +416,7 @@ class OwnersRead:
         return [row for row in claimed if row not in held]
 
     def _read(self, lane: Lane, limit: int) -> list[Claimed]:
-        begin = max(lane.due_at, self._share.careful_to + 1)
-        taken: list[Claimed] = []
-        for buckets in self._share.runs:
-            if len(taken) < limit:
-                taken += self._read_run(lane._replace(due_at=begin), limit - len(taken), buckets)
-        return taken
-
-    def _read_run(self, lane: Lane, limit: int, buckets: range) -> list[Claimed]:
-        """New rows of one range of buckets, from where its last read ended."""
-        place = lane.kind, lane.priority, buckets.start
-        begin, is_ahead = self._cursors.get(place, (0, False))
-        begin = max(begin, lane.due_at)
-        stamp = self._reading()
-        # Unless the cursor is past the held rows, the read finds them again.
-        found_again = BESIDE_CURSOR if is_ahead else self._in_flight.count
-        most = self._most(lane, limit + found_again, stamp.now, buckets=buckets)
-        rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
-        if rows and not new and len(rows) == most.limit:
-            # Too many held rows have the due time of the cursor.
-            most = most._replace(limit=limit + self._in_flight.count)
-            rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
-        taken = new[:limit]
-        if rows:
-            last = (taken if len(new) > limit else rows)[-1].due_at
-            is_ahead = last < stamp.now - JUST_NOW
-            self._cursors[place] = last if is_ahead else max(begin, last - A_MOMENT), is_ahead
-        return taken
-
-    def _read_new(
-        self, lane: Lane, stamp: Stamp, most: Most
-    ) -> tuple[list[Claimed], list[Claimed]]:
-        """The rows that a read finds, and those of them that are not in flight."""
-        self._in_flight.begin_read()
-        rows = self._rows.read(lane, stamp, most)
-        return rows, self._in_flight.new(rows)
+        return self._reader.read(lane, limit, self._share)
 
     def _claim_from_strangers(self, lane: Lane, limit: int) -> list[Claimed]:
         """Claim rows of buckets whose owner does not serve their kind, and so never reads them."""
@@ -430,13 +424,13 @@ class OwnersRead:
         if not owners:
             return []
         stamp = self._stamp()
-        most = self._most(lane, limit, stamp.now)
+        most = self._due.most(lane, limit, stamp.now)
         return self._rows.claim_foreign(lane, stamp, most, owners=owners)
 
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
         for lane in self._rows.lanes(self._kinds):
-            allowed = self._gate.allow(lane.kind, 1) if self._is_due(lane, now) else Allowed(0)
+            allowed = self._gate.allow(lane.kind, 1) if self._due.is_due(lane, now) else Allowed(0)
             if allowed.most:
                 taken = next(self._alone_in(lane, now), [])
                 self._gate.took(lane.kind, allowed, len(taken))
@@ -448,7 +442,9 @@ class OwnersRead:
 
     def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
         """A row that must run alone, of our buckets or of owners that do not serve its kind."""
-        most = Most(1, self._due_until(lane.kind, now), range(self._alone_from(lane.kind), ENDLESS))
+        most = Most(
+            1, self._due.until(lane.kind, now), range(self._due.alone_from(lane.kind), ENDLESS)
+        )
         for buckets in self._share.runs:
             taken = self._rows.claim(lane, self._stamp(), most._replace(buckets=buckets))
             if taken:
@@ -457,21 +453,9 @@ class OwnersRead:
         if owners:
             yield self._rows.claim_foreign(lane, self._stamp(), most, owners=owners)
 
-    def _most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
-        most = Most(limit, self._due_until(lane.kind, now), range(self._alone_from(lane.kind)))
-        return most if buckets is None else most._replace(buckets=buckets)
-
-    def _alone_from(self, kind: str) -> int:
-        """Rows that were lost this often in a row run alone."""
-        return max(1, self._kinds[kind].max_lost - 1)
-
     def _stamp(self) -> Stamp:
         now = self._clock.now()
         return Stamp(self._numbers.take()[0], self._share.worker, now, now + self._lease)
-
-    def _reading(self) -> Stamp:
-        now = self._clock.now()
-        return Stamp(None, self._share.worker, now, now)
 
 
 def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:
