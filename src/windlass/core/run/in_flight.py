@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from windlass.core.run.budget import Budget
-from windlass.core.run.load import AHEAD_SECONDS, NO_ROOM, KindLoad, Room
+from windlass.core.run.load import AHEAD_SECONDS, NO_ROOM, KindLoad, Room, Speedometer
 from windlass.core.run.ready import Keeper, ReadyQueue, Run, State
 from windlass.core.task.kind import Kind
 from windlass.value.outcome import Outcome
@@ -24,9 +24,6 @@ T = TypeVar("T")
 
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
-RATE_WINDOW = 0.05
-SPEED_WINDOW = 0.2
-LEAST_BUSY = 0.001
 NOTHING: Mapping[int, Exception] = MappingProxyType({})
 
 
@@ -68,9 +65,7 @@ class InFlight:
         self._keys: set[tuple[str, str]] = set()
         # Rows forgotten during the current read: it may still see their old state.
         self._let_go: set[int] | None = None
-        self._measured_at = time.monotonic()
-        self._busy_since: float | None = None
-        self._busy_seconds = 0.0
+        self._speed = Speedometer()
         self.is_hungry = False
         # They wake the runners of async or sync handlers, the finish, and the fetcher.
         self._on_queued = on_queued
@@ -123,8 +118,8 @@ class InFlight:
                     run.refusal = refused.get(task.id)
                 self._ready(load).put(run)
                 woken.add(load.kind.is_async)
-            if woken and self._busy_since is None:
-                self._busy_since = time.monotonic()
+            if woken:
+                self._speed.begin()
         for is_async in woken:
             self._on_queued(is_async)
 
@@ -174,8 +169,8 @@ class InFlight:
                 other = self.syncs if is_async else self.asyncs
                 wake_other = other.queued > 0
             run = self._start(self.asyncs if is_async else self.syncs, now)
-            if run is None:
-                self._rest(now)
+            if run is None and not (self.running or self._queued):
+                self._speed.rest(now)
         if ended is not None:
             if wake_other:
                 self._on_queued(not is_async)
@@ -448,31 +443,9 @@ class InFlight:
         self.ended.append(run)
         return len(self.ended) == 1
 
-    def _rest(self, now: float) -> None:
-        """Stop the clock of busy time if there is nothing to do."""
-        if self._busy_since is None or self.running or self._queued:
-            return
-        self._busy_seconds += now - self._busy_since
-        self._busy_since = None
-
     def _measure(self) -> None:
-        """Measure how fast each kind runs; time without work does not count."""
-        now = time.monotonic()
-        if now - self._measured_at < RATE_WINDOW:
-            return
-        self._rest(now)
-        if self._busy_since is not None:
-            self._busy_seconds += now - self._busy_since
-            self._busy_since = now
-        busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
-        if not busy:
-            return
-        # A long measurement counts more than a short one.
-        weight = min(1.0, busy / SPEED_WINDOW)
-        for load in self.loads.values():
-            speed = (load.ended - load.ended_before) / max(busy, LEAST_BUSY)
-            load.ended_before = load.ended
-            load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
+        is_idle = not (self.running or self._queued)
+        self._speed.measure(self.loads.values(), is_idle=is_idle)
 
     def _made_room(self) -> None:
         """A run ended outside its runner: wake the runners, as others may start in its place."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from windlass.core.face import Site
@@ -9,6 +11,9 @@ from windlass.core.run.budget import Budget
 from windlass.core.task.kind import Kind
 
 AHEAD_SECONDS = 0.2
+RATE_WINDOW = 0.05
+SPEED_WINDOW = 0.2
+LEAST_BUSY = 0.001
 # Kinds with a lower or equal `max_lost` are frail: one loss makes a row poison, or run alone.
 MOST_FRAIL = 2
 
@@ -69,3 +74,42 @@ class Room(NamedTuple):
 
 
 NO_ROOM = Room(0, {})
+
+
+class Speedometer:
+    """Measures how fast each kind runs; time without work does not count."""
+
+    def __init__(self) -> None:
+        self._measured_at = time.monotonic()
+        self._busy_since: float | None = None
+        self._busy_seconds = 0.0
+
+    def begin(self) -> None:
+        """There is work."""
+        if self._busy_since is None:
+            self._busy_since = time.monotonic()
+
+    def rest(self, now: float) -> None:
+        """There is no work any more."""
+        if self._busy_since is not None:
+            self._busy_seconds += now - self._busy_since
+            self._busy_since = None
+
+    def measure(self, loads: Iterable[KindLoad], *, is_idle: bool) -> None:
+        """Set the speed of each load, unless it was measured just now."""
+        now = time.monotonic()
+        if now - self._measured_at < RATE_WINDOW:
+            return
+        was_busy = self._busy_since is not None
+        self.rest(now)
+        if was_busy and not is_idle:
+            self._busy_since = now
+        busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
+        if not busy:
+            return
+        # A long measurement counts more than a short one.
+        weight = min(1.0, busy / SPEED_WINDOW)
+        for load in loads:
+            speed = (load.ended - load.ended_before) / max(busy, LEAST_BUSY)
+            load.ended_before = load.ended
+            load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
