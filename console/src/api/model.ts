@@ -49,7 +49,7 @@ export interface ArgumentView {
   name: string; type: string; required: boolean;
 }
 
-/** The answer of an audit: true if all is well, and `problems` is empty then. */
+/** The result of an audit: true without problems. */
 export interface Audit {
   ok: boolean; problems: readonly string[];
 }
