@@ -379,7 +379,8 @@ def kill(app, worker):
 def test_a_successor_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database_url):
     app, successor = App(database_url), App(database_url)
     seen, again = [], []
-    declare(successor, again, source=Keys(1, 200), ranges=1)
+    # One at a time, so that items are noted in their order.
+    declare(successor, again, source=Keys(1, 200), ranges=1, concurrency=1)
     release = threading.Event()
 
     @app.sweep(Keys(1, 200), ranges=1, concurrency=5)
