@@ -59,7 +59,7 @@ def write_group(
     accepted; if it raises, the transaction rolls back. Writing a group again changes nothing.
     Without `on_accepted`, raises a driver's error if another transaction keeps a row locked.
     """
-    locks = {number for ending in endings for number in ending.locks}
+    locks = _locks(endings)
 
     def work(connection: Connection, locked: Mapping[int, int]) -> set[int] | None:
         accepted = store.apply(connection, site.database.dialect, group)
@@ -80,11 +80,20 @@ def write_inside(
     connection: Connection, site: Site, group: Group, endings: Sequence[Ending]
 ) -> None:
     """Write a group in an open transaction of the worker."""
-    locks = {number for ending in endings for number in ending.locks}
-    locked = lock_runs(connection, locks) if locks else {}
+    locked = lock_for(connection, endings)
     accepted = store.apply(connection, site.database.dialect, group)
     for ending in endings:
         ending.write(connection, accepted, locked)
+
+
+def lock_for(connection: Connection, endings: Sequence[Ending]) -> Mapping[int, int]:
+    """Lock the rows that `endings` need, before all others; their open slots by id."""
+    locks = _locks(endings)
+    return lock_runs(connection, locks) if locks else {}
+
+
+def _locks(endings: Sequence[Ending]) -> set[int]:
+    return {number for ending in endings for number in ending.locks}
 
 
 def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[int]) -> None:

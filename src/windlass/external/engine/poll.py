@@ -15,11 +15,11 @@ import msgspec
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.face import Ending, FaceLoop, Workplace
+from windlass.core.finish.group import lock_for
 from windlass.core.run.call import Calls
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES
-from windlass.database.dialect.base import lock_runs
 from windlass.external import store
 from windlass.external.engine.stop import StopCalls, first_characters
 from windlass.external.engine.submission import (
@@ -180,8 +180,7 @@ class Poll(FaceLoop):
 
         def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> PollWritten:
             endings = endings_of(self._site, ends, worker=worker)
-            locks = {number for ending in endings for number in ending.locks}
-            locked = lock_runs(connection, locks) if locks else {}
+            locked = lock_for(connection, endings)
             put_off = [row for those in later.values() for row in those]
             same = lock_same(connection, [*ends, *put_off])
             for pause, those in later.items():
