@@ -34,6 +34,11 @@ class Tally:
         cells = self._cells or self._open()
         cells[RUNS] = next(self._numbers)
 
+    def begin(self) -> None:
+        """Start the clock before the first task ends, for tasks that take long."""
+        if self._cells is None:
+            self._open()
+
     def add(self, runs: int) -> None:
         """Count `runs` tasks at once, for loops that have no handler."""
         cells = self._cells or self._open()

@@ -86,7 +86,9 @@ def sweep_page(folder: Path, calls: Calls) -> None:
         def offer(key: int) -> None: ...
 
         offer.start()
-        client = TestClient(web.create(app), base_url="http://localhost", client=("127.0.0.1", 1))
+        secret = "the journey of a request"
+        bearer = {"Authorization": f"Bearer {secret}"}
+        client = TestClient(web.create(app, secret=secret), headers=bearer)
         assert client.get("/api/sweeps/offer").status_code == 200
         with traced(calls):
             answer = client.get("/api/sweeps/offer")

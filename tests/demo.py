@@ -24,14 +24,24 @@ class Demo:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.lines: list[str] = []
+        self._opener: urllib.request.OpenerDirector | None = None
         threading.Thread(target=self._read, daemon=True).start()
 
     @property
     def url(self) -> str:
         return eventually(self._url, PATIENCE, what="the address of the console")
 
+    @property
+    def link(self) -> str:
+        """The address that logs one browser in."""
+        return eventually(self._link, PATIENCE, what="the link to the console")
+
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}/api/{path}", timeout=20) as answer:
+        """What the console says; the first call uses up the link."""
+        if self._opener is None:
+            self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            self._opener.open(self.link, timeout=20).close()
+        with self._opener.open(f"{self.url}/api/{path}", timeout=20) as answer:
             return json.load(answer)
 
     def ring(self) -> Any:
@@ -40,6 +50,11 @@ class Demo:
     def _url(self) -> str:
         assert self.process.poll() is None, self.lines
         return next(iter(re.findall(r"http://127\.0\.0\.1:\d+", "".join(self.lines))), "")
+
+    def _link(self) -> str:
+        assert self.process.poll() is None, self.lines
+        found = re.findall(r"http://127\.0\.0\.1:\d+/login\?token=\w+", "".join(self.lines))
+        return next(iter(found), "")
 
     def _read(self) -> None:
         assert self.process.stdout is not None

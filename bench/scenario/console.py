@@ -29,6 +29,7 @@ WARM_UP = 2
 TIMES = 15
 GOAL_MILLISECONDS = 100
 AT_ONCE = 200_000
+SECRET = "a secret of the bench"
 ENDLESS = "/api/events"
 # It reads every row, as an audit must, and is asked for by hand: it is told, not judged.
 WHOLE = "/api/ledger/audit"
@@ -145,7 +146,7 @@ def served() -> Iterator[str]:
     """A console of its own process; where it is."""
     command = [sys.executable, "-u", "-m", "windlass", "console"]
     with subprocess.Popen(
-        [*command, "bench.scenario.console_app:app", "--port", "0"],
+        [*command, "bench.scenario.console_app:app", "--port", "0", "--secret", SECRET],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -259,7 +260,7 @@ def ledger_plan() -> dict[str, list[str]]:
 
 
 def ask(connection: http.client.HTTPConnection, path: str) -> bytes:
-    connection.request("GET", path)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {SECRET}"})
     answer = connection.getresponse()
     body = answer.read()
     if answer.status >= 400:

@@ -6,6 +6,10 @@ empty: the tasks' own seconds divided by the slots, a slot of a slow machine cou
     kind         a slow kind, all of it in the buckets of one worker, beside a fast one
     concurrency  a worker that runs one task at a time beside one that runs ten
     machine      a worker on which each task takes ten times as long
+    single       workers that run one task at a time, all of 200 ms in one bucket
+    few          workers that run four at a time, all of 200 ms in one bucket
+    short        workers that run one at a time, all of 10 ms in one bucket
+    long         workers that run one at a time, as long ones as fit, all in one bucket
 """
 
 from __future__ import annotations
@@ -41,17 +45,24 @@ class Case:
     workers: Sequence[Command]
     slots: float
     fast_tasks: int = 0
-    in_one_half: bool = False
+    # All tasks are in the buckets below this one, the first of which one worker owns.
+    below: int = BUCKETS
+    task_seconds: float = TASK_SECONDS
 
 
-def cases() -> list[Case]:
+def cases(ideal: float) -> list[Case]:
     ten = worker(APP, "--concurrency", str(SLOTS))
     one = worker(APP, "--concurrency", "1")
+    four = worker(APP, "--concurrency", "4")
     slowed = worker(APP, "--concurrency", str(SLOTS), **{SLOWER: str(TIMES_SLOWER)})
     return [
-        Case("kind", [ten, ten], 2 * SLOTS, fast_tasks=FAST_TASKS, in_one_half=True),
+        Case("kind", [ten, ten], 2 * SLOTS, fast_tasks=FAST_TASKS, below=BUCKETS // 2),
         Case("concurrency", [ten, one], SLOTS + 1),
         Case("machine", [ten, slowed], SLOTS + SLOTS / TIMES_SLOWER),
+        Case("single", [one, one], 2, below=1, task_seconds=0.2),
+        Case("few", [four, four], 8, below=1, task_seconds=0.2),
+        Case("short", [one, one], 2, below=1, task_seconds=0.01),
+        Case("long", [one, one], 2, below=1, task_seconds=ideal / 2),
     ]
 
 
@@ -60,7 +71,7 @@ def main() -> None:
     ideal = QUICK_SECONDS if "--quick" in sys.argv else IDEAL_SECONDS
     app.migrate()
     figures: dict[str, float] = {"ideal_seconds": ideal}
-    for case in cases():
+    for case in cases(ideal):
         seconds = run(case, ideal)
         figures[f"{case.name}_seconds"] = round(seconds, 2)
         figures[f"{case.name}_ratio"] = round(seconds / ideal, 2)
@@ -70,7 +81,7 @@ def main() -> None:
 def run(case: Case, ideal: float) -> float:
     """Seconds of so many tasks that they would take `ideal` if no slot were ever empty."""
     tally.clear(Path(os.environ[tally.FOLDER_VARIABLE]))
-    tasks = round(ideal * case.slots / TASK_SECONDS)
+    tasks = round(ideal * case.slots / case.task_seconds)
     with running(case.workers) as processes:
         wait_until_settled(app, len(case.workers))
         enqueue_ahead(tasks + case.fast_tasks, enqueue(case, tasks))
@@ -80,8 +91,10 @@ def run(case: Case, ideal: float) -> float:
 
 def enqueue(case: Case, tasks: int) -> Callable[[str], list[object]]:
     def work(delay: str) -> list[object]:
-        keys = list(islice(keys_of_one_half(), tasks)) if case.in_one_half else None
-        calls = [{"seconds": TASK_SECONDS}] * tasks
+        keys = None
+        if case.below < BUCKETS:
+            keys = list(islice(keys_below(case.below, of=case.name), tasks))
+        calls = [{"seconds": case.task_seconds}] * tasks
         quick = [{"n": number} for number in range(case.fast_tasks)]
         return [
             *slow.using(delay=delay).enqueue_many(calls, keys=keys),
@@ -91,9 +104,10 @@ def enqueue(case: Case, tasks: int) -> Callable[[str], list[object]]:
     return work
 
 
-def keys_of_one_half() -> Iterator[str]:
-    """Keys whose buckets are the first half, which one of two workers owns."""
-    return (key for key in map(str, count()) if bucket_of(key) < BUCKETS // 2)
+def keys_below(bucket: int, *, of: str) -> Iterator[str]:
+    """Keys of a case, of the first buckets; one of two workers owns the first half of them."""
+    keys = (f"{of} {number}" for number in count())
+    return (key for key in keys if bucket_of(key) < bucket)
 
 
 if __name__ == "__main__":

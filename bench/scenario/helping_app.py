@@ -19,6 +19,7 @@ times = float(os.environ.get(SLOWER, "1"))
 
 @app.task
 async def slow(seconds: float) -> None:
+    ran.begin()
     await asyncio.sleep(seconds * times)
     ran()
 

@@ -20,14 +20,14 @@ from bench.raw.loop import Reader, microseconds
 from bench.raw.session import Session
 from bench.scenario.rolling_app import PRODUCT, app, mirrored, visited
 from windlass.app import FACES
+from windlass.core.fetch.claim import Rows
 from windlass.core.fetch.owner import TAKE_AT_MOST
-from windlass.core.fetch.rows import Rows
-from windlass.core.finish.group import write_group
-from windlass.core.finish.store.finish import Group
-from windlass.core.ring import leave
-from windlass.core.ring.store import worker
+from windlass.core.finish.finish import write_group
+from windlass.core.finish.store import Group
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import leave
+from windlass.database.database import Numbers
 from windlass.database.dialect.base import Most, Stamp
-from windlass.database.number import Numbers
 from windlass.value.outcome import Succeeded, settle
 
 SMALL = 10_000
@@ -101,9 +101,9 @@ def median_read() -> float:
     """Milliseconds of a read of 1,000 items by Windlass's own statements, finished in between."""
     database, clock, numbers = app.database, app.clock, Numbers(app.database)
     me, now = numbers.take()[0], clock.now()
-    kinds = worker.Kinds(serves=[], declares=[])
+    kinds = ring_store.Kinds(serves=[], declares=[])
     database.write(
-        lambda connection: worker.join(
+        lambda connection: ring_store.join(
             connection, number=me, host="bench", pid=1, kinds=kinds, now=now, lease_until=now + HOUR
         )
     )
@@ -122,7 +122,7 @@ def median_read() -> float:
         changes = sorted((change for change in settled if change), key=lambda change: change.id)
         group = Group(worker=me, is_read=True, changes=changes)
         write_group(site, group, [], beside=lambda _connection, _accepted: None)
-    leave.leave(database, FACES, number=me, now=clock.now(), why="done", due={})
+    leave(database, FACES, number=me, now=clock.now(), why="done", due={})
     return round(statistics.median(taken), 2)
 
 

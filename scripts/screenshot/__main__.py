@@ -16,13 +16,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from scripts.screenshot.stock import EVIL
 
+SECRET = "a picture of everything"
+BEARER = {"authorization": f"Bearer {SECRET}"}
 ROOT = Path(__file__).parents[2]
 SHOP = "scripts.screenshot.shop:app"
 WIDTHS = {"wide": 1440, "narrow": 390}
@@ -141,7 +143,7 @@ def _shop(place: Path) -> Iterator[str]:
     started = [
         start(windlass, "worker", SHOP, "--concurrency", "20"),
         start(windlass, "worker", SHOP, "--concurrency", "20"),
-        start(windlass, "console", SHOP, "--port", port),
+        start(windlass, "console", SHOP, "--port", port, "--secret", SECRET),
     ]
     url = f"http://127.0.0.1:{port}/"
     try:
@@ -184,18 +186,19 @@ def _act(url: str) -> None:
 
 def _acknowledge(url: str) -> None:
     """Have somebody see the oldest alert."""
-    alerts = json.load(urllib.request.urlopen(url + "api/alerts"))["items"]
+    alerts = json.load(_get(url + "api/alerts"))["items"]
     if alerts:
         _post(url, (f"alerts/{alerts[-1]['id']}/acknowledge", {"quiet": "1h"}))
 
 
+def _get(url: str) -> Any:
+    return urllib.request.urlopen(urllib.request.Request(url, headers=BEARER))
+
+
 def _post(url: str, *calls: tuple[str, object]) -> None:
-    session = urllib.request.urlopen(url + "api/session")
-    cookie = session.headers["set-cookie"].partition(";")[0]
-    token = json.load(session)["token"]
     for path, body in calls:
         data = b"" if body is None else json.dumps(body).encode()
-        headers = {"cookie": cookie, "x-csrf-token": token, "content-type": "application/json"}
+        headers = BEARER | {"content-type": "application/json", "x-windlass-user": "ada"}
         request = urllib.request.Request(f"{url}api/{path}", data, headers, method="POST")
         with suppress(urllib.error.HTTPError):
             urllib.request.urlopen(request)
@@ -209,6 +212,8 @@ def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str
         names = _names(look, only)
         if names:
             with _page(browser, look, complaints) as page:
+                asked = {"secret": SECRET, "name": "ada"}
+                page.context.request.post(f"{url}api/session", data=asked)
                 page.goto(url)
                 for name, stem in names.items():
                     address = PAGES[name].format(evil=quote(EVIL, safe=""), **places)
@@ -219,7 +224,7 @@ def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str
 def _first(url: str, query: str) -> str:
     """The id of the first of what is asked for; workers may need a while to get there."""
     for _ in range(60):
-        with urllib.request.urlopen(f"{url}api/{query}&limit=1") as answer:
+        with _get(f"{url}api/{query}&limit=1") as answer:
             found = json.load(answer)["items"]
         if found:
             return str(found[0]["id"])

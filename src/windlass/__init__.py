@@ -2,50 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from windlass.errors import (
-    AlreadyRunning,
-    BadArgument,
-    BadBreaker,
-    BadConnection,
-    BadDatabase,
-    BadDeclaration,
-    BadDuration,
-    BadFlow,
-    BadInput,
-    BadKey,
-    BadMembers,
-    BadRate,
-    BadSchedule,
-    BadSource,
-    BadStep,
-    BadWindow,
-    Cancel,
-    DatabaseUnavailable,
-    DuplicateKey,
-    DuplicateKind,
-    ExternalFailed,
-    HeldBack,
-    ItemNotFound,
-    MembersUnavailable,
-    NoContext,
-    NotSerializable,
-    PastTime,
-    PayloadTooLarge,
-    ResultTimeout,
-    Retry,
-    RunLost,
-    SchemaMismatch,
-    Signal,
-    Snooze,
-    TaskCancelled,
-    TaskFailed,
-    TaskNotFound,
-    UnknownFlow,
-    UnknownHandle,
-    UnknownKind,
-    UnknownNode,
-    WindlassError,
-)
 from windlass.lazy import attributes_of
 
 if TYPE_CHECKING:
@@ -54,11 +10,11 @@ if TYPE_CHECKING:
     from windlass.control.model.control import Reply, RunStatus, RunView
     from windlass.control.model.step import StepView
     from windlass.core.task.declare import Task, TaskRef
-    from windlass.external.declare import External
-    from windlass.external.model import Done, Failed, Running
+    from windlass.errors import *
+    from windlass.external.model import Done, External, Failed, Running
     from windlass.flow.declare import Edit, Node
     from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
-    from windlass.flow.operate.declare import Flow
+    from windlass.flow.operate.flow import Flow
     from windlass.flow.operate.run import FlowRun
     from windlass.handler import Context, context
     from windlass.rolling.model import Freshness, Item, Mirror
@@ -68,8 +24,8 @@ if TYPE_CHECKING:
     from windlass.source.keys import Keys
     from windlass.source.pages import Pages
     from windlass.source.store.table import Table
-    from windlass.sweep.declare import Sweep
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
+    from windlass.sweep.operate.sweep import Sweep
     from windlass.value.status import Status
     from windlass.view.audit import Audit
 
@@ -166,67 +122,30 @@ __all__ = [
 __getattr__ = attributes_of(
     __name__,
     {
+        # All names that are in no other module.
+        "windlass.errors": __all__,
         "windlass.app": ("App",),
         "windlass.control.engine.run": ("ControlRun",),
-        "windlass.control.model.control": (
-            "Reply",
-            "RunStatus",
-            "RunView",
-        ),
+        "windlass.control.model.control": ("Reply", "RunStatus", "RunView"),
         "windlass.control.model.step": ("StepView",),
-        "windlass.handler": (
-            "Context",
-            "context",
-        ),
-        "windlass.core.task.declare": (
-            "Task",
-            "TaskRef",
-        ),
-        "windlass.external.declare": ("External",),
-        "windlass.external.model": (
-            "Done",
-            "Failed",
-            "Running",
-        ),
-        "windlass.flow.declare": (
-            "Edit",
-            "Node",
-        ),
-        "windlass.flow.model.run": (
-            "FlowGraph",
-            "FlowProgress",
-            "NodeView",
-        ),
-        "windlass.flow.operate.declare": ("Flow",),
+        "windlass.handler": ("Context", "context"),
+        "windlass.core.task.declare": ("Task", "TaskRef"),
+        "windlass.external.model": ("Done", "External", "Failed", "Running"),
+        "windlass.flow.declare": ("Edit", "Node"),
+        "windlass.flow.model.run": ("FlowGraph", "FlowProgress", "NodeView"),
+        "windlass.flow.operate.flow": ("Flow",),
         "windlass.flow.operate.run": ("FlowRun",),
         "windlass.rolling.operate.handle": ("Rolling",),
-        "windlass.rolling.model": (
-            "Freshness",
-            "Item",
-            "Mirror",
-        ),
-        "windlass.source.contract": (
-            "MirrorSource",
-            "Source",
-            "SweepSource",
-        ),
-        "windlass.source.file": (
-            "Csv",
-            "Lines",
-        ),
+        "windlass.rolling.model": ("Freshness", "Item", "Mirror"),
+        "windlass.source.contract": ("MirrorSource", "Source", "SweepSource"),
+        "windlass.source.file": ("Csv", "Lines"),
         "windlass.source.keys": ("Keys",),
         "windlass.source.pages": ("Pages",),
         "windlass.source.store.table": ("Table",),
-        "windlass.sweep.declare": ("Sweep",),
-        "windlass.sweep.model": (
-            "Progress",
-            "RangeView",
-            "RoundView",
-            "SetAside",
-            "SweepVisit",
-        ),
+        "windlass.sweep.model": ("Progress", "RangeView", "RoundView", "SetAside", "SweepVisit"),
+        "windlass.sweep.operate.sweep": ("Sweep",),
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
     },
-    modules=("external", "ledger", "ring", "telemetry", "testing", "web"),
+    modules=("errors", "external", "ledger", "ring", "telemetry", "testing", "web"),
 )

@@ -17,7 +17,7 @@ from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
 from windlass.control.model.argument import Expiry
 from windlass.core.face import Faces
-from windlass.core.fetch.one import Only
+from windlass.core.fetch.claim import Only
 from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
 from windlass.core.shard.route import Router
@@ -32,34 +32,32 @@ from windlass.core.task.kind import (
     make_kind,
     takes,
 )
-from windlass.database.connection import URL, is_async
+from windlass.database.bound import BoundOptions, make_bounds
+from windlass.database.connection import URL, is_async, on_its_thread
 from windlass.errors import BadInput, WindlassError
 from windlass.external.operate import Externals
-from windlass.flow.operate.declare import Flow, FlowDeclarer
-from windlass.flow.operate.flow import Flows
+from windlass.flow.operate.flow import Flow, FlowDeclarer, Flows
+from windlass.flow.operate.run import RunFinder
 from windlass.flow.operate.template import Templates
-from windlass.ledger.engine.hold import LAPSE
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
-from windlass.operate.task import wait
 from windlass.rolling.model import RollingOptions, check_takes_a_code, make_period
-from windlass.rolling.operate.handle import Rolling, RollingTools
+from windlass.rolling.operate.handle import Rolling
+from windlass.rolling.operate.item import RollingTools
 from windlass.source.contract import SweepSource
-from windlass.sweep.declare import Sweep, SweepOptions, check_takes_a_row, make_sweep
-from windlass.sweep.operate.sweep import Sweeps
+from windlass.sweep.declare import SweepOptions, check_takes_a_row, make_sweep
+from windlass.sweep.operate.sweep import Sweep, Sweeps
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD
-from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.value.twin import awaited, twin
 from windlass.view.listing import Listing
-from windlass.watch.alert import operate as alert
-from windlass.watch.alert.model import AlertView
-from windlass.worker.settings import WorkerSettings
+from windlass.watch.model import AlertView
+from windlass.watch.operate import alert
 from windlass.worker.team import Team
-from windlass.worker.worker import Worker
+from windlass.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,6 +97,7 @@ class App:
         grace: Duration = "30s",
         max_payload: int = LARGEST_PAYLOAD,
         clock: Clock | None = None,
+        **bounds: Unpack[BoundOptions],
     ) -> None:
         if members is not None:
             parse_members(members)
@@ -121,6 +120,7 @@ class App:
             faces=FACES,
             max_payload=max_payload,
             idle_milliseconds=idle_milliseconds,
+            bounds=make_bounds(**bounds),
         )
         # The first shard stands for the app where one is enough.
         self.database = self.fleet.shards[0].database
@@ -129,9 +129,9 @@ class App:
         self.rolling_tools = RollingTools(
             self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
-        self.sweeps = Sweeps(self.fleet, worker_for=self._retrier_for)
+        self.sweeps = Sweeps(self.fleet, self, self._retrier_for)
         self.control = Controls(self.fleet)
-        self.flows = Flows(self.fleet, self.registry, self._router)
+        self.flows = Flows(RunFinder(self.fleet, self.registry), self._router)
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
@@ -231,7 +231,7 @@ class App:
         made = Options(
             face="sweep", has_rows=False, check=check_takes_a_row, face_terms=terms, **options
         )
-        return lambda function: Sweep(self.sweeps, self, self._add(function, made))
+        return lambda function: Sweep(self.sweeps, self._add(function, made))
 
     @overload
     def controlled(self, name: Callable[Concatenate[ControlRun, P], R], /) -> Callable[P, R]: ...
@@ -286,42 +286,27 @@ class App:
 
     async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         """`submit`, awaited; joins the caller's async transaction if there is one."""
-        conn: Any = how.conn
-        if conn is None:
+        if how.conn is None:
             return await twin(self.submit, kind, calls, how)
-        if not is_async(conn):
-            # A sync connection belongs to its thread: stay on this one.
-            return self.submit(kind, calls, how)
-        await twin(self.prepare)
-
-        def submit(sync_conn: object) -> list[TaskRef]:
-            return self.submit(kind, calls, replace(how, conn=sync_conn))
-
-        refs: list[TaskRef] = await conn.run_sync(submit)
-        return refs
+        if is_async(how.conn):
+            await twin(self.prepare)
+        return await on_its_thread(
+            how.conn, lambda conn: self.submit(kind, calls, replace(how, conn=conn))
+        )
 
     def ref(self, task_id: int) -> TaskRef:
         """A handle on a task that was enqueued before, here or in another process."""
         return TaskRef(self, task_id, None)
 
-    def status_of(self, task_id: int, *, enqueued: bool) -> Status:
-        """The state of a task."""
-        return wait.status_of(self._look, task_id, enqueued=enqueued)
-
-    def result_of(
-        self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
-    ) -> object:
-        """Wait for a task to end, and return its result."""
-        return wait.result_of(self._look, task_id, kind, timeout=timeout, enqueued=enqueued)
+    def find(self, task_id: int) -> TaskView | None:
+        """The row of a task, in any shard."""
+        self.prepare()
+        return task.find(self.fleet, task_id)
 
     def cancel(self, task_id: int, *, reason: str = "") -> bool:
         """Cancel a task that has not ended."""
         self.prepare()
         return task.cancel(self.fleet, self.registry, task_id, reason=reason)
-
-    def _look(self, task_id: int) -> TaskView | None:
-        self.prepare()
-        return task.find(self.fleet, task_id)
 
     def notify(self, /, task: str | int | TaskRef, *, ok: bool, **said: Any) -> bool:
         """Record how an external task ended; name it by its handle, its id or its ref.
@@ -405,7 +390,7 @@ class App:
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        chosen = {**self.registry.chosen(list(kinds or [])), LAPSE: self._lapse}
+        chosen = {**self.registry.chosen(list(kinds or [])), self._lapse.name: self._lapse}
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)

@@ -36,12 +36,40 @@ WindlassError
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, fields
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, ClassVar, cast, dataclass_transform
 
 
 class WindlassError(Exception):
     """The parent of every error that Windlass raises."""
+
+
+@dataclass_transform(eq_default=False)
+class _Stated(WindlassError):
+    """An error that is stated by its fields: `text` is a template for them."""
+
+    text: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        # A subclass of a user's is an ordinary class.
+        if cls.__module__ == __name__:
+            dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        super().__init__(self._say())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), **self.facts), (), self.__dict__
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its fields and their values."""
+        return {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
+
+    def _say(self) -> str:
+        return self.text.format(**self.facts)
 
 
 class BadInput(WindlassError, ValueError):
@@ -52,14 +80,11 @@ class BadDeclaration(BadInput):
     """A kind cannot work as it is declared."""
 
 
-class DuplicateKind(BadDeclaration):
+class DuplicateKind(_Stated, BadDeclaration):
     """Two functions have the same kind name."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"kind {kind!r} is declared twice; give one of the two functions another name="
-        )
-        self.kind = kind
+    kind: str
+    text = "kind {kind!r} is declared twice; give one of the two functions another name="
 
 
 class BadDuration(BadInput):
@@ -138,24 +163,22 @@ class UnknownFlow(WindlassError):
     """No flow or template has that name, or no flow run has that id."""
 
 
-class UnknownNode(WindlassError):
+class UnknownNode(_Stated):
     """A flow run has no node of that name."""
 
-    def __init__(self, run: int, node: str) -> None:
-        super().__init__(f"run {run} has no node {node!r}; nodes() lists its nodes")
-        self.run = run
-        self.node = node
+    run: int
+    node: str
+    text = "run {run} has no node {node!r}; nodes() lists its nodes"
 
 
-class UnknownHandle(WindlassError):
+class UnknownHandle(_Stated):
     """No external task has that handle."""
 
-    def __init__(self, handle: object) -> None:
-        super().__init__(
-            f"no external task has the handle {handle!r}; notify with the handle that submit "
-            "returned, or with the task"
-        )
-        self.handle = handle
+    handle: object
+    text = (
+        "no external task has the handle {handle!r}; notify with the handle that submit "
+        "returned, or with the task"
+    )
 
 
 class UnknownAlert(WindlassError):
@@ -178,17 +201,13 @@ class ExternalFailed(WindlassError):
     """
 
 
-class InvalidQuantity(BadInput):
+class InvalidQuantity(_Stated, BadInput):
     """A quantity is not a whole number, or out of range."""
 
-    def __init__(self, sku: str, quantity: object, why: str) -> None:
-        super().__init__(f"sku {sku!r}: quantity {quantity!r} {why}")
-        self.sku = sku
-        self.quantity = quantity
-        self.why = why
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.sku, self.quantity, self.why)
+    sku: str
+    quantity: object
+    why: str
+    text = "sku {sku!r}: quantity {quantity!r} {why}"
 
 
 class UnknownKind(WindlassError):
@@ -200,27 +219,25 @@ class UnknownKind(WindlassError):
         self.kind = kind
 
 
-class DuplicateKey(WindlassError):
+class DuplicateKey(_Stated):
     """A task with that key exists, and the caller uses `on_conflict="raise"`."""
 
-    def __init__(self, kind: str, key: str, *, task_id: int, status: str) -> None:
-        super().__init__(
-            f"kind {kind!r} already has a {status} task with key {key!r} (task {task_id}); "
-            'use on_conflict="skip" to get that task'
-        )
-        self.kind = kind
-        self.key = key
-        self.task_id = task_id
+    kind: str
+    key: str
+    _: KW_ONLY
+    task_id: int
+    status: str
+    text = (
+        "kind {kind!r} already has a {status} task with key {key!r} (task {task_id}); "
+        'use on_conflict="skip" to get that task'
+    )
 
 
-class TaskNotFound(WindlassError):
+class TaskNotFound(_Stated):
     """No task has that id: it was never committed, or it ended and was not kept."""
 
-    def __init__(self, task_id: int) -> None:
-        super().__init__(
-            f"task {task_id} not found: it was never committed, or it ended and was not kept"
-        )
-        self.task_id = task_id
+    task_id: int
+    text = "task {task_id} not found: it was never committed, or it ended and was not kept"
 
 
 class ItemNotFound(WindlassError):
@@ -233,68 +250,49 @@ class ItemNotFound(WindlassError):
         self.code = code
 
 
-class HeldBack(WindlassError):
+class HeldBack(_Stated):
     """A switch or a breaker stops the kind, and waiting would not help."""
 
-    def __init__(self, kind: str, why: str) -> None:
-        super().__init__(f"kind {kind!r} does not run now: {why}")
-        self.kind = kind
-        self.why = why
+    kind: str
+    why: str
+    text = "kind {kind!r} does not run now: {why}"
 
 
-class AlreadyRunning(WindlassError):
+class AlreadyRunning(_Stated):
     """The control run is running, and has neither ended nor expired."""
 
-    def __init__(
-        self,
-        name: str,
-        partition: str = "",
-        *,
-        who: str | None = None,
-        since: datetime | None = None,
-        step: int | str | None = None,
-    ) -> None:
-        of = f" ({partition!r})" if partition else ""
-        began = "" if since is None else f" since {since.isoformat(timespec='seconds')}"
-        at = "" if step is None else f", at step {step!r}"
-        super().__init__(f"control {name!r}{of}: {who} has been running it{began}{at}")
-        self.name = name
-        self.partition = partition
-        self.who = who
-        self.since = since
-        self.step = step
+    name: str
+    partition: str = ""
+    _: KW_ONLY
+    who: str | None = None
+    since: datetime | None = None
+    step: int | str | None = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        again = partial(type(self), who=self.who, since=self.since, step=self.step)
-        return again, (self.name, self.partition)
+    def _say(self) -> str:
+        began = "" if self.since is None else f" since {self.since.isoformat(timespec='seconds')}"
+        at = "" if self.step is None else f", at step {self.step!r}"
+        run = _run(self.name, self.partition)
+        return f"{run}: {self.who} has been running it{began}{at}"
 
 
-class RunLost(WindlassError):
+class RunLost(_Stated):
     """The control run was taken over or released; nothing more is recorded for this holder."""
 
-    def __init__(self, name: str, partition: str = "", *, why: str) -> None:
-        of = f" ({partition!r})" if partition else ""
-        super().__init__(f"control {name!r}{of}: {why}")
-        self.name = name
-        self.partition = partition
-        self.why = why
+    name: str
+    partition: str = ""
+    _: KW_ONLY
+    why: str
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), why=self.why), (self.name, self.partition)
+    def _say(self) -> str:
+        return f"{_run(self.name, self.partition)}: {self.why}"
 
 
-class IdConflict(WindlassError):
+class IdConflict(_Stated):
     """The id was used before for something else; the first result stays."""
 
-    def __init__(self, id: str, difference: str) -> None:
-        super().__init__(
-            f"id {id!r} was used before for something else ({difference}); use a new id"
-        )
-        self.id = id
-        self.difference = difference
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.id, self.difference)
+    id: str
+    difference: str
+    text = "id {id!r} was used before for something else ({difference}); use a new id"
 
 
 class Refused(WindlassError):
@@ -302,77 +300,63 @@ class Refused(WindlassError):
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message)
-        self.facts = facts
+        self._facts = facts
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), tuple(self.facts.values())
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it is about."""
+        return self._facts
 
 
-class OutOfStock(Refused):
+class OutOfStock(_Stated, Refused):
     """Too little stock is available; nothing was deducted, not even the other lines."""
 
-    def __init__(self, sku: str, wanted: int, available: int) -> None:
-        super().__init__(
-            f"sku {sku!r}: {wanted} wanted, {available} available; nothing was changed",
-            sku=sku,
-            wanted=wanted,
-            available=available,
-        )
-        self.sku = sku
-        self.wanted = wanted
-        self.available = available
+    sku: str
+    wanted: int
+    available: int
+    text = "sku {sku!r}: {wanted} wanted, {available} available; nothing was changed"
 
 
-class UnknownSku(Refused):
+class UnknownSku(_Stated, Refused):
     """The ledger has never received this SKU."""
 
-    def __init__(self, sku: str) -> None:
-        super().__init__(f"sku {sku!r} is unknown; restock it first", sku=sku)
-        self.sku = sku
+    sku: str
+    text = "sku {sku!r} is unknown; restock it first"
 
 
-class UnknownDeduction(Refused):
+class UnknownDeduction(_Stated, Refused):
     """Nothing was deducted under this id."""
 
-    def __init__(self, id: str) -> None:
-        super().__init__(f"nothing was deducted under id {id!r}", id=id)
-        self.id = id
+    id: str
+    text = "nothing was deducted under id {id!r}"
 
 
-class OverReturn(Refused):
+class OverReturn(_Stated, Refused):
     """More was to be given back than is left of the deduction; nothing was given back."""
 
-    def __init__(self, sku: str, wanted: int, returnable: int) -> None:
-        super().__init__(
-            f"sku {sku!r}: {wanted} to give back, {returnable} left of what was deducted; "
-            "nothing was changed",
-            sku=sku,
-            wanted=wanted,
-            returnable=returnable,
-        )
-        self.sku = sku
-        self.wanted = wanted
-        self.returnable = returnable
+    sku: str
+    wanted: int
+    returnable: int
+    text = (
+        "sku {sku!r}: {wanted} to give back, {returnable} left of what was deducted; "
+        "nothing was changed"
+    )
 
 
-class NotHeld(Refused):
+class NotHeld(_Stated, Refused):
     """There is no hold to confirm: it lapsed, was voided, or was refused."""
 
-    def __init__(self, id: str, status: str) -> None:
-        super().__init__(
-            f"deduction {id!r} is {status} and cannot be confirmed", id=id, status=status
-        )
-        self.id = id
-        self.status = status
+    id: str
+    status: str
+    text = "deduction {id!r} is {status} and cannot be confirmed"
 
 
-class TaskFailed(WindlassError):
+class TaskFailed(_Stated):
     """The task failed and has no retries left; the message has the last error."""
 
-    def __init__(self, task_id: int, error: str) -> None:
-        super().__init__(f"task {task_id} failed: {error}")
-        self.task_id = task_id
-        self.error = error
+    task_id: int
+    error: str
+    text = "task {task_id} failed: {error}"
 
 
 class TaskCancelled(WindlassError):
@@ -408,13 +392,12 @@ class Blocked(DatabaseUnavailable):
     """Another transaction locks the rows for too long; nothing was changed."""
 
 
-class MembersUnavailable(WindlassError):
+class MembersUnavailable(_Stated):
     """etcd or ZooKeeper does not answer."""
 
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"members {url!r} did not answer: {why}")
-        self.url = url
-        self.why = why
+    url: str
+    why: str
+    text = "members {url!r} did not answer: {why}"
 
 
 class Signal(WindlassError):
@@ -442,3 +425,7 @@ class Snooze(Signal):
     def __init__(self, after: str | timedelta) -> None:
         super().__init__(f"snoozed for {after}")
         self.after = after
+
+
+def _run(name: str, partition: str) -> str:
+    return f"control {name!r} ({partition!r})" if partition else f"control {name!r}"

@@ -8,7 +8,7 @@ from windlass.core.run.context import RunContext, current_run
 
 if TYPE_CHECKING:
     from windlass.external.model import Submission
-    from windlass.flow.engine.grow import Growing
+    from windlass.flow.engine import Growing
 
 
 class Context(RunContext):
@@ -30,7 +30,7 @@ class Context(RunContext):
     @property
     def flow(self) -> Growing:
         """Adds nodes after the running one; they are written when it succeeds."""
-        from windlass.flow.engine.grow import growing
+        from windlass.flow.engine import growing
 
         return growing(self._run)
 

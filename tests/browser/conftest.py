@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.glass import Glass, looking
-from tests.browser.house import House
+from tests.browser.house import SECRET, House
 from tests.fixture.database import Pools, pool_of
 from windlass.web.static import is_built
 
@@ -78,12 +78,12 @@ def sqlite_house(houses: Callable[[str], House]) -> House:
 @pytest.fixture
 def glass(house: House, browser: Browser) -> Iterator[Glass]:
     """A window at the console, once per engine."""
-    with looking(browser, house.console) as glass:
+    with looking(browser, house.console, secret=SECRET) as glass:
         yield glass
 
 
 @pytest.fixture
 def sqlite_glass(sqlite_house: House, browser: Browser) -> Iterator[Glass]:
     """A window at the console of the shop on SQLite."""
-    with looking(browser, sqlite_house.console) as glass:
+    with looking(browser, sqlite_house.console, secret=SECRET) as glass:
         yield glass

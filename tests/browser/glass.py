@@ -110,12 +110,20 @@ class Glass:
 
 
 @contextmanager
-def looking(browser: Browser, address: str, **options: object) -> Iterator[Glass]:
-    """A window of its own at a console; at its end nothing must have gone wrong."""
+def looking(
+    browser: Browser, address: str, *, secret: str | None = None, **options: object
+) -> Iterator[Glass]:
+    """A window of its own at a console; at its end nothing must have gone wrong.
+
+    With a secret an operator is logged in already.
+    """
     chosen = {"viewport": {"width": 1440, "height": 1000}, "locale": "en-GB", **options}
     context: BrowserContext = browser.new_context(reduced_motion="reduce", **chosen)
     expect.set_options(timeout=PATIENCE_MILLISECONDS)
     try:
+        if secret is not None:
+            asked = context.request.post(f"{address}api/session", data={"secret": secret})
+            assert asked.ok, asked.text()
         glass = Glass(context.new_page(), address)
         yield glass
         glass.check()

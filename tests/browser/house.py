@@ -11,8 +11,10 @@ from tests.fault.crew import Process
 from tests.wait import eventually
 from windlass.database.database import normalise
 
+LINK = re.compile(r"(http://[^\s/]+)/login\?token=\w+")
 APP = "tests.browser.served:app"
 PATIENCE_SECONDS = 60.0
+SECRET = "correct horse battery staple"
 ADDRESS = re.compile(r"The console is at (http://\S+?/?);")
 
 
@@ -26,7 +28,7 @@ class House:
         make_codes(url)
         self.shop = Shop(url)
         self.worker = self.start_worker(joined=False)
-        self.console = self.start_console()
+        self.console = self.start_console("--secret", SECRET)
         eventually(self.worker.has_joined, PATIENCE_SECONDS, what="a worker that has joined")
 
     def start_worker(self, *, joined: bool = True) -> Process:
@@ -37,15 +39,22 @@ class House:
         return worker
 
     def start_console(self, *options: str) -> str:
-        """The address of one more console."""
+        """The address of one more console, which has a secret."""
+        return self._printed(ADDRESS, *options)[1].rstrip("/") + "/"
+
+    def start_linked_console(self) -> str:
+        """The link that one more console has printed, which has no secret."""
+        return self._printed(LINK)[0]
+
+    def _printed(self, pattern: re.Pattern[str], *options: str) -> re.Match[str]:
         console = self._start("console", APP, "--port", "0", *options)
 
-        def address() -> str | None:
+        def found() -> re.Match[str] | None:
             assert console.is_running, console.log
-            found = ADDRESS.search(console.log)
-            return found[1].rstrip("/") + "/" if found and answers(found[1]) else None
+            match = pattern.search(console.log)
+            return match if match and answers(match[1]) else None
 
-        return eventually(address, PATIENCE_SECONDS, what="a console that answers")
+        return eventually(found, PATIENCE_SECONDS, what="a console that answers")
 
     def close(self) -> None:
         for process in self.processes:

@@ -29,6 +29,7 @@ PAGES = {
 def test_every_page_of_the_demo_is_alive_and_nothing_is_left_behind(browser, tmp_path):
     with demo(tmp_path) as shop:
         with looking(browser, f"{shop.url}/") as glass:
+            glass.open(shop.link)
             look_around(glass)
         shop.process.send_signal(signal.SIGINT)
         code = shop.process.wait(PATIENCE)
@@ -39,7 +40,7 @@ def test_every_page_of_the_demo_is_alive_and_nothing_is_left_behind(browser, tmp
 
 
 def look_around(glass: Glass) -> None:
-    glass.open("")
+    assert "token" not in glass.page.url
     expect(glass.figure("Workers")).to_have_text("2", timeout=PATIENCE * 1000)
     moves(glass, ".figure-value >> nth=0")
     for place, word in PAGES.items():

@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.glass import looking
+from tests.browser.house import SECRET
 
-SECRET = "correct horse battery staple"
 VIEWER_SECRET = "only looking around here"
 
 
@@ -81,3 +81,30 @@ def test_a_viewer_sees_everything_and_can_change_nothing(door):
         }"""
     )
     assert answer == 403
+
+
+def test_the_printed_link_opens_the_console_in_one_browser_only(houses, browser):
+    house = houses("sqlite")
+    link = house.start_linked_console()
+    address = link.partition("login?")[0]
+
+    with looking(browser, address) as glass:
+        glass.open(link)
+        expect(glass.page.locator("nav.menu")).to_be_visible()
+        assert glass.page.url == address
+        assert "token=" not in glass.page.evaluate(
+            "document.referrer + JSON.stringify(history.state)"
+        )
+        glass.open("switches")
+        glass.heading("Switches")
+        assert glass.page.get_by_role("button", name="Pause", exact=True).count() > 0
+
+    with looking(browser, address) as other:
+        other.excuse("/api/session")
+        other.excuse("status of 401")
+        other.open(link)
+        expect(other.page.locator(".door-card")).to_contain_text("The link works once")
+        other.page.get_by_label("Token of the link").fill(link.partition("token=")[2])
+        other.press("Log in")
+        expect(other.page.get_by_role("alert")).to_contain_text("the link was used, or is wrong")
+    assert house.processes[-1].terminate() == 0

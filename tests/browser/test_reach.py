@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.glass import looking
+from tests.browser.house import SECRET
 from tests.browser.sight import FAINT_TEXT, FOCUS, UNNAMED
 
 PLACES = (
@@ -51,7 +52,7 @@ def test_every_control_has_a_name_and_every_text_can_be_read(sqlite_glass, fille
 @pytest.mark.parametrize(("width", "height"), [(390, 800), (1440, 900)])
 def test_no_page_is_wider_than_the_screen(sqlite_house, browser, filled, width, height):
     size = {"width": width, "height": height}
-    with looking(browser, sqlite_house.console, viewport=size) as glass:
+    with looking(browser, sqlite_house.console, secret=SECRET, viewport=size) as glass:
         glass.open("")
         for place in filled:
             glass.go(place)
@@ -60,7 +61,7 @@ def test_no_page_is_wider_than_the_screen(sqlite_house, browser, filled, width, 
 
 
 def test_the_browser_chooses_the_language_until_somebody_does(sqlite_house, browser, filled):
-    with looking(browser, sqlite_house.console, locale="zh-CN") as glass:
+    with looking(browser, sqlite_house.console, secret=SECRET, locale="zh-CN") as glass:
         glass.open("switches")
         menu = glass.page.locator("nav.menu")
         expect(glass.page.locator("html")).to_have_attribute("lang", "zh-CN")

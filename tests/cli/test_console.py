@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
@@ -24,9 +26,14 @@ class Served:
         line = process.stdout.readline()
         assert line.startswith("The console is at http://"), line + process.stderr.read()
         self.said = line
-        address = line.removeprefix("The console is at ").split(";")[0].strip().rstrip(".")
+        self.link = line.removeprefix("The console is at ").split()[0].strip(";")
+        address = self.link.partition("/login?token=")[0]
         self.client = httpx.Client(base_url=address, trust_env=False, timeout=20)
         eventually(self.is_up, 60, what="the console")
+
+    def follow_link(self) -> httpx.Response:
+        """Do as a browser does with the link that was printed."""
+        return self.client.get(self.link, follow_redirects=True)
 
     def is_up(self) -> bool:
         assert self.process.poll() is None, self.process.stderr.read()
@@ -58,13 +65,57 @@ def served(folder, *arguments: str, **environment: str) -> Iterator[Served]:
 
 def test_the_console_is_served_until_it_is_told_to_stop(folder, sqlite_shop):
     with served(folder, "console", f"{sqlite_shop.__name__}:app", "--port", "0") as console:
+        locked = console.client.get("/api/kinds").status_code
+        entered = console.follow_link()
         kinds = {kind["kind"] for kind in console.client.get("/api/kinds").json()}
         with console.client.stream("GET", "/api/events"):
             code = console.stop()
 
     assert {"send_mail", "quick", "refuse", "nightly"} <= kinds
-    assert "anyone on this machine may act" in console.said
+    assert locked == 401
+    assert entered.url.path == "/"
+    assert not entered.url.query
+    assert "this link logs you in, once" in console.said
     assert code == 0
+
+
+def test_the_link_is_for_one_browser_and_is_not_logged(folder, sqlite_shop):
+    with served(folder, "console", f"{sqlite_shop.__name__}:app", "--port", "0") as console:
+        console.follow_link()
+        with httpx.Client(base_url=console.client.base_url, trust_env=False) as other:
+            other.get(console.link, follow_redirects=True)
+            overview = other.get("/api/overview").status_code
+        console.stop()
+        errors = console.process.stderr.read()
+
+    assert overview == 401
+    assert console.link.partition("token=")[2] not in errors
+
+
+def test_open_starts_the_browser_with_a_private_page_and_not_with_the_link(
+    folder, sqlite_shop, tmp_path
+):
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.part\nmv {opened}.part {opened}\n')
+    browser.chmod(0o755)
+
+    arguments = ("console", f"{sqlite_shop.__name__}:app", "--port", "0", "--open")
+    with served(folder, *arguments, BROWSER=str(browser)) as console:
+        eventually(opened.exists, 60, what="the browser")
+        argument = opened.read_text().strip()
+        page = Path(unquote(urlsplit(argument).path))
+        text = page.read_text()
+        mode = page.parent.stat().st_mode & 0o777
+        console.follow_link()
+        is_gone = not page.exists()
+        console.stop()
+
+    assert argument.startswith("file:///")
+    assert console.link not in argument
+    assert console.link in text
+    assert (mode, is_gone) == (0o700, True)
+    assert not page.parent.exists()
 
 
 def test_answers_are_sent_without_delay():
@@ -108,6 +159,18 @@ def test_a_port_that_is_taken_is_told(windlass, sqlite_shop):
     assert "give another --port" in answer.err
 
 
+def test_a_short_secret_is_refused_where_others_can_reach_the_console(windlass, sqlite_shop):
+    command = ("console", f"{sqlite_shop.__name__}:app", "--host", "0.0.0.0")
+
+    answer = windlass(*command, "--secret", "fifteen letters")
+    viewer = windlass(*command, "--secret", SECRET, "--viewer-secret", "fifteen letters")
+
+    assert (answer.code, viewer.code) == (1, 1)
+    assert "the secret has 15 characters and is easy to guess; give at least 16" in answer.err
+    assert "the viewer_secret has 15 characters" in viewer.err
+    assert "fifteen letters" not in answer.err + viewer.err
+
+
 def test_an_empty_secret_is_none(windlass, sqlite_shop, monkeypatch):
     monkeypatch.setenv("WINDLASS_CONSOLE_SECRET", "")
 
@@ -122,6 +185,8 @@ def test_dev_has_a_worker_and_the_console_and_takes_another_port_if_need_be(fold
         taken.listen()
         port = str(taken.getsockname()[1])
         with served(folder, "dev", f"{sqlite_shop.__name__}:app", "--port", port) as dev:
+            locked = dev.client.get("/api/rings").status_code
+            dev.follow_link()
             (ring,) = eventually(
                 lambda: [
                     each for each in dev.client.get("/api/rings").json()["rings"] if each["members"]
@@ -133,7 +198,31 @@ def test_dev_has_a_worker_and_the_console_and_takes_another_port_if_need_be(fold
             result = ref.result(timeout="30s")
             code = dev.stop()
 
-    assert f":{port}" not in dev.said
+    assert locked == 401
+    assert f":{port}/" not in dev.said
     assert len(ring["members"]) == 1
     assert result == "sent to a@b.c"
     assert code == 0
+
+
+def test_a_session_of_dev_outlives_a_change_of_the_code_and_its_link_does_not_work_again(
+    folder, sqlite_shop
+):
+    def pid() -> int | None:
+        try:
+            members = dev.client.get("/api/rings").json()["rings"][0]["members"]
+        except httpx.TransportError:
+            return None
+        return members[0]["pid"] if len(members) == 1 else None
+
+    with served(folder, "dev", f"{sqlite_shop.__name__}:app", "--port", "0") as dev:
+        dev.follow_link()
+        before = eventually(pid, 60, what="the worker")
+        (folder / "changed.py").write_text("changed = True\n")
+        eventually(lambda: pid() not in (None, before), 60, what="the next worker", poll=0.2)
+        with httpx.Client(base_url=dev.client.base_url, trust_env=False) as other:
+            other.get(dev.link, follow_redirects=True)
+            overview = other.get("/api/overview").status_code
+        dev.stop()
+
+    assert overview == 401

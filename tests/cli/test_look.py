@@ -11,7 +11,7 @@ from tests.table import count
 from windlass import __version__
 from windlass.app import FACES
 from windlass.cli.output import print_json
-from windlass.core.ring import leave
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.database import migrate
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -96,7 +96,7 @@ def test_alerts_show_poison(windlass, shop):
         lambda connection: connection.exec_driver_sql("update windlass_worker set lease_until = 1")
     )
 
-    leave.mark_dead(
+    mark_dead(
         shop.app.database, FACES, number=doomed.number, now=shop.app.clock.now(), why="silent"
     )
     shop.app.drain()
@@ -108,6 +108,7 @@ def test_alerts_show_poison(windlass, shop):
     assert "poison" in windlass("alerts").out
 
 
+@pytest.mark.usefixtures("good_sqlite")
 def test_check_of_a_good_app_has_nothing_to_say(windlass, shop):
     answer = windlass("check")
 
@@ -116,6 +117,7 @@ def test_check_of_a_good_app_has_nothing_to_say(windlass, shop):
     assert windlass("check", "--json").json == []
 
 
+@pytest.mark.usefixtures("good_sqlite")
 def test_check_finds_everything_at_once(windlass, write_module, sqlite_url):
     module = write_module(
         "from windlass import App\n"
@@ -156,6 +158,7 @@ def test_check_finds_that_the_tables_are_missing(windlass, write_module, empty_d
         assert "has no Windlass tables yet; run: windlass migrate" in answer.out
 
 
+@pytest.mark.usefixtures("good_sqlite")
 def test_check_of_an_empty_app_warns(windlass, write_module, sqlite_url):
     module = write_module(f"from windlass import App\napp = App({sqlite_url!r})\n")
 

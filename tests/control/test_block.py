@@ -365,7 +365,7 @@ def test_to_exit_with_a_code_is_to_fail(app):
 
 def test_an_error_that_cannot_be_recorded_is_still_the_error_of_the_block(app, monkeypatch):
     with pytest.raises(OSError, match="disk full"), app.control("load", expires="1h"):
-        monkeypatch.setattr(Register, "fail", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr(Register, "change", lambda *_, **__: 1 / 0)
         raise OSError("disk full")
 
 

@@ -5,7 +5,7 @@ import pytest
 from windlass import BadStep
 from windlass.control.model import control as rule
 from windlass.control.model import step as steps
-from windlass.control.model.control import Control, LoopProgress, Noted, RunStatus, Start
+from windlass.control.model.control import Control, LoopProgress, Noted, RunStatus
 from windlass.control.model.step import Step
 
 HOUR = 3600 * 1_000_000
@@ -27,7 +27,7 @@ def test_the_states_keep_their_numbers():
 
 @pytest.mark.parametrize(("expire_time", "code"), [(None, 8), (HOUR + 1, 8), (HOUR, 0), (1, 0)])
 def test_a_run_is_held_until_its_expiry_and_no_longer(expire_time, code):
-    move = rule.start(running(expire_time=expire_time), Start(8, HOUR, "bob"))
+    move = rule.start(running(expire_time=expire_time), 8, HOUR, who="bob")
 
     assert move.reply.code == code
     assert (move.after is None) == (code == 8)
@@ -35,13 +35,13 @@ def test_a_run_is_held_until_its_expiry_and_no_longer(expire_time, code):
 
 @pytest.mark.parametrize(("number", "batch"), [(3, 8), (7, 8), (9, 9)])
 def test_a_later_start_has_a_larger_batch_whatever_number_it_was_given(number, batch):
-    after = rule.start(running(expire_time=HOUR), Start(number, 2 * HOUR, "bob")).after
+    after = rule.start(running(expire_time=HOUR), number, 2 * HOUR, who="bob").after
 
     assert after.batch == batch
 
 
 def test_who_takes_over_an_expired_run_ends_it_first():
-    move = rule.start(running(expire_time=HOUR), Start(8, 2 * HOUR, "bob"))
+    move = rule.start(running(expire_time=HOUR), 8, 2 * HOUR, who="bob")
 
     assert (move.ended.batch, move.ended.error, move.ended.end_time) == (7, "expired", HOUR)
     assert (move.after.batch, move.after.tries, move.after.who) == (8, 2, "bob")
@@ -51,9 +51,9 @@ def test_data_is_kept_by_a_rerun_and_forgotten_by_a_new_run():
     failed = Control("load", status=RunStatus.FAILED, data={"a": 1}, tries=1, first_time=3)
     succeeded = Control("load", status=RunStatus.SUCCEEDED, data={"a": 1}, tries=4, first_time=3)
 
-    again = rule.start(failed, Start(8, HOUR, "bob")).after
-    anew = rule.start(succeeded, Start(8, HOUR, "bob")).after
-    given = rule.start(failed, Start(8, HOUR, "bob", data=[])).after
+    again = rule.start(failed, 8, HOUR, who="bob").after
+    anew = rule.start(succeeded, 8, HOUR, who="bob").after
+    given = rule.start(failed, 8, HOUR, who="bob", data=[]).after
 
     assert (again.data, again.tries, again.first_time) == ({"a": 1}, 2, 3)
     assert (anew.data, anew.tries, anew.first_time) == (None, 1, HOUR)
@@ -72,11 +72,11 @@ def test_data_is_kept_by_a_rerun_and_forgotten_by_a_new_run():
 )
 def test_a_refusal_says_why_and_changes_nothing(found, batch, why):
     moves = [
-        rule.step(found, batch, 1, now=HOUR),
-        rule.complete(found, batch, 1, now=HOUR, result=None),
-        rule.finish(found, batch, Noted(), now=HOUR),
-        rule.fail(found, batch, Noted(), now=HOUR, error="x"),
-        rule.note(found, batch, Noted({})),
+        rule.step(found, batch, HOUR, 1),
+        rule.complete(found, batch, HOUR, 1, result=None),
+        rule.finish(found, batch, HOUR, Noted()),
+        rule.fail(found, batch, HOUR, Noted(), error="x"),
+        rule.note(found, batch, HOUR, Noted({})),
     ]
 
     assert {move.reply.code for move in moves} == {451}
@@ -87,8 +87,8 @@ def test_a_refusal_says_why_and_changes_nothing(found, batch, why):
 def test_notes_merge_objects_and_replace_the_rest():
     found = running(data={"a": 1, "b": 1})
 
-    merged = rule.note(found, 7, Noted({"b": 2}, LoopProgress(1, None))).after
-    replaced = rule.note(found, 7, Noted([1])).after
+    merged = rule.note(found, 7, HOUR, Noted({"b": 2}, LoopProgress(1, None))).after
+    replaced = rule.note(found, 7, HOUR, Noted([1])).after
 
     assert (merged.data, merged.progress) == ({"a": 1, "b": 2}, LoopProgress(1, None))
     assert replaced.data == [1]

@@ -67,3 +67,19 @@ def test_tasks_and_flows_run_through_a_pooler(pooled_url):
     assert sorted(ran) == list(range(-20, TASKS + 20))
     assert [number for number in ran if number < 0] == list(range(-1, -21, -1))
     assert run.status() is Status.SUCCEEDED
+
+
+def test_the_bound_of_statements_is_set_only_where_a_session_is_ones_own(
+    postgresql_url, pooled_url
+):
+    def limit_of(url: str) -> str:
+        database = Database(url)
+        try:
+            return database.read(
+                lambda connection: connection.exec_driver_sql("show statement_timeout").scalar_one()
+            )
+        finally:
+            database.close()
+
+    assert limit_of(postgresql_url) == "30s"
+    assert limit_of(pooled_url) == "0"

@@ -5,7 +5,7 @@ from collections import Counter
 
 from tests.table import count, tasks
 from windlass import Cancel, Retry, Snooze, Status
-from windlass.core.finish.store.history import work_since
+from windlass.core.finish.store import work_since
 
 
 def declare_mix(app, runs):

@@ -1,14 +1,18 @@
 """Database URLs, transactions, and what is done again."""
 
 import time
+import traceback
 
 import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.exc import DBAPIError
 
-from windlass import App, BadDatabase, DatabaseUnavailable
+from windlass import App, BadDatabase, BadInput, DatabaseUnavailable
 from windlass.database import database as module
+from windlass.database.bound import Bounds, make_bounds
+from windlass.database.connection import is_alike
 from windlass.database.database import Database, normalise
+from windlass.database.dialect import psycopg as direct
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,39 @@ def test_a_url_that_cannot_be_used_is_refused_with_the_cure(given, said):
 
     assert said in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "postgresql://ada:secret",
+        "postgresql//ada:secret@host/shop",
+        "postgresql:/ada:secret@host/shop",
+        " postgresql://ada:secret@host/shop",
+        "ada:secret@host/shop",
+        "secret@host/shop",
+        "host=db user=ada password=secret",
+        "postgresql://ada:p@secret@host/shop",
+        "postgresql://ada:secret@host:port/shop",
+        "postgresql://ada@secret:host/shop",
+        "postgresql://ada:secret@one:1,two:2/shop",
+        "mysql://ada:secret@[::1/shop",
+        "oracle://host/shop?password=secret",
+        "mysql+nothing://host/shop?passwd=secret",
+        b"postgresql://ada:secret@host/shop",
+    ],
+)
+def test_a_malformed_url_never_shows_its_password(given):
+    with pytest.raises(BadDatabase) as raised:
+        App(given)
+
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_password_among_the_parameters_of_a_url_is_hidden():
+    database = Database("postgresql://host/shop?user=ada&password=secret")
+
+    assert database.name == "postgresql+psycopg://host/shop?user=ada"
 
 
 def test_without_a_url_the_environment_decides(tmp_path, monkeypatch):
@@ -192,3 +229,63 @@ def test_the_databases_clock_is_the_real_time(database):
     after = time.time() * 1_000_000
 
     assert before - 1_000_000 <= measured <= after + 1_000_000
+
+
+def test_waiting_for_a_free_connection_has_a_bound(database_url):
+    database = Database(database_url, bounds=Bounds(pool_size=1, pool_wait=0.1))
+
+    with (
+        database.engine.connect(),
+        pytest.raises(DatabaseUnavailable, match=r"were in use for 0.1 s \(pool_size=1\)"),
+    ):
+        database.write(lambda connection: None)
+
+    assert database.write(lambda connection: 7) == 7
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"connect_timeout": "soon"}, "connect_timeout: cannot read 'soon'"),
+        ({"statement_timeout": "0s"}, "statement_timeout: '0s' is too short"),
+        ({"statement_timeout": "1m", "socket_timeout": "30s"}, "statement_timeout of 60 s"),
+        ({"pool_size": 0}, "pool_size=0 is not a number from 1"),
+        ({"pool_size": True}, "pool_size=True is not a number from 1"),
+        ({"pool_timeout": 5}, "pool_timeout: 5 is an int"),
+    ],
+)
+def test_bounds_that_cannot_be_used_are_refused(given, said):
+    with pytest.raises(BadInput) as raised:
+        App("sqlite://", **given)
+
+    assert said in str(raised.value)
+
+
+def test_the_server_gets_time_to_end_a_statement_before_its_connection_is_closed():
+    bounds = make_bounds(statement_timeout="2s", pool_size=3)
+
+    assert (bounds.statement, bounds.socket) == (2.0, 7.0)
+    assert (bounds.pool["pool_size"], bounds.pool["max_overflow"]) == (2, 1)
+
+
+def test_many_rows_are_copied_by_several_statements_of_bounded_length(postgresql_url, monkeypatch):
+    monkeypatch.setattr(direct, "STATEMENT_ROWS", 70)
+    monkeypatch.setattr(direct, "COPY_ROWS", 30)
+    app = App(postgresql_url)
+
+    @app.task
+    def work(number: int) -> None: ...
+
+    refs = work.enqueue_many([{"number": number} for number in range(250)])
+
+    rows = app.database.read(
+        lambda connection: connection.execute(text("select id from windlass_task")).scalars().all()
+    )
+    assert sorted(rows) == sorted(ref.id for ref in refs)
+    app.close()
+
+
+def test_a_drivers_connection_that_windlass_opened_can_be_joined(database):
+    with database.engine.connect() as connection:
+        assert is_alike(connection.connection.driver_connection, database.dialect)

@@ -8,8 +8,7 @@ from contextlib import closing
 import pytest
 
 from windlass import App
-from windlass.database.database import Database
-from windlass.database.number import Numbers
+from windlass.database.database import Database, Numbers
 
 
 @pytest.fixture
@@ -48,8 +47,7 @@ def test_threads_never_share_a_number(database):
 @pytest.mark.mostly("postgresql", "mariadb")
 def test_processes_never_share_a_number(database, database_url):
     code = (
-        "from windlass.database.database import Database\n"
-        "from windlass.database.number import Numbers\n"
+        "from windlass.database.database import Database, Numbers\n"
         f"numbers = Numbers(Database({database_url!r}))\n"
         "print([n for size in (1, 50, 200) for n in numbers.take(size)])\n"
     )

@@ -70,6 +70,7 @@ class Jobs:
         self.block = declared(self._block())
         self.hog = declared(self._hog())
         self.die = declared(self._die())
+        self.grab = declared(self._grab())
         self.stuck = self.app.task(keep=KEEP, timeout="500ms")(self._stuck())
 
     def _quick(self):
@@ -124,6 +125,16 @@ class Jobs:
             os.kill(os.getpid(), signal.SIGKILL)
 
         return die
+
+    def _grab(self):
+        effects, quick = self.effects, self.quick
+
+        def grab(key: str) -> None:
+            effects.append("begin")
+            quick.using(key=key, on_conflict="skip").enqueue(0)
+            effects.append("end")
+
+        return grab
 
     def _stuck(self):
         effects = self.effects

@@ -1,8 +1,8 @@
 """A worker that takes and ends nodes of flows by hand, one at a time."""
 
 from tests.core.fetch.manual_worker import Hand
-from windlass.core.finish.group import write_group
-from windlass.flow.engine.ending import NodesEnding
+from windlass.core.finish.finish import write_group
+from windlass.flow.face import NodesEnding
 from windlass.flow.model.graph import NodeEnd
 from windlass.value.outcome import Failed, Succeeded
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.watch.change.test_route import served
+from tests.watch.test_change import served
 from windlass import App
 from windlass.web import static
 

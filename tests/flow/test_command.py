@@ -146,7 +146,7 @@ def test_templates_are_nested_by_commands_alone(windlass, sqlite_yard, folder):
         (("export", "sized", '{"count": "x"}'), 1, "expected int"),
         (("export", "1", '{"count": 1}'), 2, "leave JSON out"),
         (("show", "9"), 1, "there is no run 9"),
-        (("start", "gone"), 1, "neither a declared flow nor a template"),
+        (("start", "gone"), 1, "there is no template 'gone'; declared flows: "),
         (("start", "cancel_order", "{"), 2, "is not JSON"),
         (("export", "cancel_order", "--format", "png"), 2, "not one of mermaid, dot, json"),
         (("import", "two", "gone.json"), 2, "gone.json"),

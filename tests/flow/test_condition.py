@@ -3,7 +3,7 @@
 import pytest
 
 from windlass import BadFlow
-from windlass.flow.model.condition import NodeCondition
+from windlass.flow.model.node import NodeCondition
 
 RESULTS = {
     "load": {"rows": 3, "name": "bolt", "parts": [1, 2, 5]},

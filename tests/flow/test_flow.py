@@ -10,7 +10,7 @@ import windlass
 from windlass import BadArgument, BadFlow, DuplicateKey, ResultTimeout, Status, UnknownKind
 from windlass.app import FACES
 from windlass.database.schema import slot, task
-from windlass.watch.status import operate as status
+from windlass.watch.operate import status
 
 pytestmark = pytest.mark.mostly("sqlite")
 

@@ -5,10 +5,10 @@ import copy
 import pytest
 
 from windlass import BadFlow
+from windlass.flow.declare import read_template
 from windlass.flow.model.graph import NodeShape, check_graph, placed
 from windlass.flow.model.node import Result, Results
 from windlass.flow.model.run import FlowProgress
-from windlass.flow.model.template import read_template
 from windlass.value.status import Status
 
 

@@ -9,10 +9,10 @@ from tests.core.fetch.manual_worker import Hand
 from tests.flow.manual_worker import End, end_of
 from tests.wait import eventually
 from windlass import App, Status
+from windlass.core.face import Site
 from windlass.database.schema import task
 from windlass.flow.declare import Drawing
-from windlass.flow.engine.grow import add_nodes
-from windlass.flow.engine.start import SELF
+from windlass.flow.engine import SELF, add_nodes
 from windlass.flow.model.graph import NodeEnd
 from windlass.flow.store import flow as flow_store
 from windlass.value.outcome import Expanded, Retried, Snoozed, Succeeded
@@ -174,7 +174,7 @@ def cancel(app, run):
     """The first step of a cancel, whose process then dies."""
 
     def work(connection):
-        flow_store.lock(connection, run.id)
+        flow_store.run(connection, run.id, is_locked=True)
         now = app.clock.now()
         return flow_store.cancel(connection, run.id, reason="enough", now=now, keep=0)
 
@@ -194,7 +194,7 @@ def test_a_node_does_not_go_on_when_its_run_has_ended_meanwhile(shared, single, 
     ("outcome", "is_nested"), [(Succeeded(), False), (Expanded(), True)], ids=["adds", "expands"]
 )
 def test_a_run_that_was_cancelled_meanwhile_gets_no_more_nodes(shared, single, outcome, is_nested):
-    place = shared.fleet.single.site(shared.registry)._replace(max_payload=1_000)
+    place = Site.at(shared.fleet.single, shared.registry)._replace(max_payload=1_000)
 
     def add(connection, taken):
         drawing = Drawing(shared.registry, default=() if is_nested else (SELF,))

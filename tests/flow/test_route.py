@@ -287,7 +287,7 @@ def test_a_run_is_exported(console, kitchen, monkeypatch):
     assert console.get(f"flows/{run}/export", format="dot")["text"].startswith("digraph")
     spec = json.loads(console.get(f"flows/{run}/export", format="json")["text"])
     assert ["cut", "hot"] in spec["edges"]
-    monkeypatch.setattr("windlass.flow.route.flow.MOST_EXPORTED", 3)
+    monkeypatch.setattr("windlass.flow.route.MOST_EXPORTED", 3)
     assert console.client.get(f"/api/flows/{run}/export").status_code == 409
 
 
@@ -337,7 +337,7 @@ def test_a_template_is_checked_saved_versioned_and_started(console, kitchen):
     ],
 )
 def test_what_is_wrong_with_a_template_is_told(browse, sqlite_kitchen, name, node, said):
-    console = browse().enter()
+    console = browse()
 
     checked = console.do(f"templates/{name}/check", nodes=[node])
     saved = console.post(f"templates/{name}", nodes=[node])
@@ -354,7 +354,7 @@ def test_what_is_wrong_with_a_template_is_told(browse, sqlite_kitchen, name, nod
     ids=["deep", "large", "not a number", "null byte", "half a letter"],
 )
 def test_arguments_that_no_database_keeps_are_refused(browse, sqlite_kitchen, value):
-    console = browse().enter()
+    console = browse()
 
     def post(path, body):
         headers = {**console.headers, "content-type": "application/json"}

@@ -8,7 +8,6 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.ledger import Ledger, OutOfStock, OverReturn, UnknownDeduction
 from windlass.ledger.store import audit as ledger_audit
-from windlass.ledger.store import audit_page as ledger_audit_page
 from windlass.view.audit import Audit
 
 
@@ -342,14 +341,14 @@ def test_pages_of_any_size_tell_the_same(told, monkeypatch):
     change(told, "delete from windlass_stock_entry where reference = 'order-7'")
     found = told.audit()
 
-    monkeypatch.setattr(ledger_audit_page, "ROWS", 1)
-    monkeypatch.setattr(ledger_audit_page, "FEW_ROWS", 1)
+    monkeypatch.setattr(ledger_audit, "ROWS", 1)
+    monkeypatch.setattr(ledger_audit, "FEW_ROWS", 1)
 
     assert told.audit() == found
 
 
 def test_an_audit_needs_no_more_room_for_more_rows(sqlite_url, monkeypatch):
-    monkeypatch.setattr(ledger_audit_page, "ROWS", 100)
+    monkeypatch.setattr(ledger_audit, "ROWS", 100)
     ledger = Ledger(sqlite_url)
     ledger.restock("delivery-1", {"bolt": 10_000})
 

@@ -21,10 +21,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from windlass.errors import WindlassError
+from tests.fixture.console import SECRET
+from windlass.errors import BadInput, WindlassError
 from windlass.ledger import DeductionStatus, Ledger, Movement, Stock
+from windlass.ledger import http as ledger_http
 from windlass.ledger.http import create
-from windlass.ledger.http import wire as http_wire
 
 CHECKS = (
     not_a_server_error,
@@ -33,6 +34,7 @@ CHECKS = (
     response_schema_conformance,
 )
 PROBLEM = "application/problem+json"
+BEARER = {"Authorization": f"Bearer {SECRET}"}
 # What HTTP makes of an answer is the same for all databases.
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -40,12 +42,92 @@ pytestmark = pytest.mark.mostly("sqlite")
 @pytest.fixture
 def web(ledger: Ledger) -> Iterator[TestClient]:
     ledger.restock("delivery-1", {"bolt": 10, "nut": 10})
-    with TestClient(create(ledger)) as client:
+    with TestClient(create(ledger, secret=SECRET), headers=BEARER) as client:
         yield client
 
 
 def body(id_: str, **lines: int) -> dict:
     return {"id": id_, "lines": [{"sku": sku, "quantity": n} for sku, n in lines.items()]}
+
+
+# The gate
+
+
+@pytest.mark.parametrize("options", [{}, {"secret": ""}, {"secret": "x" * 15}], ids=str)
+def test_no_ledger_is_served_without_a_credential(ledger, options):
+    with pytest.raises(BadInput, match="secret"):
+        create(ledger, **options)
+
+
+@pytest.fixture(params=["alone", "mounted"])
+def locked(request, ledger: Ledger) -> Iterator[TestClient]:
+    """A client of the ledger that shows nothing by itself."""
+    ledger.restock("delivery-1", {"bolt": 10})
+    api = create(ledger, secret=SECRET)
+    outer = Starlette(routes=[Mount("/shop", api)]) if request.param == "mounted" else api
+    base = "http://shop.example/shop" if request.param == "mounted" else "http://shop.example"
+    with TestClient(outer, base_url=base) as client:
+        yield client
+
+
+@pytest.mark.parametrize("given", ["", "Bearer wrong", f"Basic {SECRET}", SECRET])
+def test_only_the_secret_as_a_bearer_token_gets_in(locked, ledger, given):
+    headers = {"Authorization": given} if given else {}
+    document = locked.get("/openapi.json").json()
+
+    answers = {
+        (method, path): locked.request(method, path.replace("{", "_"), headers=headers)
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+
+    assert {answer.status_code for answer in answers.values()} <= {401, 429}
+    assert {answer.headers["content-type"] for answer in answers.values()} == {PROBLEM}
+    assert locked.get("/stocks", headers=BEARER).status_code == 200
+    assert locked.get("/nowhere", headers=headers).status_code in (401, 429)
+    assert ledger.stock("bolt").available == 10
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://shop.example"},
+    ],
+    ids=str,
+)
+def test_a_foreign_page_moves_nothing_even_with_the_secret(locked, ledger, foreign):
+    answer = locked.post("/deductions", json=body("order-7", bolt=1), headers=BEARER | foreign)
+
+    assert (answer.status_code, answer.json()["title"]) == (403, "ForeignOrigin")
+    assert ledger.stock("bolt").available == 10
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_must_say_that_it_is_json(locked, ledger, kind):
+    asked = json.dumps(body("order-7", bolt=1))
+    headers = BEARER | {"Content-Type": kind}
+
+    answer = locked.post("/deductions", content=asked, headers=headers)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (415, PROBLEM)
+    assert ledger.stock("bolt").available == 10
+
+
+def test_wrong_secrets_never_shut_out_the_right_one(locked):
+    wrong = [
+        locked.get("/stocks", headers={"Authorization": f"Bearer {number}"}) for number in range(70)
+    ]
+
+    assert wrong[0].status_code == 401
+    assert (wrong[-1].status_code, wrong[-1].headers["retry-after"]) == (429, "300")
+    assert locked.get("/stocks", headers=BEARER).status_code == 200
+    assert SECRET not in "".join(f"{answer.text}{answer.headers}" for answer in wrong)
+
+
+# What it answers
 
 
 def test_a_first_answer_is_201_and_the_same_again_200(web):
@@ -161,7 +243,7 @@ def test_a_body_that_says_the_same_thing_twice_is_refused(web, sent, name):
 
 @pytest.mark.parametrize("tells_length", [True, False])
 def test_a_body_that_is_too_large_is_413(web, monkeypatch, tells_length):
-    monkeypatch.setattr(http_wire, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(ledger_http, "MOST_BYTES", 1_000)
     sent = json.dumps(body("x" * 1_000, bolt=1)).encode()
 
     answer = web.post(
@@ -177,7 +259,7 @@ def test_the_largest_request_that_is_allowed_is_not_too_large(web):
     skus = ["\N{NUT AND BOLT}" * 214 + f"{number:06}" for number in range(10_000)]
     asked = {"id": "x" * 255, "lines": [{"sku": sku, "quantity": 10**12} for sku in skus]}
 
-    assert len(json.dumps(asked)) < http_wire.MOST_BYTES
+    assert len(json.dumps(asked)) < ledger_http.MOST_BYTES
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("secret"), WindlassError("secret")])
@@ -186,7 +268,8 @@ def test_an_error_of_our_own_is_500_and_tells_nothing(ledger, problem):
         raise problem
 
     ledger.astock = fail
-    client = TestClient(create(ledger), raise_server_exceptions=False)
+    api = create(ledger, secret=SECRET)
+    client = TestClient(api, headers=BEARER, raise_server_exceptions=False)
 
     answer = client.get("/stocks/bolt")
 
@@ -195,7 +278,7 @@ def test_an_error_of_our_own_is_500_and_tells_nothing(ledger, problem):
 
 
 def test_the_audit_can_be_left_out(ledger):
-    client = TestClient(create(ledger, audit=False))
+    client = TestClient(create(ledger, secret=SECRET, audit=False), headers=BEARER)
 
     assert client.get("/audit").status_code == 404
     assert "/audit" not in client.get("/openapi.json").json()["paths"]
@@ -256,7 +339,8 @@ def test_any_id_can_be_a_part_of_the_path(web, id_):
 
 def test_it_can_be_mounted_in_another_application(ledger):
     ledger.restock("delivery-1", {"bolt": 10})
-    with TestClient(Starlette(routes=[Mount("/ledger", create(ledger))])) as client:
+    outer = Starlette(routes=[Mount("/ledger", create(ledger, secret=SECRET))])
+    with TestClient(outer, headers=BEARER) as client:
         assert client.post("/ledger/deductions", json=body("a/b", bolt=1)).status_code == 201
         assert client.get("/ledger/deductions/a%2Fb").json()["id"] == "a/b"
         assert "/deductions" in client.get("/ledger/openapi.json").json()["paths"]
@@ -264,7 +348,8 @@ def test_it_can_be_mounted_in_another_application(ledger):
 
 def test_it_can_be_mounted_below_a_path_that_needs_encoding(ledger):
     ledger.restock("delivery-1", {"a/b": 10})
-    with TestClient(Starlette(routes=[Mount("/ü /ledger", create(ledger))])) as client:
+    outer = Starlette(routes=[Mount("/ü /ledger", create(ledger, secret=SECRET))])
+    with TestClient(outer, headers=BEARER) as client:
         for root in ("/%C3%BC%20/ledger", "/%c3%bc%20/%6cedger"):
             assert client.get(f"{root}/stocks/a%2Fb").json()["sku"] == "a/b"
             assert client.get(f"{root}/openapi.json").status_code == 200
@@ -273,7 +358,8 @@ def test_it_can_be_mounted_below_a_path_that_needs_encoding(ledger):
 @pytest.mark.slow
 def test_a_database_that_does_not_answer_is_503():
     ledger = Ledger("postgresql://nobody@127.0.0.1:1/none")
-    with TestClient(create(ledger), raise_server_exceptions=False) as client:
+    api = create(ledger, secret=SECRET)
+    with TestClient(api, headers=BEARER, raise_server_exceptions=False) as client:
         answer = client.get("/stocks")
 
     assert (answer.status_code, answer.headers["content-type"]) == (503, PROBLEM)
@@ -333,7 +419,7 @@ def try_all(ledger: Ledger, *, examples: int) -> int:
     """Ask for much that the schema allows, and for much that it forbids; how often that was."""
     ledger.restock("delivery-1", {"0": 10, "a": 10})
     ledger.deduct("0", {"0": 5})
-    schema = schemathesis.openapi.from_asgi("/openapi.json", create(ledger))
+    schema = schemathesis.openapi.from_asgi("/openapi.json", create(ledger, secret=SECRET))
     tried = 0
     for found in schema.get_all_operations():
         operation = found.ok()
@@ -350,7 +436,7 @@ def try_all(ledger: Ledger, *, examples: int) -> int:
             def ask(case: schemathesis.Case) -> None:
                 nonlocal tried
                 tried += 1
-                case.call_and_validate(checks=CHECKS)
+                case.call_and_validate(checks=CHECKS, headers=BEARER)
 
             # Some take nothing that could be wrong.
             with suppress(*([Unsatisfiable] if mode is GenerationMode.NEGATIVE else [])):

@@ -12,7 +12,8 @@ from tests.rolling.stock import declare
 from tests.table import count, tasks
 from windlass import App, BadInput, BadSource, Mirror, Status, Table
 from windlass.database.database import normalise
-from windlass.rolling.operate import mirror as operate
+from windlass.rolling import engine
+from windlass.rolling.operate import source as operate
 
 ODD = ["a", "B", "A", "b", "ä", "ä", "a b", "a ", " a", "Z", "_", "10", "9", "ß", "漢", "🚢", "￮"]
 EXACT = {
@@ -97,8 +98,8 @@ class Listed:
 def small_parts(monkeypatch):
     """Few keys are many: pages of three, added by fours and removed by twos."""
     monkeypatch.setattr(operate, "PAGE", 3)
-    monkeypatch.setattr(operate, "ADD_AT_ONCE", 4)
-    monkeypatch.setattr(operate, "CHANGE_AT_ONCE", 2)
+    monkeypatch.setattr(engine, "ADD_AT_ONCE", 4)
+    monkeypatch.setattr(engine, "CHANGE_AT_ONCE", 2)
 
 
 def items_of(app, kind="stock"):

@@ -14,7 +14,7 @@ from tests.rolling.stock import Guard, declare, run, together
 from tests.table import count, tasks
 from windlass import App, BadInput, Status
 from windlass.app import FACES
-from windlass.core.ring import leave
+from windlass.core.ring.heartbeat import leave
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def test_a_claim_takes_no_more_than_a_batch(app, seen):
 
     batching.fetcher.tick()
 
-    assert batching.in_flight.count == 4
+    assert len(batching.in_flight.rows) == 4
     batching.fetcher.tick()
-    assert batching.in_flight.count == 8
+    assert len(batching.in_flight.rows) == 8
     batching.heartbeat.leave("enough")
 
 
@@ -188,7 +188,7 @@ def test_an_item_that_is_removed_while_its_worker_goes_is_not_visited_again(app,
             going.die()
         else:
             now = app.clock.now()
-            leave.leave(app.database, FACES, number=going.number, now=now, why="test", due={})
+            leave(app.database, FACES, number=going.number, now=now, why="test", due={})
     app.drain()
 
     assert seen == []

@@ -21,7 +21,7 @@ from windlass import (
     Status,
     context,
 )
-from windlass.rolling.operate.visit import ItemVisit
+from windlass.rolling.operate.item import ItemVisit
 
 pytestmark = pytest.mark.mostly("sqlite", "mariadb")
 

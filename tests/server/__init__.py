@@ -13,6 +13,7 @@ from tests.server.mariadb import MariaDB
 from tests.server.pgbouncer import PgBouncer
 from tests.server.postgresql import PostgreSQL
 from tests.server.process import Daemon, Server, ServerMissing
+from tests.server.secure import SecureEtcd, SecureZooKeeper
 from tests.server.zookeeper import ZooKeeper
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "MariaDB",
     "PgBouncer",
     "PostgreSQL",
+    "SecureEtcd",
+    "SecureZooKeeper",
     "Server",
     "ServerMissing",
     "ZooKeeper",

@@ -12,10 +12,12 @@ QUICK = """
 tickTime=250
 minSessionTimeout=500
 """
-SETTINGS = """
-dataDir={data}
+PORT = """
 clientPort={port}
 clientPortAddress=127.0.0.1
+"""
+SETTINGS = """
+dataDir={data}
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=ruok,srvr
@@ -29,6 +31,10 @@ MACHINE = (
     "-Dzookeeper.forceSync=no",
     "-Djava.net.preferIPv4Stack=true",
 )
+
+
+# What Debian's zookeeper.jar needs for TLS and does not name.
+LIBRARIES = [f"/usr/share/java/netty-{name}.jar" for name in ("codec", "resolver")]
 
 
 class ZooKeeper(Daemon):
@@ -60,12 +66,26 @@ class ZooKeeper(Daemon):
 
     def command(self) -> list[str]:
         settings = self.directory / "zoo.cfg"
-        settings.write_text(self.pace + SETTINGS.format(data=self.data, port=self.port))
+        settings.write_text(self.pace + SETTINGS.format(data=self.data) + self.listens())
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [str(self.java), *MACHINE, "-cp", self.jar, main, str(settings)]
+        return [
+            str(self.java),
+            *MACHINE,
+            "-cp",
+            ":".join((self.jar, *LIBRARIES)),
+            main,
+            str(settings),
+        ]
+
+    def listens(self) -> str:
+        """The settings of its port."""
+        return PORT.format(port=self.port)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=0.3)
 
     def ping(self) -> None:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=0.3) as connection:
+        with self.connect() as connection:
             connection.sendall(b"srvr")
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
         if b"Mode:" not in answer:

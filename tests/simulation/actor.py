@@ -5,13 +5,12 @@ from contextlib import contextmanager
 
 from tests.simulation.stage import Stage
 from windlass.app import FACES
-from windlass.core.fetch.one import Only
-from windlass.core.ring.mark import Mark
+from windlass.core.fetch.claim import Only
+from windlass.core.ring.ring import Mark
 from windlass.core.run.ready import Run, State
 from windlass.core.shard.shard import Shard
-from windlass.database.number import Numbers
-from windlass.worker.settings import WorkerSettings
-from windlass.worker.worker import Worker
+from windlass.database.database import Numbers
+from windlass.worker.worker import Worker, WorkerSettings
 
 
 class Actor:
@@ -41,7 +40,7 @@ class Actor:
         self.in_flight._on_queued = lambda _is_async: None
         # In an order that is the same in every process.
         self.ring._kinds = dict.fromkeys(kinds)
-        self.mark = Mark(database, self.in_flight, stage.clock, numbers, lease=settings.lease)
+        self.mark = Mark(self.worker._site, self.in_flight, lease=settings.lease)
         self.runs: list[Run] = []
         self.busy: set[str] = set()
         self.is_here = True

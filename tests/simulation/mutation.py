@@ -8,11 +8,12 @@ from sqlalchemy import text, update
 
 from tests.simulation.stage import Stage
 from windlass.core.fetch import owner as read
+from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.owner import BucketReader
-from windlass.core.fetch.store import claim
-from windlass.core.ring import mark, ring
-from windlass.core.ring.store import bucket, held
-from windlass.core.run.in_flight import InFlight
+from windlass.core.ring import ring
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.ring import write_down
+from windlass.core.run.in_flight import InFlight, KnownRows
 from windlass.database.dialect.base import Stamp
 from windlass.database.dialect.statement import ABANDONED, AS_TAKEN
 from windlass.database.schema import bucket as bucket_table
@@ -47,7 +48,7 @@ def what_still_runs_is_not_marked_when_its_bucket_goes(
     patch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
     def forgetful(database: Any, hold: Any, runs: Any, stamp: Any, **options: Any) -> None:
-        mark.write_down(database, hold, [] if options else runs, stamp, **options)
+        write_down(database, hold, [] if options else runs, stamp, **options)
 
     patch.setattr(ring, "write_down", forgetful)
 
@@ -57,7 +58,7 @@ def what_has_ended_is_not_marked_when_its_bucket_goes(
 ) -> None:
     def forgetful(database: Any, hold: Any, runs: Any, stamp: Any, **options: Any) -> None:
         running = [run for run in runs if run.task.id in hold.running]
-        mark.write_down(database, hold, running if options else runs, stamp, **options)
+        write_down(database, hold, running if options else runs, stamp, **options)
 
     patch.setattr(ring, "write_down", forgetful)
 
@@ -70,12 +71,14 @@ def what_has_not_begun_is_kept_when_its_bucket_goes(
 
 def nobody_is_careful_after_a_death(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     patch.setattr(
-        bucket, "abandon", lambda connection, worker, now: bucket.leave(connection, worker)
+        ring_store,
+        "abandon_buckets",
+        lambda connection, worker, now: ring_store.leave_buckets(connection, worker),
     )
 
 
 def the_buckets_of_the_dead_stay_theirs(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(bucket, "abandon", lambda _connection, _worker, now: None)
+    patch.setattr(ring_store, "abandon_buckets", lambda _connection, _worker, now: None)
 
 
 def the_cursor_never_starts_over(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -90,7 +93,7 @@ def a_bucket_is_taken_from_its_owner(patch: pytest.MonkeyPatch, stage: Stage) ->
             mine = bucket_table.c.bucket.between(wanted[0], wanted[-1])
             connection.execute(update(bucket_table).where(mine).values(owner=worker))
 
-    patch.setattr(bucket, "acquire", acquire)
+    patch.setattr(ring_store, "acquire", acquire)
 
 
 def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
@@ -109,25 +112,25 @@ def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
 def claims_whose_answer_was_lost_are_not_handed_back(
     patch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    hand_back = held.hand_back
+    hand_back = ring_store.hand_back
 
     def only_at_the_exit(connection: Any, **options: Any) -> int:
         return 0 if "unless" in options else hand_back(connection, **options)
 
-    patch.setattr(held, "hand_back", only_at_the_exit)
+    patch.setattr(ring_store, "hand_back", only_at_the_exit)
 
 
 def what_runs_is_offered(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(InFlight, "held", property(lambda _hold: set()))
-    patch.setattr(InFlight, "count", property(lambda _hold: 0))
+    patch.setattr(KnownRows, "ids", property(lambda _hold: set()))
+    patch.setattr(KnownRows, "__len__", lambda _rows: 0)
 
 
 def what_is_held_is_read_again(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(InFlight, "new", lambda _hold, tasks: list(tasks))
+    patch.setattr(KnownRows, "new", lambda _hold, tasks: list(tasks))
 
 
 def a_visit_takes_what_its_owner_may_run(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(claim, "_is_read_by_owner", lambda *_asked: False)
+    patch.setattr(fetch_store, "_is_read_by_owner", lambda *_asked: False)
 
 
 def the_share_of_a_former_life_is_read(patch: pytest.MonkeyPatch, stage: Stage) -> None:

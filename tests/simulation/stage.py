@@ -9,13 +9,11 @@ import pytest
 from tests.fixture.clockwork import following
 from windlass import App, telemetry
 from windlass.clock import ManualClock
-from windlass.core.fetch import quarantine as alone
+from windlass.core.fetch import fetcher as alone
 from windlass.core.finish import finish
 from windlass.core.finish.finish import Finish
-from windlass.core.run.load import KindLoad
-from windlass.core.run.ready import Run
-from windlass.database.database import Database
-from windlass.database.number import Numbers
+from windlass.core.run.ready import KindLoad, Run
+from windlass.database.database import Database, Numbers
 from windlass.database.schema import metadata
 from windlass.value.task import Claimed
 

@@ -9,10 +9,10 @@ from tests.simulation.oracle import Oracle, Row, Violation
 from tests.simulation.stage import Stage
 from windlass import App
 from windlass.clock import ManualClock
-from windlass.core.fetch.one import Only
+from windlass.core.fetch.claim import Only
 from windlass.core.task.store import task as task_store
 from windlass.errors import DuplicateKey
-from windlass.rolling.engine import ItemWriter
+from windlass.rolling import engine
 
 MOST_OPEN_ROWS = 14
 MOST_VISITED = 5
@@ -110,7 +110,7 @@ class Users:
         code = rng.choice(CODES)
         if self._item(code) is None:
             return False
-        ItemWriter(self.app.fleet.shards[0]).hurry(self.app.registry.get("item"), [code])
+        engine.hurry(self.app.fleet.shards[0], self.app.registry.get("item"), [code])
         return None
 
     def _visit(self, actor: Actor, rng: random.Random) -> bool | None:
@@ -143,7 +143,7 @@ class Users:
             return False
         number = rng.choice(rows)
         now = self.clock.now()
-        self.app.database.write(lambda connection: task_store.retry(connection, number, now=now))
+        self.app.database.write(lambda connection: task_store.retry(connection, [number], now=now))
         row = self.oracle.rows[number]
         row.cycle += 1
         row.is_cancelled = row.is_ended = False

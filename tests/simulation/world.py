@@ -267,7 +267,7 @@ class World(Users):
         return None
 
     def _start(self, actor: Actor, rng: random.Random) -> bool | None:
-        run = actor.in_flight.start_next(is_async=True)
+        run = actor.in_flight.advance(None, None, is_async=True)
         if run is None:
             return False
         actor.runs.append(run)
@@ -295,7 +295,7 @@ class World(Users):
         return None
 
     def _flush(self, actor: Actor, rng: random.Random) -> bool | None:
-        if actor.is_writing or "flush" in actor.busy or not actor.in_flight.ended:
+        if actor.is_writing or "flush" in actor.busy or not actor.in_flight.ended.waiting:
             return False
         with actor.at("flush"):
             actor.finish.flush()

@@ -4,7 +4,7 @@ from sqlalchemy import create_engine, select, text, update
 
 from windlass.database.database import Database, normalise
 from windlass.database.schema import tally, task
-from windlass.rolling.operate import follow
+from windlass.rolling.operate import source as follow
 from windlass.source.store.table import Table
 from windlass.value.period import GOES
 

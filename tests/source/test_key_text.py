@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadKey
-from windlass.source.key_text import LONGEST_KEY, decode_key, decoded, encode_key, encoded, shown
+from windlass.source.contract import LONGEST_KEY, decode_key, decoded, encode_key, encoded, shown
 
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50)
 single = st.one_of(

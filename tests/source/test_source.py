@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, event, text
 
 from windlass import BadKey, BadSource, MirrorSource, Source, SweepSource
 from windlass.database.database import normalise
+from windlass.source.contract import decode_key, encode_key
 from windlass.source.file import Csv, Lines
-from windlass.source.key_text import decode_key, encode_key
 from windlass.source.keys import Keys
 from windlass.source.pages import Pages
 from windlass.source.store.table import Table

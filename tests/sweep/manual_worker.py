@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
-from windlass.source.key_text import decode_key, encode_key
+from windlass.source.contract import decode_key, encode_key
 from windlass.sweep.model import Range, RangeOrder, Tile, tiles
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as rounds
-from windlass.sweep.store.failed_item import NewFailedItem
+from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
 from windlass.value.status import Status
 
@@ -39,7 +39,7 @@ class Owner:
         self.is_careful = claim.range.is_careful
         self.todo: list[int] = []
         self.done: set[int] = set()
-        self.failures: list[NewFailedItem] = []
+        self.failures: list[FailedItem] = []
 
     @property
     def until(self) -> int:
@@ -102,14 +102,8 @@ class SweepHand(Hand):
 
         def work(connection):
             assert owner.claimed.batch is not None
-            return ranges.reserve(
-                connection,
-                owner.claimed.id,
-                batch=owner.claimed.batch,
-                end=owner.end,
-                again_to=owner.again_to,
-                read_to=key(wanted),
-            )
+            seen = owner.claimed._replace(end=owner.end, again_to=owner.again_to)
+            return ranges.reserve(connection, seen, key(wanted))
 
         if not self.database.write(work):
             found = look(self.app, owner.claimed.id)

@@ -8,7 +8,7 @@ from tests.rolling.stock import serving
 from tests.sweep.offer import declare
 from tests.wait import eventually
 from windlass import App, Keys
-from windlass.sweep.engine import starter
+from windlass.sweep.engine import round as rounds
 
 
 class Letters:
@@ -69,7 +69,7 @@ def test_other_numbers_of_the_same_kind_do_not_end_the_round_that_runs(app, data
 def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
     database_url, events, monkeypatch
 ):
-    monkeypatch.setattr(starter, "OTHERS_SECONDS", 2.0)
+    monkeypatch.setattr(rounds, "OTHERS_SECONDS", 2.0)
     old, new = App(database_url), App(database_url)
     before, after = [], []
     declare(old, before, source=Letters(), ranges=3, rate="5/s")
@@ -78,14 +78,12 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
     with closing(old), closing(new), serving(old) as worker:
         eventually(lambda: before, 10.0)
         (runner,) = worker.face_loops[0].runners
-        starter_ = runner._rounds
+        starter = runner._rounds
         with serving(new):
-            eventually(lambda: len(after) > 20, 15.0, what="the new source, walked")
+            eventually(lambda: len(after) > 20, 40.0, what="the new source, walked")
             count = len(before)
-            since = eventually(
-                lambda: starter_._others_since, what="the other declaration, noticed"
-            )
-            eventually(lambda: starter_._others_since != since, what="the old worker's next look")
+            since = eventually(lambda: starter.others_since, what="the other declaration, noticed")
+            eventually(lambda: starter.others_since != since, what="the old worker's next look")
 
             assert len(before) <= count + 1
             assert abandoned(events) == 1
@@ -96,7 +94,7 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
 def test_a_sweep_that_was_taken_back_by_an_old_worker_is_taken_over_when_nobody_runs_it(
     database_url, events, monkeypatch
 ):
-    monkeypatch.setattr(starter, "OTHERS_SECONDS", 0.3)
+    monkeypatch.setattr(rounds, "OTHERS_SECONDS", 0.3)
     old, new = App(database_url), App(database_url)
     after = []
     declare(old, [], source=Letters(), ranges=3, rate="5/s")

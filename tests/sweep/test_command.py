@@ -146,7 +146,7 @@ def test_a_kind_that_is_not_a_sweep_is_refused_with_those_that_are(windlass, sql
     answer = windlass("sweep", "show", "send_mail")
 
     assert answer.code == 1
-    assert "sweeps: offer" in answer.err
+    assert "sweep kinds: offer" in answer.err
 
 
 def test_status_tells_of_sweeps(windlass, yard):

@@ -18,7 +18,7 @@ from tests.wait import eventually, let_tick
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring import leave
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.database.schema import worker as worker_table
 from windlass.sweep.engine import sweeper as sweep_engine
 from windlass.sweep.store import failed_item
@@ -373,7 +373,7 @@ def kill(app, worker):
         )
     )
     now = app.clock.now()
-    assert leave.mark_dead(app.database, FACES, number=number, now=now, why="silent") is not None
+    assert mark_dead(app.database, FACES, number=number, now=now, why="silent") is not None
 
 
 def test_a_successor_goes_on_from_the_breakpoint_and_counts_what_it_repeats(database_url):

@@ -244,7 +244,7 @@ class SweepMachine(RuleBasedStateMachine):
 
 
 def aside_keys(app):
-    return [failure.key for failure in failures(app)]
+    return [failure.item_key for failure in failures(app)]
 
 
 def clean(app):

@@ -24,7 +24,7 @@ from windlass.sweep.model import RangeOrder, Tile, audit
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as rounds
-from windlass.sweep.store.failed_item import NewFailedItem
+from windlass.sweep.store.failed_item import FailedItem
 from windlass.value.status import Status
 
 LAST = 20
@@ -310,11 +310,11 @@ def test_what_failed_in_an_earlier_round_and_not_again_is_forgotten_at_the_end(a
     begin(app, [], LAST)
     owner = hand.claim()
     hand.reserve(owner, LAST)
-    owner.failures.append(NewFailedItem(1, key(3), "boom", 1, 1))
+    owner.failures.append(FailedItem(1, key(3), "boom", 1, 1))
     for item in list(owner.todo):
         owner.run(item)
     assert hand.complete(owner).over is not None
-    assert [failure.key for failure in failures(app)] == ["3"]
+    assert [failure.item_key for failure in failures(app)] == ["3"]
 
     reopen(app)
     walk(hand, hand.claim())
@@ -400,7 +400,7 @@ def test_items_that_were_taken_to_be_tried_again_are_handed_back_if_that_answer_
     now = app.clock.now()
     app.database.write(
         lambda connection: failed_item.add(
-            connection, SWEEP, [NewFailedItem(1, key(3), "boom", 1, 1, retry_at=now)], now=now
+            connection, SWEEP, [FailedItem(1, key(3), "boom", 1, 1, retry_at=now)], now=now
         )
     )
 
@@ -454,7 +454,7 @@ def test_a_range_that_kills_its_workers_at_one_place_runs_one_by_one_and_goes_pa
 
     assert (careful.is_careful, careful.again_to) == (True, key(5))
     assert (successor.poison, successor.breakpoint, successor.is_careful) == (key(2), 2, True)
-    assert [failure.key for failure in failures(app)] == [key(2)]
+    assert [failure.item_key for failure in failures(app)] == [key(2)]
     assert look(app, successor.claimed.id).failed == 1
     assert count(app, alert) == 1
 

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 
 from windlass import BadDeclaration, BadInput, Keys, Table
 from windlass.clock import SECOND
-from windlass.source.key_text import encode_key
+from windlass.source.contract import encode_key
+from windlass.sweep.declare import check_order, check_ranges
 from windlass.sweep.model import (
     EMPTY_ROUND,
     SHORTEST_ROUND,
     Range,
     RangeOrder,
     audit,
-    check_order,
-    check_ranges,
     described,
     estimate,
     has_same_keys,
@@ -268,10 +267,10 @@ def test_people_see_keys_and_not_their_texts():
 
 
 def test_only_other_keys_make_another_source():
-    numbers, more = described(Keys(1, 5), "few"), described(Keys(1, 9), "many")
-    by_id = described(Table("sqlite:///a.db", "article", key="id"), "article")
-    by_code = described(Table("sqlite:///a.db", "article", key="code"), "article")
-    by_both = described(Table("sqlite:///a.db", "article", key=("id", "code")), "article")
+    numbers, more = described(Keys(1, 5)), described(Keys(1, 9))
+    by_id = described(Table("sqlite:///a.db", "article", key="id"))
+    by_code = described(Table("sqlite:///a.db", "article", key="code"))
+    by_both = described(Table("sqlite:///a.db", "article", key=("id", "code")))
 
     assert has_same_keys(numbers, more)
     assert has_same_keys(None, by_id)

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.core.fetch.manual_worker import Hand
+from tests.core.run.working import listening
 from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
@@ -17,10 +18,11 @@ from tests.sweep.offer import declare, failing
 from tests.wait import eventually
 from windlass import App, BadKey, Keys
 from windlass.database.schema import range_, sweep_failure
-from windlass.sweep.engine import calls, runner
+from windlass.sweep.engine import reader, runner
 from windlass.sweep.engine import sweeper as engine
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep as sweep_store
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
@@ -97,20 +99,19 @@ def test_a_range_that_cannot_be_saved_holds_up_no_other_sweep(database_url, monk
 
 def unchecked(database, source, request):
     """As `read_more` would, if it let a bad key pass."""
-    from windlass.sweep.engine.reader import Reading, reserve
-
-    reading = Reading(end=request.end, read_to=request.read_to)
-    if request.read_to == "50":
+    seen = request.range
+    reading = reader.Reading(seen.read_to, seen.end)
+    if seen.read_to == "50":
         reading.is_exhausted = True
         return reading
-    after = 0 if request.read_to is None else int(request.read_to)
-    upto = 50 if request.end is None else int(request.end)
+    after = 0 if seen.read_to is None else int(seen.read_to)
+    upto = 50 if seen.end is None else int(seen.end)
     rows = source.read(after, upto, request.rows_wanted)
     if not rows:
         reading.is_exhausted = True
         return reading
     wanted = str(rows[-1][1])
-    if reserve(database, request, wanted, reading=reading):
+    if reader.reserve(database, seen, wanted, reading=reading):
         reading.read_to, reading.has_reserved, reading.pages = wanted, True, [rows]
     return reading
 
@@ -142,7 +143,7 @@ def hand_that_retries(app):
 def is_asked(app):
     now = app.clock.now()
     return app.database.read(
-        lambda connection: failed_item.is_retry_due(connection, "offer", now=now)
+        lambda connection: "offer" in sweep_store.due_retries(connection, now=now)
     )
 
 
@@ -219,7 +220,7 @@ class Broken(Keys):
 
 
 def test_the_pause_grows_with_each_try_and_not_with_each_range(database_url, monkeypatch):
-    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.4)
+    monkeypatch.setattr(reader, "FIRST_PAUSE", 0.4)
     app = App(database_url)
     offer = declare(app, [], source=Broken(1, 100), ranges=8)
 
@@ -287,3 +288,28 @@ def test_nothing_begins_once_a_stopping_worker_has_dropped_what_is_queued(
         thread.join(20)
 
     assert len(seen) == begun[0]
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1)], ids=repr)
+def test_a_source_that_ends_its_thread_is_read_again(database_url, monkeypatch, seen, error):
+    monkeypatch.setattr(reader, "FIRST_PAUSE", 0.05)
+    problems = [error, error]
+
+    class Nervous(Keys):
+        def read(self, after, upto, limit):
+            if problems:
+                raise problems.pop()
+            return super().read(after, upto, limit)
+
+    app = App(database_url)
+
+    @app.sweep(Nervous(1, 20), ranges=2)
+    def offer(number):
+        seen.append(number)
+
+    with closing(app), serving(app), listening("sweep.failed", "loop.failed") as heard:
+        eventually(offer.rounds, 20.0, what="a round that is over")
+
+    assert sorted(seen) == list(range(1, 21))
+    assert {event.name for event in heard} == {"sweep.failed"}
+    assert type(error).__name__ in heard[0].fields["error"]

@@ -6,7 +6,6 @@ from windlass import Cancel, Retry, Snooze
 from windlass.clock import SECOND
 from windlass.value.cron import Schedule
 from windlass.value.outcome import (
-    KEEP_FAILED,
     KEEP_RESULT,
     LONGEST_REMARK,
     LONGEST_TRACEBACK,
@@ -15,7 +14,6 @@ from windlass.value.outcome import (
     Retried,
     Snoozed,
     Succeeded,
-    Terms,
     describe,
     judge,
     settle,
@@ -23,7 +21,7 @@ from windlass.value.outcome import (
 )
 from windlass.value.retry import retry_policy
 from windlass.value.status import Status, may_become
-from windlass.value.task import Claimed
+from windlass.value.task import KEEP_FAILED, Claimed, Terms
 
 HOUR = 3600 * SECOND
 NOW = 1_000 * HOUR

@@ -7,14 +7,14 @@ from sqlalchemy import event, text
 
 from tests.core.fetch.manual_worker import Hand
 from windlass import Status
-from windlass.core.ring.store import bucket
-from windlass.rolling.operate import histogram
+from windlass.core.ring import store as ring_store
+from windlass.rolling.operate import freshness
 from windlass.rolling.store import freshness as rolling
 
 
 def test_the_overview_asks_no_more_often_for_more_kinds(browse, sqlite_web_shop):
     app, asked = sqlite_web_shop.app, []
-    console = browse().enter()
+    console = browse()
     console.get("overview")
     event.listen(app.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
     console.get("overview")
@@ -109,7 +109,7 @@ def test_the_ages_of_many_items_are_estimated_from_their_due_times(console, web_
         )
     )
     counted = console.get("rolling/stock")["histogram"]
-    monkeypatch.setattr(histogram, "MANY", 100)
+    monkeypatch.setattr(freshness, "MANY", 100)
     monkeypatch.setattr(rolling, "PROBED", 8)
 
     estimated = console.get("rolling/stock")["histogram"]
@@ -226,7 +226,9 @@ def test_a_run_that_failed_starts_over(console, web_shop):
 
 def test_the_ring_shows_members_arcs_and_moves(console, web_shop):
     hand = Hand(web_shop.app)
-    web_shop.app.database.write(lambda connection: bucket.acquire(connection, hand.id, range(256)))
+    web_shop.app.database.write(
+        lambda connection: ring_store.acquire(connection, hand.id, range(256))
+    )
 
     (ring,) = console.get("rings")["rings"]
     (shard,) = console.get("shards")

@@ -12,8 +12,8 @@ from sqlalchemy import text
 from tests.core.fetch.manual_worker import Hand
 from tests.core.fetch.store.test_plan import SERIES
 from tests.database.plan import Statement, explain, statements
-from tests.fixture.console import Console, Shop
-from windlass import App, web
+from tests.fixture.console import Shop, opened
+from windlass import App
 
 ROWS = 60_000
 # A call looks at some thousand rows at most, whatever the table has.
@@ -94,7 +94,7 @@ def crowded(database_engine: str, database_url: str) -> Iterator[Shop]:
 
 
 def test_no_call_reads_a_whole_table(crowded, database_engine):
-    console = Console(web.create(crowded.app))
+    console = opened(crowded.app)
     problems: dict[str, list[str]] = {}
 
     for call in CALLS:

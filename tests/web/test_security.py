@@ -1,69 +1,214 @@
 """Each guard of the console, and that it holds."""
 
+import json
 import logging
+import time
+from base64 import urlsafe_b64decode as b64decode
+from base64 import urlsafe_b64encode as b64encode
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from tests.fixture.console import SECRET, VIEWER_SECRET, Console
+from tests.fixture.console import SECRET, VIEWER_SECRET, Console, Shop
 from windlass import App, web
 from windlass.errors import BadInput
+from windlass.view.action import whoami
 from windlass.web.access import AccessGate
-from windlass.web.serve import check_host
-from windlass.web.session.model import (
-    WRONG_A_MINUTE,
-    WRONG_A_MINUTE_BY_ALL,
+from windlass.web.credential import (
+    FORGET_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    WRONG_AT_ONCE,
+    Credentials,
     Guesses,
     Role,
     Sessions,
 )
+from windlass.web.link import Link
+from windlass.web.serve import check_host
+from windlass.web.site import make
 
 PAUSE = "switches/send_mail/pause"
 
 
-# Without a secret: this machine, and by its own name
+@pytest.fixture
+def link() -> Iterator[Link]:
+    """A link that was not used."""
+    with Link.made() as made:
+        made.at("http://localhost")
+        yield made
+
+
+@pytest.fixture
+def linked(sqlite_web_shop: Shop, link: Link) -> Callable[..., Console]:
+    """Open a console of the shop that has no secret but the link."""
+
+    def opened(
+        *,
+        address: str | None = "127.0.0.1",
+        host: str = "localhost",
+        folder: Path | None = None,
+        **options: Any,
+    ) -> Console:
+        of = link if folder is None else Link(folder)
+        site = make(sqlite_web_shop.app, Credentials(link=of), **options)
+        return Console(site, address=address, host=host)
+
+    return opened
+
+
+# No way in without a credential
+
+
+def test_no_console_is_made_without_a_credential(sqlite_web_shop):
+    with pytest.raises(BadInput, match=r"secret=\.\.\."):
+        web.create(sqlite_web_shop.app)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "localhost:8484"])
-def test_without_a_secret_this_machine_gets_in(browse, host):
-    assert browse(host=host).client.get("/api/overview").status_code == 200
+@pytest.mark.parametrize("client", [("127.0.0.1", 1), ("::1", 1), None], ids=str)
+def test_to_come_from_this_machine_is_not_a_credential(linked, host, client):
+    console = linked(host=host, address=client and client[0])
+
+    assert console.client.get("/api/overview").status_code == 401
+    assert console.client.get("/api/session").json()["is_logged_in"] is False
+    assert console.post(PAUSE).status_code == 401
+
+
+def test_the_link_is_traded_for_a_cookie_once_and_leaves_the_address_bar(linked, link):
+    first, second = linked(), linked()
+
+    answer = first.client.get(f"/login?token={link.token}", follow_redirects=False)
+    again = second.client.get(f"/login?token={link.token}", follow_redirects=False)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert answer.headers["cache-control"] == "no-store"
+    assert link.token not in str(answer.headers) + answer.text
+    assert first.client.get("/api/overview").status_code == 200
+    assert (again.status_code, again.headers["location"]) == (303, "/")
+    assert "set-cookie" not in again.headers
+    assert second.client.get("/api/overview").status_code == 401
+
+
+def test_who_followed_the_link_may_act_with_the_token_of_the_session(linked, link):
+    console = linked()
+    console.client.get(f"/login?token={link.token}", follow_redirects=False)
+
+    assert console.post(PAUSE).json()["title"] == "NoToken"
+    console.headers["x-csrf-token"] = console.get("session")["token"]
+    console.do(PAUSE)
+    assert console.get("audit")["items"][0]["who"] == whoami()
+
+
+def test_a_program_may_trade_the_token_instead_but_it_is_not_a_bearer_token(linked, link):
+    console = linked()
+    bearer = {"Authorization": f"Bearer {link.token}"}
+
+    assert console.client.get("/api/overview", headers=bearer).status_code == 401
+    assert console.log_in(link.token).status_code == 200
+    console.do(PAUSE)
+    assert linked().log_in(link.token).status_code == 401
+
+
+@pytest.mark.parametrize("token", ["", "x", "é", "0" * 64])
+def test_a_wrong_link_opens_nothing_and_does_not_use_up_the_right_one(linked, link, token):
+    console = linked()
+
+    answer = console.client.get("/login", params={"token": token}, follow_redirects=False)
+
+    assert "set-cookie" not in answer.headers
+    assert console.client.get("/api/overview").status_code == 401
+    assert console.log_in(link.token).status_code == 200
+
+
+def test_a_link_that_is_loaded_ahead_is_not_used_up(linked, link):
+    ahead = {"Sec-Purpose": "prefetch;prerender"}
+    linked().client.get(f"/login?token={link.token}", headers=ahead, follow_redirects=False)
+
+    assert linked().log_in(link.token).status_code == 200
+
+
+def test_a_restarted_console_knows_its_sessions_and_that_the_link_was_used(linked, link):
+    before = linked()
+    before.log_in(link.token)
+
+    after = linked(folder=link.folder)
+    after.client.cookies = before.client.cookies
+
+    assert after.client.get("/api/overview").status_code == 200
+    assert linked(folder=link.folder).log_in(link.token).status_code == 401
+
+
+def test_the_files_of_a_link_are_private_and_go_with_it():
+    with Link.made() as link:
+        link.at("http://127.0.0.1:8484")
+        mode = link.folder.stat().st_mode & 0o777
+
+    assert mode == 0o700
+    assert not link.folder.exists()
+
+
+def test_consoles_on_two_ports_do_not_log_each_other_out(browse):
+    cookies = {
+        port: browse(secret=SECRET, host=f"localhost:{port}").log_in(SECRET).headers["set-cookie"]
+        for port in (8484, 8485)
+    }
+
+    assert len({cookie.partition("=")[0] for cookie in cookies.values()}) == 2
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io"])
-def test_a_name_that_was_made_to_point_here_does_not_get_in(browse, host):
-    answer = browse(host=host).client.get("/api/overview")
+def test_a_name_that_was_made_to_point_here_does_not_get_in(linked, link, host):
+    answer = linked(host=host).log_in(link.token)
 
     assert (answer.status_code, answer.json()["title"]) == (403, "NotLocal")
 
 
-def test_without_a_secret_another_machine_does_not_get_in(browse):
-    console = browse(address="192.0.2.7")
+def test_without_a_secret_another_machine_does_not_get_in(linked, link):
+    console = linked(address="192.0.2.7")
 
-    assert console.client.get("/api/overview").status_code == 403
+    assert console.log_in(link.token).status_code == 403
     assert console.client.get("/").status_code == 403
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
-def test_without_a_secret_what_comes_through_a_proxy_does_not_get_in(browse, header):
-    answer = browse().client.get("/api/overview", headers={header: "127.0.0.1"})
+def test_without_a_secret_what_comes_through_a_proxy_does_not_get_in(linked, link, header):
+    path = f"/login?token={link.token}"
+    answer = linked().client.get(path, headers={header: "127.0.0.1"}, follow_redirects=False)
 
     assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::", "example.com"])
-def test_other_addresses_are_refused_without_a_secret(host):
+def test_other_addresses_are_refused_without_a_secret_and_with_a_short_one(host):
     with pytest.raises(BadInput, match="WINDLASS_CONSOLE_SECRET"):
-        check_host(host, has_secret=False)
+        check_host(host, None)
+    with pytest.raises(BadInput, match="at least 16"):
+        check_host(host, "x" * 15)
+    with pytest.raises(BadInput, match="viewer_secret has 15 characters"):
+        check_host(host, SECRET, "x" * 15)
 
-    check_host(host, has_secret=True)
+    check_host(host, "x" * 16)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]"])
-def test_addresses_of_this_machine_need_no_secret(host):
-    check_host(host, has_secret=False)
+def test_addresses_of_this_machine_need_no_secret_or_a_short_one(host):
+    check_host(host, None)
+    check_host(host, "short")
+
+
+def test_a_short_secret_is_for_this_machine_only_even_behind_a_proxy(sqlite_web_shop):
+    site = make(sqlite_web_shop.app, Credentials("short"))
+
+    assert Console(site).log_in("short").status_code == 200
+    assert Console(site, address="192.0.2.7").log_in("short").status_code == 403
+    assert Console(site, host="ops.example").log_in("short").status_code == 403
 
 
 # With a secret: log in
@@ -167,56 +312,139 @@ def test_a_cookie_that_was_changed_is_none(browse):
 
 
 def test_a_session_is_good_for_one_secret_only_and_not_forever(monkeypatch):
-    _, cookie = Sessions(SECRET, None).begin("Ada", Role.OPERATOR)
+    def sessions(secret: str) -> Sessions:
+        return Sessions(Credentials(secret).session_keys())
 
-    assert Sessions(SECRET, None).read(cookie) is not None
-    assert Sessions("another secret", None).read(cookie) is None
+    _, cookie = sessions(SECRET).begin("Ada", Role.OPERATOR)
+
+    assert sessions(SECRET).read(cookie) is not None
+    assert sessions("another secret").read(cookie) is None
     monkeypatch.setattr("time.time", lambda: 4e9)
-    assert Sessions(SECRET, None).read(cookie) is None
+    assert sessions(SECRET).read(cookie) is None
+
+
+def test_the_cookie_of_a_viewer_has_nothing_of_the_secret_of_operators(monkeypatch):
+    monkeypatch.setattr("secrets.token_urlsafe", lambda _bytes: "id")
+    monkeypatch.setattr("time.time", lambda: 1e9)
+
+    def cookie(secret: str, role: Role) -> str:
+        return Sessions(Credentials(secret, VIEWER_SECRET).session_keys()).begin("Eve", role)[1]
+
+    assert cookie(SECRET, Role.VIEWER) == cookie("another secret!!", Role.VIEWER)
+    assert cookie(SECRET, Role.OPERATOR) != cookie("another secret!!", Role.OPERATOR)
+
+
+def test_a_secret_cannot_be_tried_against_a_cookie_without_much_work():
+    began = time.process_time()
+    Credentials(uuid4().hex).session_keys()
+
+    # A plain hash takes a microsecond.
+    assert time.process_time() - began > 0.02
+
+
+def test_a_viewer_cannot_make_an_operator_of_the_cookie(browse):
+    console = browse(secret=SECRET, viewer_secret=VIEWER_SECRET)
+    console.log_in(VIEWER_SECRET)
+    body, _, signature = console.client.cookies["windlass_session"].partition(".")
+    claim = json.loads(b64decode(f"{body}==")) | {"role": "operator"}
+    forged = b64encode(json.dumps(claim).encode()).decode().rstrip("=")
+
+    console.client.cookies.clear()
+    cookie = {"cookie": f"windlass_session={forged}.{signature}"}
+
+    assert console.client.get("/api/overview", headers=cookie).status_code == 401
 
 
 # Guessing
 
 
-def test_who_guesses_too_often_must_wait_even_with_the_right_secret(browse):
+def wrong_answers(console, given: str, times: int = 1) -> list[int]:
+    bearer = {"Authorization": f"Bearer {given}"}
+    return [console.client.get("/api/overview", headers=bearer).status_code for _ in range(times)]
+
+
+def test_after_some_wrong_secrets_one_is_told_to_wait_and_the_right_one_still_gets_in(browse):
     console = browse(secret=SECRET)
-    answers = [console.log_in("wrong").status_code for _ in range(WRONG_A_MINUTE + 1)]
+    answers = [console.log_in("wrong") for _ in range(WRONG_AT_ONCE + 3)]
 
     right = console.log_in(SECRET)
 
-    assert answers == [401] * WRONG_A_MINUTE + [429]
-    assert right.status_code == 429
-    assert 0 < int(right.headers["retry-after"]) <= 61
+    assert [answer.status_code for answer in answers] == [401] * WRONG_AT_ONCE + [429] * 3
+    assert [answer.headers["retry-after"] for answer in answers[-3:]] == ["1", "2", "4"]
+    assert right.status_code == 200
 
 
-def test_bearer_tokens_cannot_be_guessed_faster(browse):
-    console = browse(secret=SECRET)
-    wrong = {"Authorization": "Bearer wrong"}
+def test_bearer_tokens_are_counted_alike_and_the_right_one_is_never_refused(browse):
+    console = browse(secret=SECRET, viewer_secret=VIEWER_SECRET)
 
-    answers = [
-        console.client.get("/api/overview", headers=wrong).status_code
-        for _ in range(WRONG_A_MINUTE + 1)
-    ]
+    assert wrong_answers(console, "wrong", WRONG_AT_ONCE + 1) == [401] * WRONG_AT_ONCE + [429]
+    for number in range(100):
+        wrong_answers(console, f"guess {number}")
 
-    assert answers == [401] * WRONG_A_MINUTE + [429]
-    assert console.log_in(SECRET).status_code == 429
+    for secret in (SECRET, VIEWER_SECRET):
+        assert wrong_answers(console, secret) == [200]
+        assert console.log_in(secret).status_code == 200
 
 
-def test_guesses_are_forgotten_after_a_minute_and_counted_over_all_addresses():
+def test_a_session_is_right_whatever_is_sent_to_a_proxy_in_front_of_the_console(browse):
+    console = browse()
+    basic = {"Authorization": "Basic b3BzOnNlY3JldA=="}
+
+    for _ in range(WRONG_AT_ONCE + 1):
+        assert console.client.get("/api/overview", headers=basic).status_code == 200
+    console.headers |= basic
+    assert console.post(PAUSE).status_code == 200
+    del console.headers["x-csrf-token"]
+    assert console.post(PAUSE).json()["title"] == "NoToken"
+
+
+def test_wrong_secrets_of_all_addresses_shut_nobody_out(sqlite_web_shop):
+    site = web.create(sqlite_web_shop.app, secret=SECRET)
+    for number in range(70):
+        Console(site, address=f"192.0.2.{number}").log_in("wrong")
+
+    assert Console(site, address="198.51.100.1").log_in("wrong").status_code == 401
+    assert Console(site, address="198.51.100.1").log_in(SECRET).status_code == 200
+
+
+def test_who_repeats_one_wrong_secret_makes_only_itself_wait():
+    guesses = Guesses(lambda: 0.0)
+    for _ in range(50):
+        repeated = guesses.was_wrong("192.0.2.7", "outdated")
+
+    assert repeated == LONGEST_WAIT_SECONDS
+    assert guesses.was_wrong("192.0.2.7", "typo") == 0
+    assert guesses.was_wrong("192.0.2.8", "outdated") == 0
+
+
+def test_who_sends_many_different_secrets_waits_longer_each_time_until_it_is_forgotten(caplog):
     now = [0.0]
     guesses = Guesses(lambda: now[0])
-    for number in range(WRONG_A_MINUTE_BY_ALL):
-        guesses.was_wrong(f"192.0.2.{number}")
 
-    assert guesses.wait_seconds("198.51.100.1") == 60
-    now[0] = 61
-    assert guesses.wait_seconds("198.51.100.1") == 0
+    waits = [guesses.was_wrong("192.0.2.7", f"guess {number}") for number in range(20)]
+
+    assert waits[:WRONG_AT_ONCE] == [0] * WRONG_AT_ONCE
+    assert waits[WRONG_AT_ONCE : WRONG_AT_ONCE + 3] == [1, 2, 4]
+    assert waits[-1] == LONGEST_WAIT_SECONDS
+    assert "wrong secrets came from 192.0.2.7" in caplog.text
+    assert "guess" not in caplog.text
+    now[0] = FORGET_SECONDS + 1
+    assert guesses.was_wrong("192.0.2.7", "guess 0") == 0
+
+
+def test_what_is_remembered_of_guesses_is_bounded(monkeypatch):
+    monkeypatch.setattr("windlass.web.credential.MOST_TALLIES", 100)
+    guesses = Guesses()
+    for number in range(1_000):
+        guesses.was_wrong(f"192.0.2.{number}", f"guess {number}")
+
+    assert len(guesses._tallies) == 100
 
 
 def test_those_who_are_logged_in_are_not_locked_out_by_guesses(browse):
     console = browse(secret=SECRET)
     console.log_in(SECRET)
-    for _ in range(WRONG_A_MINUTE + 1):
+    for _ in range(WRONG_AT_ONCE + 1):
         console.client.post("/api/session", json={"secret": "wrong"})
 
     assert console.client.get("/api/overview").status_code == 200
@@ -225,10 +453,8 @@ def test_those_who_are_logged_in_are_not_locked_out_by_guesses(browse):
 # Changing something
 
 
-@pytest.mark.parametrize("options", [{}, {"secret": SECRET}], ids=["open", "secret"])
-def test_a_change_needs_the_token_of_the_session(browse, options):
-    console = browse(**options)
-    console.log_in(SECRET) if options else console.enter()
+def test_a_change_needs_the_token_of_the_session(browse):
+    console = browse()
     token = console.headers.pop("x-csrf-token")
 
     assert console.post(PAUSE).json()["title"] == "NoToken"
@@ -236,12 +462,6 @@ def test_a_change_needs_the_token_of_the_session(browse, options):
     assert console.post(PAUSE).json()["title"] == "NoToken"
     console.headers["x-csrf-token"] = token
     assert console.post(PAUSE).status_code == 200
-
-
-def test_without_a_secret_a_change_needs_a_session(browse):
-    answer = browse().post(PAUSE)
-
-    assert (answer.status_code, answer.json()["title"]) == (403, "NoToken")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +476,7 @@ def test_without_a_secret_a_change_needs_a_session(browse):
     ids=str,
 )
 def test_a_foreign_page_changes_nothing_even_with_the_token(browse, foreign):
-    console = browse().enter()
+    console = browse()
     console.headers |= foreign
 
     answer = console.post(PAUSE)
@@ -269,10 +489,20 @@ def test_a_foreign_page_changes_nothing_even_with_the_token(browse, foreign):
     "own", [{"Origin": "http://localhost"}, {"Sec-Fetch-Site": "same-origin"}], ids=str
 )
 def test_our_own_page_may(browse, own):
-    console = browse().enter()
+    console = browse()
     console.headers |= own
 
     assert console.post(PAUSE).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_must_say_that_it_is_json(browse, kind):
+    console = browse()
+    headers = console.headers | {"content-type": kind}
+
+    answer = console.client.post(f"/api/{PAUSE}", content=b"{}", headers=headers)
+
+    assert (answer.status_code, answer.json()["title"]) == (415, "NotJson")
 
 
 def test_a_foreign_page_cannot_log_one_in(browse):
@@ -318,10 +548,11 @@ def test_a_viewer_may_look_and_not_act(browse):
     assert console.client.post(f"/api/{PAUSE}", json={}, headers=bearer).status_code == 403
 
 
-@pytest.mark.parametrize("options", [{}, {"secret": SECRET}], ids=["open", "secret"])
-def test_in_a_read_only_console_nobody_acts(browse, options):
-    console = browse(read_only=True, **options)
-    console.log_in(SECRET) if options else console.enter()
+@pytest.mark.parametrize("way", ["link", "secret"])
+def test_in_a_read_only_console_nobody_acts(browse, linked, link, way):
+    console = linked(read_only=True) if way == "link" else browse(read_only=True)
+    if way == "link":
+        console.log_in(link.token)
 
     changes = [
         path
@@ -344,6 +575,8 @@ def test_in_a_read_only_console_nobody_acts(browse, options):
         {"secret": ""},
         {"secret": "  "},
         {"secret": "x" * 1_001},
+        {"secret": "x" * 15},
+        {"secret": SECRET, "viewer_secret": "x" * 15},
         {"viewer_secret": VIEWER_SECRET},
         {"secret": SECRET, "viewer_secret": SECRET},
     ],
@@ -406,8 +639,8 @@ def test_every_answer_has_the_headers_that_keep_others_out(browse, path):
     assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_refusals_have_them_too(browse):
-    refused = browse(host="evil.example").client.get("/api/overview")
+def test_refusals_have_them_too(linked):
+    refused = linked(host="evil.example").client.get("/api/overview")
 
     assert refused.headers["x-frame-options"] == "DENY"
     assert refused.headers["cache-control"] == "no-store"
@@ -421,7 +654,7 @@ def test_nothing_of_the_api_is_kept_by_browsers(browse):
 
 
 def test_a_body_that_is_too_large_is_refused(browse):
-    console = browse().enter()
+    console = browse()
     large = b'{"reason": "' + b"x" * 2_000_000 + b'"}'
 
     told = console.client.post(f"/api/{PAUSE}", content=large, headers=console.headers)
@@ -436,7 +669,7 @@ def test_a_body_that_is_too_large_is_refused(browse):
 
 def test_markup_in_what_users_gave_stays_text(browse, sqlite_web_shop):
     nasty = "<script>alert(1)</script>"
-    console = browse().enter()
+    console = browse()
     console.do(PAUSE, reason=nasty)
     sqlite_web_shop.send_mail.using(key=nasty).enqueue(nasty)
 
@@ -487,7 +720,7 @@ async def test_no_mount_path_leads_around_the_gate(sqlite_web_shop, root, path):
 
 def test_a_request_that_got_around_the_gate_is_refused_behind_it(browse, monkeypatch):
     async def let_in(self, scope, receive, send) -> None:
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
     monkeypatch.setattr(AccessGate, "__call__", let_in)
     client = browse(secret=SECRET).client

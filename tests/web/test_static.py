@@ -5,7 +5,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from tests.fixture.console import Console
+from tests.fixture.console import SECRET, Console
 from windlass import web
 from windlass.web import static
 
@@ -36,7 +36,9 @@ def test_every_page_has_an_address(browse, built, path):
 
 
 def test_a_mounted_page_knows_where_it_is(sqlite_web_shop, built):
-    outer = Starlette(routes=[Mount("/ops/windlass", web.create(sqlite_web_shop.app))])
+    outer = Starlette(
+        routes=[Mount("/ops/windlass", web.create(sqlite_web_shop.app, secret=SECRET))]
+    )
     client = TestClient(outer, base_url="http://localhost", client=("127.0.0.1", 1))
 
     assert '<base href="/ops/windlass/">' in client.get("/ops/windlass/tasks/7").text
@@ -95,6 +97,6 @@ def test_what_is_not_a_route_of_the_api_is_not_a_page_either(browse, built):
 
 
 def test_the_page_needs_no_secret_because_it_has_the_log_in(sqlite_web_shop, built):
-    console = Console(web.create(sqlite_web_shop.app, secret="correct horse battery staple"))
+    console = Console(web.create(sqlite_web_shop.app, secret=SECRET))
 
     assert console.client.get("/").status_code == 200

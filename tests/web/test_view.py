@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from windlass.cli.output import plain
 from windlass.clock import from_datetime
-from windlass.source.key_text import Key
+from windlass.source.contract import Key
 from windlass.value.status import Status
 from windlass.view.field import Json, JsonText, Moment, exposed
 from windlass.view.listing import Listing

@@ -227,8 +227,8 @@ export interface FlowRetry {
 export interface FlowRunView {
   id: number; flow: string; key: string | null;
   status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
-  nodes: number; left: number; template: string | null; version: number | null;
-  created_at: string; finished_at: string | null; error: string | null;
+  left: number; created_at: string; finished_at: string | null; error: string | null;
+  nodes: number; template: string | null; version: number | null;
 }
 
 /** The node to count as succeeded. */
@@ -339,7 +339,7 @@ export interface ListedReturn {
   has_more_lines: boolean;
 }
 
-/** The secret, and a name for the audit log. */
+/** The secret, or the token of the printed link, and a name for the audit log. */
 export interface LogIn {
   secret: string; name?: string;
 }
@@ -621,7 +621,7 @@ export interface TaskListing_TaskLine {
   items: readonly TaskLine[]; next: string | null; missing: readonly string[]; looked_at: number;
 }
 
-/** Nodes and edges as they are saved. */
+/** A flow as JSON, drawn in the console or loaded from a file. */
 export interface Template {
   nodes: readonly TemplateNode[]; edges: readonly (readonly [string, string])[];
 }

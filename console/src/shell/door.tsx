@@ -1,4 +1,4 @@
-/** The door: finds out who the user is, and asks for the secret if needed. */
+/** The door: finds out who the user is, and asks for the secret or for the printed link. */
 import { useCallback, useEffect, useMemo, useState, type FormEvent } from "react";
 import { fetchSession, logIn, logOut, problemOf, whenLoggedOut, type Problem } from "../api/client";
 import { cache } from "../data/cache";
@@ -51,13 +51,14 @@ export function Door() {
         <Mark />
         {problem && <Trouble problem={problem} onRetry={look} isBusy={false} />}
         {!problem && !session && <Skeleton lines={3} />}
-        {session && <LogIn onIn={setSession} />}
+        {session && <LogIn hasSecret={session.needs_secret} onIn={setSession} />}
       </div>
     </main>
   );
 }
 
-function LogIn({ onIn }: { onIn: (session: Session) => void }) {
+function LogIn(props: { hasSecret: boolean; onIn: (session: Session) => void }) {
+  const { hasSecret, onIn } = props;
   const { t } = useText();
   const [secret, setSecret] = useState("");
   const [name, setName] = useState("");
@@ -78,9 +79,9 @@ function LogIn({ onIn }: { onIn: (session: Session) => void }) {
 
   return (
     <form onSubmit={(event) => void submit(event)}>
-      <p className="lead">{t.door.lead}</p>
+      <p className="lead">{hasSecret ? t.door.lead : t.door.linkLead}</p>
       <Field
-        label={t.door.secret}
+        label={hasSecret ? t.door.secret : t.door.token}
         type="password"
         autoComplete="current-password"
         required

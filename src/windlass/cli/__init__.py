@@ -6,64 +6,66 @@ A command imports engines and database drivers when it runs, so `windlass --help
 from __future__ import annotations
 
 import sys
+from collections.abc import MutableMapping
 from functools import cache
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from windlass import __version__
-from windlass.cli import console, demo, dev, early, init, worker
-from windlass.cli.early import StoppedEarly
-from windlass.cli.group import lazy_group
+from windlass.cli.begin import demo, init
+from windlass.cli.load import StoppedEarly, restore_signals
 from windlass.cli.output import complain
-from windlass.control.command import run
+from windlass.cli.process import console, dev, worker
+from windlass.control.command.run import AfterDashes, run
 from windlass.errors import BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow, WindlassError
-from windlass.external.command import callback
-from windlass.operate.ring import command as ring
-from windlass.operate.switch import command as switch
-from windlass.watch.alert import command as alert
-from windlass.watch.audit import command as audit
-from windlass.watch.check import command as check
-from windlass.watch.status import command as status
+from windlass.external.command.callback import callback
+from windlass.operate.ring.command import ring
+from windlass.operate.switch.command import pause, resume, set_
+from windlass.watch.command import acknowledge, alerts, audit, check, migrate, status
 
 # Usage errors, exit code 2: options that cannot be read.
 UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 
 # fmt: off
 COMMANDS = (
-    worker, dev, console, check, status, ring, switch, alert, audit, run, demo, init, callback,
+    worker, dev, console, migrate, check, status, ring, pause, resume, set_, alerts, acknowledge,
+    audit, run, demo, init, callback,
 )
 # fmt: on
+OPTIONS: dict[Any, dict[str, Any]] = {set_: {"name": "set"}, run: {"cls": AfterDashes}}
+# The modules of groups of commands; each group has the name of its noun.
 GROUPS = {
-    "task": (
-        "windlass.operate.task.command",
-        "Show tasks, retry and cancel them, and enqueue new ones.",
+    "windlass.operate.task.command": "Show tasks, retry and cancel them, and enqueue new ones.",
+    "windlass.rolling.command": "Show rolling kinds and their items, and change them.",
+    "windlass.sweep.command": "Show sweeps, their ranges and failed items, and act on them.",
+    "windlass.flow.command.flow": "Start flows, and show, retry, skip and cancel their runs.",
+    "windlass.control.command.control": (
+        "Show control runs, release those that are stuck, reset those that failed."
     ),
-    "rolling": (
-        "windlass.rolling.command",
-        "Show rolling kinds and their items, and change them.",
-    ),
-    "sweep": (
-        "windlass.sweep.command",
-        "Show sweeps, their ranges and failed items, and act on them.",
-    ),
-    "flow": (
-        "windlass.flow.command.flow",
-        "Start flows, and show, retry, skip and cancel their runs.",
-    ),
-    "control": (
-        "windlass.control.command.control",
-        "Show control runs, release those that are stuck, reset those that failed.",
-    ),
-    "ledger": (
-        "windlass.ledger.command",
-        "Show the stock ledger, and check that its books balance.",
-    ),
-    "shard": (
-        "windlass.operate.shard.command",
-        "Show the shards, drain one, and move rows.",
-    ),
+    "windlass.ledger.command": "Show the stock ledger, and check that its books balance.",
+    "windlass.operate.shard.command": "Show the shards, drain one, and move rows.",
 }
+
+
+def _lazy_group(module: str) -> typer.Typer:
+    """The commands of `module.cli`, imported on first use."""
+
+    class LazyGroup(TyperGroup):
+        @property
+        def commands(self) -> MutableMapping[str, Any]:
+            if not self._commands:
+                self._commands.update(typer.main.get_group(import_module(module).cli).commands)
+            return self._commands
+
+        @commands.setter
+        def commands(self, given: MutableMapping[str, Any]) -> None:
+            self._commands = given
+
+    return typer.Typer(cls=LazyGroup)
+
 
 cli = typer.Typer(
     name="windlass",
@@ -73,10 +75,11 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for _module in COMMANDS:
-    _module.register(cli)
-for _name, (_module_name, _help) in GROUPS.items():
-    cli.add_typer(lazy_group(_module_name), name=_name, help=_help, no_args_is_help=True)
+for _command in COMMANDS:
+    cli.command(**OPTIONS.get(_command, {}))(_command)
+for _module, _help in GROUPS.items():
+    _name = _module.removesuffix(".command").rpartition(".")[2]
+    cli.add_typer(_lazy_group(_module), name=_name, help=_help, no_args_is_help=True)
 
 
 def _version(asked: bool) -> None:
@@ -120,7 +123,7 @@ def main() -> None:
         )
         sys.exit(1)
     finally:
-        early.forget()
+        restore_signals()
 
 
 def _is_of_database(problem: Exception) -> bool:

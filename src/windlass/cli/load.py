@@ -1,20 +1,27 @@
-"""Loads the app that a command is about."""
+"""Loads the app that a command is about, and its audit log. A signal meanwhile ends the process."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from windlass.cli.output import complain
+from windlass.cli.output import refuse
 from windlass.errors import WindlassError
+from windlass.view.action import Operator, whoami
 
 if TYPE_CHECKING:
     from windlass.app import App
+
+if TYPE_CHECKING:
+    from windlass.app import App
+    from windlass.watch.operate.audit import AuditLog
+
 
 AppOption = Annotated[
     str | None,
@@ -28,6 +35,15 @@ AppArgument = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
 
+DEFAULT_HANDLERS: dict[signal.Signals, Any] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+
+
+class StoppedEarly(BaseException):
+    """A signal arrived. Not an `Exception`, because modules may catch those during import."""
+
 
 def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
     """The app at `module:attribute`; the current directory is first on the path.
@@ -40,7 +56,7 @@ def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
         return App()
     if name is None:
         instead = "" if needs_kinds else " or WINDLASS_DATABASE_URL"
-        _refuse(f"which app? give --app module:app, or set WINDLASS_APP{instead}")
+        refuse(f"which app? give --app module:app, or set WINDLASS_APP{instead}")
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "app"
     here = os.getcwd()
@@ -49,21 +65,34 @@ def load_app(name: str | None, *, needs_kinds: bool = True) -> App:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
         if problem.name is not None and f"{module_name}.".startswith(f"{problem.name}."):
-            _refuse(
+            refuse(
                 f"module {module_name!r} was not found from {here}; run it in the folder of "
                 f"{module_name.partition('.')[0]}.py, or install the package that has it"
             )
-        _refuse(_where_it_broke(module_name))
+        refuse(_where_it_broke(module_name))
     except WindlassError as problem:
-        _refuse(f"{module_name}: {problem}")
+        refuse(f"{module_name}: {problem}")
     except (Exception, SystemExit):
-        _refuse(_where_it_broke(module_name))
+        refuse(_where_it_broke(module_name))
     found = getattr(module, attribute, None)
     if found is None:
-        _refuse(f"module {module_name!r} has no {attribute!r}; name the App as module:variable")
+        refuse(f"module {module_name!r} has no {attribute!r}; name the App as module:variable")
     if not isinstance(found, App):
-        _refuse(f"{name!r} is {type(found).__name__}, not a windlass.App")
+        refuse(f"{name!r} is {type(found).__name__}, not a windlass.App")
     return found
+
+
+def end_quietly() -> None:
+    """Let SIGTERM and SIGINT end the command until it sets its own handlers."""
+    for number in DEFAULT_HANDLERS:
+        signal.signal(number, _end)
+
+
+def restore_signals() -> None:
+    """Restore the default handlers unless the command has set its own."""
+    for number, default in DEFAULT_HANDLERS.items():
+        if signal.getsignal(number) is _end:
+            signal.signal(number, default)
 
 
 def _where_it_broke(module_name: str) -> str:
@@ -78,6 +107,17 @@ def _where_it_broke(module_name: str) -> str:
     return f"importing {module_name!r} failed: {type(error).__name__}: {error}{where}"
 
 
-def _refuse(message: str) -> NoReturn:
-    complain(message)
-    raise typer.Exit(2)
+def _end(_number: int, _frame: object) -> None:
+    raise StoppedEarly
+
+
+TERMINAL = "cli"
+# The log lists at most this many arguments of a command.
+MOST_TOLD = 100
+
+
+def audit_log(loaded: App, who: str | None = None) -> AuditLog:
+    """Records what `who`, by default the user of this terminal, does with the app."""
+    from windlass.watch.operate.audit import AuditLog
+
+    return AuditLog(loaded.fleet, Operator(who or whoami(), TERMINAL))

@@ -86,36 +86,21 @@ class Shown:
     failed: int
 
 
-class LiveLine:
-    """One line at the bottom of the terminal that shows the progress."""
+def live_line(console: Console, read: Callable[[], Shown], due: Callable[[], str]) -> Live:
+    """One line at the bottom of the terminal that shows the progress while the block lasts."""
+    history: list[tuple[float, int]] = []
 
-    def __init__(self, console: Console, read: Callable[[], Shown], due: Callable[[], str]) -> None:
-        self._read = read
-        self._due = due
-        self._history: list[tuple[float, int]] = []
-        self._live = Live(
-            get_renderable=self._render, console=console, refresh_per_second=4, transient=True
-        )
-
-    def __enter__(self) -> LiveLine:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def _render(self) -> Text:
-        shown = self._read()
-        now = time.monotonic()
-        self._history = [(at, done) for at, done in self._history if now - at < 3.0]
-        self._history.append((now, shown.done))
-        (began, before), elapsed = self._history[0], now - self._history[0][0]
-        rate = (shown.done - before) / elapsed if elapsed > 0.2 and began < now else 0.0
+    def render() -> Text:
+        shown, now = read(), time.monotonic()
+        history[:] = [(at, done) for at, done in history if now - at < 3.0]
+        history.append((now, shown.done))
+        began, before = history[0]
+        rate = (shown.done - before) / (now - began) if now - began > 0.2 else 0.0
         line = Text("⚓ ", style="cyan")
         for label, value, style in (
             ("per second", f"{rate:,.0f}", "bold"),
             ("running", f"{shown.running:,}", "blue"),
-            ("due", self._due(), "cyan"),
+            ("due", due(), "cyan"),
             ("done", f"{shown.done:,}", "green"),
             ("failed", f"{shown.failed:,}", "bold red" if shown.failed else "bright_black"),
         ):
@@ -123,6 +108,8 @@ class LiveLine:
         if shown.processes > 1:
             line += Text(f"{shown.processes} processes", style="bright_black")
         return line
+
+    return Live(get_renderable=render, console=console, refresh_per_second=4, transient=True)
 
 
 def _value(value: object) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from windlass.clock import SECOND, from_datetime, to_datetime
+from windlass.errors import DatabaseUnavailable
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
 from windlass.value.task import COUNTED_EXACTLY
@@ -62,6 +66,12 @@ def complain(message: str) -> None:
     _to_stderr("error: ", "bold red", message)
 
 
+def refuse(message: str, *, code: int = 2) -> NoReturn:
+    """Print an error on standard error, and end the command; code 2 is a usage error."""
+    complain(message)
+    raise typer.Exit(code)
+
+
 def note(message: str) -> None:
     """Print a note on standard error."""
     _to_stderr("note: ", "bold", message)
@@ -82,12 +92,11 @@ def _to_stderr(label: str, style: str, message: str) -> None:
 def check_watch(watch: bool, *, as_json: bool) -> None:
     """Refuse --watch with --json or without a terminal."""
     if watch and (as_json or not console.is_terminal):
-        complain(
+        refuse(
             "--json prints one value; leave --watch out"
             if as_json
             else "--watch draws on a terminal; leave it out, or ask for --json"
         )
-        raise typer.Exit(2)
 
 
 def print_json(value: Any) -> None:
@@ -194,7 +203,7 @@ def timestamp(moment: int | datetime | None) -> str:
     return shown.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def moment_text(moment: datetime, *, now: int) -> str:
+def moment_text(moment: int | datetime, *, now: int) -> str:
     """A moment in UTC, and relative to `now`."""
     shown, away = timestamp(moment), when(moment, now=now)
     return shown if shown == away else f"{shown} ({away})"
@@ -278,8 +287,7 @@ def parse_json(text: str, what: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as problem:
-        complain(f"{what} is not JSON: {problem}")
-        raise typer.Exit(2) from None
+        refuse(f"{what} is not JSON: {problem}")
 
 
 def parse_status(name: str | None) -> Status | None:
@@ -289,5 +297,30 @@ def parse_status(name: str | None) -> Status | None:
     try:
         return Status.named(name)
     except KeyError:
-        complain(f"--status {name} is not one of {', '.join(map(str, Status))}")
-        raise typer.Exit(2) from None
+        refuse(f"--status {name} is not one of {', '.join(map(str, Status))}")
+
+
+REDRAW_SECONDS = 1.0
+
+
+def redraw(draw: Callable[[], RenderableType], *, until: Callable[[], bool] | None = None) -> None:
+    """Draw on the alternate screen until Ctrl-C, or until `until` is true; keep the last picture.
+
+    While the database does not answer, show the error above the last picture.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    last = shown = draw()
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(shown, refresh=True)
+                if until is not None and until():
+                    break
+                time.sleep(REDRAW_SECONDS)
+                try:
+                    last = shown = draw()
+                except DatabaseUnavailable as away:
+                    shown = Group(Text(str(away), style="red"), last)
+    except KeyboardInterrupt:
+        pass
+    console.print(last)

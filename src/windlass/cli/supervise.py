@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -27,32 +28,34 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 10.0
 
+NO_PULSE = Pulse(0, 0, 0, 0, 0)
 
+
+@dataclass(eq=False)
 class Child:
     """One worker process and its history."""
 
-    def __init__(self, arguments: list[str], index: int) -> None:
-        self._arguments = arguments
-        self.index = index
-        self.process: subprocess.Popen[bytes] | None = None
-        self.pulse = Pulse(0, 0, 0, 0, 0)
-        self.stops_sent = 0
-        self.done_before = 0
-        self.failed_before = 0
-        self._started_at = 0.0
-        self._pause = FIRST_PAUSE
-        self.start_at = 0.0
+    arguments: list[str]
+    index: int
+    process: subprocess.Popen[bytes] | None = None
+    pulse: Pulse = NO_PULSE
+    stops_sent: int = 0
+    done_before: int = 0
+    failed_before: int = 0
+    started_at: float = 0.0
+    pause: float = FIRST_PAUSE
+    start_at: float = 0.0
 
     def start(self) -> None:
         environment = {**os.environ, CHILD: str(os.getpid())}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "windlass", *self._arguments],
+            [sys.executable, "-m", "windlass", *self.arguments],
             env=environment,
             stdout=subprocess.PIPE,
             # Ctrl-C reaches only the supervisor, which stops the children.
             start_new_session=True,
         )
-        self._started_at = time.monotonic()
+        self.started_at = time.monotonic()
         assert self.process.stdout is not None
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
         telemetry.emit("process.started", process=self.index, pid=self.process.pid)
@@ -63,31 +66,23 @@ class Child:
     def schedule_restart(self, *, is_expected: bool) -> None:
         """Record that it died, and when to start it again."""
         assert self.process is not None
-        if is_expected and self.process.returncode == 0:
+        code = self.process.returncode
+        if is_expected and code == 0:
             self.start_at = 0.0
-            self._forget()
-            return
-        telemetry.emit(
-            "process.died",
-            process=self.index,
-            pid=self.process.pid,
-            code=self.process.returncode,
-        )
-        if time.monotonic() - self._started_at > STEADY_SECONDS:
-            self._pause = FIRST_PAUSE
-        self.start_at = time.monotonic() + self._pause
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
-        self._forget()
+        else:
+            telemetry.emit("process.died", process=self.index, pid=self.process.pid, code=code)
+            if time.monotonic() - self.started_at > STEADY_SECONDS:
+                self.pause = FIRST_PAUSE
+            self.start_at = time.monotonic() + self.pause
+            self.pause = min(self.pause * 2, LONGEST_PAUSE)
+        self.process = None
+        self.done_before += self.pulse.done
+        self.failed_before += self.pulse.failed
+        self.pulse = NO_PULSE
 
     def signal(self, number: int) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
-
-    def _forget(self) -> None:
-        self.process = None
-        self.done_before += self.pulse.done
-        self.failed_before += self.pulse.failed
-        self.pulse = Pulse(0, 0, 0, 0, 0)
 
     def _read(self, stream: IO[bytes]) -> None:
         for line in stream:
@@ -99,42 +94,6 @@ class Child:
                 sys.stdout.buffer.flush()
 
 
-class Pulses:
-    """The numbers of all children."""
-
-    def __init__(self, children: list[Child]) -> None:
-        self._children = children
-
-    def shown(self) -> Shown:
-        """The sums over all children."""
-        return Shown(
-            processes=sum(child.process is not None for child in self._children),
-            running=sum(child.pulse.running for child in self._children),
-            done=sum(child.done_before + child.pulse.done for child in self._children),
-            failed=sum(child.failed_before + child.pulse.failed for child in self._children),
-        )
-
-    @staticmethod
-    def send_from(worker: AnyWorker) -> None:
-        """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
-        supervisor = int(os.environ[CHILD])
-
-        def send() -> None:
-            while True:
-                if os.getppid() != supervisor:
-                    worker.stop()
-                    return
-                try:
-                    sys.stdout.buffer.write(msgspec.json.encode(worker.pulse()) + b"\n")
-                    sys.stdout.buffer.flush()
-                except (OSError, ValueError):
-                    worker.stop()
-                    return
-                time.sleep(0.5)
-
-        threading.Thread(target=send, name="windlass-pulse", daemon=True).start()
-
-
 class Supervisor:
     """Runs `windlass ARGUMENTS` in child processes until a signal stops all of them."""
 
@@ -142,7 +101,6 @@ class Supervisor:
         self._children = [Child(arguments, index + 1) for index in range(processes)]
         self._files = Files(Path.cwd()) if reload else None
         self._stop_asked = 0
-        self.pulses = Pulses(self._children)
 
     def run(self) -> int:
         """Supervise until a signal; 0 if all children ended cleanly."""
@@ -152,6 +110,15 @@ class Supervisor:
             self._check()
             time.sleep(CHECK_SECONDS)
         return self._wait()
+
+    def shown(self) -> Shown:
+        """The sums over all children."""
+        return Shown(
+            processes=sum(child.process is not None for child in self._children),
+            running=sum(child.pulse.running for child in self._children),
+            done=sum(child.done_before + child.pulse.done for child in self._children),
+            failed=sum(child.failed_before + child.pulse.failed for child in self._children),
+        )
 
     def _check(self) -> None:
         if self._files is not None and self._files.have_changed():
@@ -181,6 +148,26 @@ class Supervisor:
 
     def _on_signal(self, _number: int, _frame: object) -> None:
         self._stop_asked += 1
+
+
+def send_pulses(worker: AnyWorker) -> None:
+    """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
+    supervisor = int(os.environ[CHILD])
+
+    def send() -> None:
+        while True:
+            if os.getppid() != supervisor:
+                worker.stop()
+                return
+            try:
+                sys.stdout.buffer.write(msgspec.json.encode(worker.pulse()) + b"\n")
+                sys.stdout.buffer.flush()
+            except (OSError, ValueError):
+                worker.stop()
+                return
+            time.sleep(0.5)
+
+    threading.Thread(target=send, name="windlass-pulse", daemon=True).start()
 
 
 class Files:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from windlass import telemetry
 from windlass.control import store
-from windlass.control.engine.register import Register
+from windlass.control.engine.register import Register, read
+from windlass.control.model import control as rules
 from windlass.control.model.argument import ControlKey
-from windlass.control.model.control import DONE, Reply, RunStatus, RunView, view
+from windlass.control.model.control import Control, Reply, RunStatus, RunView, view
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.view.identity import whoami
+from windlass.database.connection import Connection
+from windlass.view.action import whoami
 from windlass.view.listing import Listing
 
 MOST_TRIES = 20
@@ -27,16 +28,10 @@ def listing(
 ) -> Listing[RunView]:
     """All runs, or those with a name, by name and partition; `limit` of them, after a key."""
 
-    def ask(shard: Shard) -> list[RunView]:
-        found = shard.database.read(
-            lambda connection: store.listing(
-                connection, name=name, statuses=statuses, after=after, limit=limit
-            )
-        )
-        now = shard.clock.now()
-        return [view(run, now=now) for run in found]
+    def work(connection: Connection) -> list[Control]:
+        return store.listing(connection, name=name, statuses=statuses, after=after, limit=limit)
 
-    found = fleet.fan_out(ask)
+    found = fleet.fan_out(lambda shard: _views(shard, work))
     # A run that is being moved is in two shards for a moment.
     once = {ControlKey(run.name, run.partition): run for part in found.values for run in part}
     keys = sorted(once)[:limit]
@@ -47,22 +42,18 @@ def listing(
 def get(fleet: Fleet, key: ControlKey) -> RunView | None:
     """One run, from the shards that answer; None if it was never started."""
 
-    def ask(shard: Shard) -> RunView | None:
-        found = shard.database.read(lambda connection: store.get(connection, key))
-        return None if found is None else view(found, now=shard.clock.now())
-
-    return next((run for run in fleet.ask(ask).values if run is not None), None)
+    found = fleet.ask(lambda shard: read(shard, key))
+    return next((run for run in found.values if run is not None), None)
 
 
 def history(fleet: Fleet, key: ControlKey, *, limit: int = MOST_TRIES) -> list[RunView]:
     """The tries of a run that ended, newest first."""
 
-    def ask(shard: Shard) -> list[RunView]:
-        found = shard.database.read(lambda connection: store.history(connection, key, limit=limit))
-        now = shard.clock.now()
-        return [view(run, now=now) for run in found]
+    def work(connection: Connection) -> list[Control]:
+        return store.history(connection, key, limit=limit)
 
-    tries = [run for part in fleet.fan_out(ask).values for run in part]
+    found = fleet.fan_out(lambda shard: _views(shard, work))
+    tries = [run for part in found.values for run in part]
     if fleet.single is None:
         tries.sort(key=lambda run: (run.end_time is not None, run.end_time), reverse=True)
     return tries[:limit]
@@ -76,11 +67,7 @@ def release(
     With a batch only that try is released, not a later one.
     """
     name = (who or whoami())[:255]
-    reply = Register(fleet).release(key, who=name, batch=batch)
-    if reply.code == DONE:
-        held_by = reply.data["who"]
-        telemetry.emit("control.released", **key._asdict(), who=name, held_by=held_by)
-    return reply
+    return Register(fleet).change(key, batch, rules.release, who=name)
 
 
 def reset(
@@ -90,7 +77,10 @@ def reset(
 
     With a batch, only if that was its last try.
     """
-    reply = Register(fleet).reset(key, batch=batch)
-    if reply.code == DONE:
-        telemetry.emit("control.reset", **key._asdict(), who=(who or whoami())[:255])
-    return reply
+    name = (who or whoami())[:255]
+    return Register(fleet).change(key, batch, rules.reset, who=name)
+
+
+def _views(shard: Shard, work: Callable[[Connection], list[Control]]) -> list[RunView]:
+    found, now = shard.database.read(work), shard.clock.now()
+    return [view(run, now=now) for run in found]

@@ -121,37 +121,19 @@ def _at(key: ControlKey, table: Table = control) -> tuple[Any, Any]:
 
 def _read(row: Row[Any]) -> Control:
     """A row of either table; the history has neither expiry nor progress."""
-    steps = decode_steps(row.steps)
-    done = getattr(row, "progress_done", None)
-    return Control(
-        name=row.name,
-        partition=row.partition_id,
-        status=RunStatus(row.status),
-        stat_date=row.stat_date,
-        step=_step(row.step, steps),
-        steps=steps,
-        first_time=row.first_time,
-        start_time=row.start_time,
-        expire_time=getattr(row, "expire_time", None),
-        end_time=row.end_time,
-        run_seconds=row.run_seconds,
-        error=row.error,
-        data=_json(row.data),
-        batch=row.batch,
-        tries=row.tries,
-        who=row.who,
-        progress=None if done is None else LoopProgress(done, row.progress_total),
-    )
+    values: Values = {part: getattr(row, part, None) for part in COLUMNS}
+    steps, done = decode_steps(row.steps), getattr(row, "progress_done", None)
+    values["status"] = RunStatus(row.status)
+    values["step"], values["steps"] = _step(row.step, steps), steps
+    values["data"] = None if row.data is None else msgspec.json.decode(row.data)
+    values["progress"] = None if done is None else LoopProgress(done, row.progress_total)
+    return Control(row.name, row.partition_id, **values)
 
 
 def _step(text: str | None, steps: Steps) -> StepName | None:
     """The step of a row, as a number if it was one."""
     named = [step for step in steps if str(step.step) == text]
     return max(named, key=lambda step: step.began_at).step if named else text
-
-
-def _json(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)
 
 
 def _columns(run: Control, parts: Iterable[str]) -> dict[str, Any]:
@@ -187,7 +169,7 @@ def places(connection: Connection) -> list[tuple[ControlKey, RunStatus]]:
 
 def copy(connection: Connection, place: ControlKey) -> tuple[Values, list[Values]] | None:
     """The row of a run that nobody runs, and its history."""
-    row = connection.execute(select(control).where(*_at(place, control))).mappings().first()
+    row = connection.execute(select(control).where(*_at(place))).mappings().first()
     if row is None or row["status"] == RunStatus.RUNNING:
         return None
     tries = connection.execute(
@@ -203,15 +185,12 @@ def put_copy(connection: Connection, row: Values, history: list[Values]) -> bool
     False if one of that name is running here. One that was started later than the row stays.
     """
     place = ControlKey(row["name"], row["partition_id"])
-    found = connection.execute(
-        select(control.c.status, control.c.batch).where(*_at(place, control)).with_for_update()
-    ).first()
-    if found is not None and found.status == RunStatus.RUNNING:
+    found = locked(connection, place)
+    if found is not None and found.status is RunStatus.RUNNING:
         return False
     if found is not None and (found.batch or 0) > (row["batch"] or 0):
         return True
-    for table in (control, control_run):
-        connection.execute(delete(table).where(*_at(place, table)))
+    _delete(connection, place)
     connection.execute(insert(control).values(row))
     if history:
         connection.execute(insert(control_run), history)
@@ -221,11 +200,13 @@ def put_copy(connection: Connection, row: Values, history: list[Values]) -> bool
 def release(connection: Connection, row: Values) -> bool:
     """Delete a run that is still as it was copied; whether it was."""
     place = ControlKey(row["name"], row["partition_id"])
-    found = connection.execute(
-        select(control).where(*_at(place, control)).with_for_update()
-    ).mappings()
+    found = connection.execute(select(control).where(*_at(place)).with_for_update()).mappings()
     if [dict(each) for each in found] != [row]:
         return False
+    _delete(connection, place)
+    return True
+
+
+def _delete(connection: Connection, place: ControlKey) -> None:
     for table in (control, control_run):
         connection.execute(delete(table).where(*_at(place, table)))
-    return True

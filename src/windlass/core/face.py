@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.loop import Loop
+from windlass.database.dialect.base import Stamp
 
 if TYPE_CHECKING:
     from windlass.clock import Clock
-    from windlass.core.fetch.handoff import HandOff
-    from windlass.core.limit.breaker import Breakers
+    from windlass.core.fetch.fetcher import HandOff
     from windlass.core.limit.gate import Gate
     from windlass.core.ring.ring import Ring
     from windlass.core.run.in_flight import InFlight
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from windlass.core.shard.shard import Shard
     from windlass.core.task.kind import Kind, Registry
     from windlass.database.connection import Connection, Executor
-    from windlass.database.database import Database
-    from windlass.database.number import Numbers
+    from windlass.database.database import Database, Numbers
     from windlass.value.outcome import Outcome
     from windlass.value.task import Claimed
 
@@ -79,6 +78,18 @@ class Site(NamedTuple):
     # Passes rows that an ending makes due to the worker that writes it.
     hand_off: HandOff | None = None
 
+    @classmethod
+    def at(cls, shard: Shard, registry: Registry) -> Site:
+        """The site of an app with this registry, in one of its databases."""
+        return cls(
+            shard.database, shard.clock, shard.numbers, registry, shard.faces, shard.max_payload
+        )
+
+    def stamp(self, worker: int, lease: int) -> Stamp:
+        """The stamp of rows that `worker` claims now."""
+        now = self.clock.now()
+        return Stamp(self.numbers.take()[0], worker, now, now + lease)
+
 
 @dataclass(frozen=True)
 class Workplace:
@@ -89,7 +100,6 @@ class Workplace:
     in_flight: InFlight
     ring: Ring
     gate: Gate
-    breakers: Breakers
     # The worker's id. It changes when the worker joins again.
     worker: Callable[[], int]
     # Whether nothing may start because a quarantined row waits to run alone.
@@ -250,6 +260,17 @@ class Faces:
     def _load(self, name: str) -> Face:
         face: Face = import_module(f"{self._package}.{name}.face").FACE
         return face
+
+    def serving(self, kinds: Mapping[str, Kind]) -> Faces:
+        """The faces of these kinds."""
+        return self.only({kind.face for kind in kinds.values()})
+
+    def resolve(self, database: Database, tasks: Sequence[Claimed]) -> Resolved:
+        """Prepare fetched rows, such as nodes of flows, by the face that can."""
+        for face in self.all:
+            if face.resolve is not None:
+                return face.resolve(database, tasks)
+        return Resolved(tasks, {})
 
     def hand_back(self, connection: Connection, worker: int) -> int:
         return sum(face.hand_back(connection, worker) for face in self.all if face.hand_back)

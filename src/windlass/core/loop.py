@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 
 from windlass import telemetry
 from windlass.database.database import DATABASE_ERRORS
-from windlass.errors import DatabaseUnavailable
+from windlass.errors import DatabaseUnavailable, WindlassError
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -15,13 +16,18 @@ GIVE_UP_AFTER = 8
 
 
 class Loop:
-    """Start, tick, stop. A failed tick emits an event and is tried again after a growing pause."""
+    """Start, tick, stop. A failed tick emits an event and is tried again after a growing pause.
+
+    No error of a tick ends the thread, whatever its type. If the thread ends by an error anyway,
+    `on_death` is called, and its worker stops: nobody else does the work of this loop.
+    """
 
     name = "loop"
     longest_pause = LONGEST_PAUSE
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        self._on_death: Callable[[Loop, BaseException], None] | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._failures = 0
@@ -32,7 +38,9 @@ class Loop:
         """Do the work that is due; returns the longest pause until the next tick, in seconds."""
         raise NotImplementedError
 
-    def start(self) -> None:
+    def start(self, *, on_death: Callable[[Loop, BaseException], None] | None = None) -> None:
+        """Tick on a thread of its own until `stop`."""
+        self._on_death = on_death
         self._thread = threading.Thread(target=self._run, name=f"windlass-{self.name}", daemon=True)
         self._thread.start()
 
@@ -53,29 +61,40 @@ class Loop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._stopping:
-            self._wake.clear()
-            try:
-                pause = self.tick()
-            except (DatabaseUnavailable, *DATABASE_ERRORS, OSError) as problem:
-                pause = self._failed("database.failed", problem)
-                self._is_database_away = True
-            except Exception as problem:
-                pause = self._failed("loop.failed", problem)
-                telemetry.log.exception("loop %s failed", self.name)
-            else:
-                if self._is_database_away:
-                    telemetry.emit("database.back", loop=self.name)
-                self._is_database_away = False
-                self._failures = 0
-                self.problem = None
-            if pause > 0 and not self._stopping:
-                self._wake.wait(pause)
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                pause = self._try_to_tick()
+                if pause > 0 and not self._stopping:
+                    self._wake.wait(pause)
+        except BaseException as problem:
+            if self._on_death is None:
+                raise
+            self._on_death(self, problem)
 
-    def _failed(self, event: str, problem: Exception) -> float:
+    def _try_to_tick(self) -> float:
+        try:
+            pause = self.tick()
+        except (DatabaseUnavailable, *DATABASE_ERRORS, OSError) as problem:
+            pause = self._failed("database.failed", problem)
+            self._is_database_away = True
+        except BaseException as problem:
+            # A CancelledError or a SystemExit would end the thread, and no one would notice.
+            pause = self._failed("loop.failed", problem)
+            telemetry.log.exception("loop %s failed", self.name)
+        else:
+            if self._is_database_away:
+                telemetry.emit("database.back", loop=self.name)
+            self._is_database_away = False
+            self._failures = 0
+            self.problem = None
+        return pause
+
+    def _failed(self, event: str, problem: BaseException) -> float:
         self._failures += 1
         if self._failures >= GIVE_UP_AFTER:
-            self.problem = problem
+            mine = WindlassError(f"loop {self.name} failed by {problem!r:.200}")
+            self.problem = problem if isinstance(problem, Exception) else mine
         if self._failures <= 3 or self._failures % 20 == 0:
             text = (str(problem).splitlines() or [type(problem).__name__])[0][:300]
             telemetry.emit(event, loop=self.name, error=text, failures=self._failures)

@@ -8,9 +8,9 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.alert import store as alert
 from windlass.core.face import Chore, Faces, Tidying
-from windlass.core.finish.store import history
+from windlass.core.finish import store as finish_store
 from windlass.core.loop import Loop
-from windlass.core.ring.store import worker
+from windlass.core.ring import store as ring_store
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
 from windlass.database.database import Database
@@ -30,9 +30,9 @@ def _prune_tasks(tidying: Tidying) -> int:
 
 OWN = (
     Chore(_prune_tasks, is_often=True),
-    Chore(lambda tidying: history.prune(tidying.connection, now=tidying.now)),
+    Chore(lambda tidying: finish_store.prune_history(tidying.connection, now=tidying.now)),
     Chore(lambda tidying: alert.prune(tidying.connection, now=tidying.now)),
-    Chore(lambda tidying: worker.forget(tidying.connection, now=tidying.now)),
+    Chore(lambda tidying: ring_store.forget_workers(tidying.connection, now=tidying.now)),
 )
 
 

@@ -1,11 +1,13 @@
-"""The types of columns. Migrations use them too, so a released type never changes."""
+"""Columns and their types. Migrations use them too, so what was released never changes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Column,
     Dialect,
     Index,
     Integer,
@@ -16,9 +18,8 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine, UserDefinedType
-
-from windlass.database.server import server_of
 
 # These compare text byte by byte, including trailing blanks. SQLite does so by default.
 EXACT_COLLATIONS = {
@@ -34,6 +35,14 @@ OPTIONS: dict[str, Any] = {
     "mariadb_engine": "InnoDB",
     "mariadb_charset": "utf8mb4",
 }
+
+
+def server_of(dialect: Dialect) -> str:
+    """The server: sqlite, postgresql, mysql or mariadb.
+
+    A mysql URL may lead to MariaDB, which is known after the first connection.
+    """
+    return "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
 
 
 class Exact(TypeDecorator[str]):
@@ -79,7 +88,41 @@ Json = (
 )
 
 
+Kind = TypeEngine[Any] | type[TypeEngine[Any]]
+Part = list[Column[Any]] | SchemaItem
+
+
+def key(**columns: Kind) -> list[Column[Any]]:
+    """The columns of the primary key; the database does not number the rows."""
+    return [
+        Column(name, kind, primary_key=True, autoincrement=False) for name, kind in columns.items()
+    ]
+
+
+def required(**columns: Kind) -> list[Column[Any]]:
+    """Columns that every row must fill."""
+    return [Column(name, kind, nullable=False) for name, kind in columns.items()]
+
+
+def zero(**columns: Kind) -> list[Column[Any]]:
+    """Columns that are 0 in a new row."""
+    zero = text("0")
+    return [
+        Column(name, kind, nullable=False, server_default=zero) for name, kind in columns.items()
+    ]
+
+
+def optional(**columns: Kind) -> list[Column[Any]]:
+    """Columns that may be null."""
+    return [Column(name, kind) for name, kind in columns.items()]
+
+
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
     """An index of the rows `where`, if the database has partial indexes; else of all rows."""
     only = text(where)
     return Index(name, *columns, unique=unique, postgresql_where=only, sqlite_where=only)
+
+
+def flat(parts: Iterable[Part]) -> list[SchemaItem]:
+    """All columns, indexes and constraints of a table."""
+    return [each for part in parts for each in (part if isinstance(part, list) else [part])]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, TextClause
 
 from windlass.database.dialect.base import Dialect, Executor
-from windlass.database.server import backend_of
+from windlass.database.url import show
 from windlass.errors import BadConnection
 
 __all__ = [
@@ -22,7 +23,19 @@ __all__ = [
     "is_async",
     "join",
     "joined",
+    "on_its_thread",
 ]
+
+# The family of a driver's server.
+MODULES = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "psycopg_binary": "postgresql",
+    "pymysql": "mysql",
+    "MySQLdb": "mysql",
+}
+T = TypeVar("T")
 
 # Flags in the server status of MySQL and MariaDB.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2
@@ -34,9 +47,29 @@ def is_async(conn: object) -> bool:
     return any(base.__module__.startswith("sqlalchemy.ext.asyncio") for base in type(conn).__mro__)
 
 
+async def on_its_thread(conn: Any, call: Callable[[object], T]) -> T:
+    """`call(conn)`, awaited; an async `conn` is given as its sync one."""
+    if not is_async(conn):
+        # A sync connection belongs to the thread that uses it: stay on it.
+        return call(conn)
+    answer: T = await conn.run_sync(call)
+    return answer
+
+
 def is_alike(conn: object, dialect: Dialect) -> bool:
     """Whether `conn` is a connection to a database of this family."""
     return backend_of(conn) == dialect.name
+
+
+def backend_of(conn: object) -> str | None:
+    """The family of a connection's server: sqlite, postgresql or mysql; None if unknown."""
+    if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
+        conn = conn.get_bind()
+    named = getattr(getattr(conn, "dialect", None), "name", None)
+    if named is None:
+        modules = (base.__module__.split(".")[0] for base in type(conn).__mro__)
+        named = next((MODULES[module] for module in modules if module in MODULES), None)
+    return None if named is None else str(named).replace("mariadb", "mysql")
 
 
 def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
@@ -73,7 +106,7 @@ def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]
             raise
         raise BadConnection(
             "conn is on a database that has no Windlass tables; give a connection to "
-            f"{engine.url.render_as_string()}, or leave conn out"
+            f"{show(engine.url)}, or leave conn out"
         ) from problem
 
 
@@ -101,18 +134,18 @@ def _check(conn: object, dialect: Dialect) -> None:
         )
 
 
+@dataclass(eq=False)
 class _Raw:
     """Runs SQLAlchemy statements on a driver's connection."""
 
-    def __init__(self, raw: Any, engine: Engine, dialect: Dialect) -> None:
-        self.raw = raw
-        self._engine = engine
-        self._dialect = dialect
+    raw: Any
+    engine: Engine
+    dialect: Dialect
 
     def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any:
-        compiled = statement.compile(dialect=self._engine.dialect)
+        compiled = statement.compile(dialect=self.engine.dialect)
         values = {**compiled.params, **parameters}
-        cursor = self._dialect.raw_cursor(self.raw)
+        cursor = self.dialect.raw_cursor(self.raw)
         if compiled.positional:
             cursor.execute(str(compiled), [values[name] for name in compiled.positiontup or []])
         else:

@@ -1,4 +1,4 @@
-"""One database: its engine, its transactions, and their retries.
+"""One database: its engine, its transactions and their retries, and its numbers.
 
 Every call is a whole transaction. After a lost connection, a deadlock or a server restart it runs
 again from the start, so callers write transactions that may run twice.
@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import (
-    ArgumentError,
     DataError,
     DBAPIError,
     IntegrityError,
@@ -28,7 +29,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
 from windlass import telemetry
+from windlass.database.bound import Bounds
 from windlass.database.dialect import Dialect, dialect_of
+from windlass.database.dialect.base import BLOCK, Executor
+from windlass.database.url import normalise, show
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
 
@@ -40,6 +44,7 @@ __all__ = [
     "URL",
     "Database",
     "DatabaseError",
+    "Numbers",
     "PoolTimeout",
     "first_line",
     "normalise",
@@ -58,54 +63,104 @@ BAD_VALUES = (DataError, IntegrityError, UnicodeError, TypeError)
 
 TRIES = 8
 CONFLICT_SECONDS = 10.0
-LONGEST_WAIT = 60.0
+LONGEST_WAIT = 30.0
 CONFLICT_PAUSE = 0.005
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 
-DRIVERS = {
-    "postgres": "postgresql+psycopg",
-    "postgresql": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mariadb+pymysql",
-    "sqlite": "sqlite",
-}
-KNOWN_DRIVERS = ("psycopg", "pymysql", "pysqlite")
+# Workers of one process share these; each of them needs one.
+RESERVED = 4
+FRESH_SECONDS = 10.0
+MOST_BLOCKS = 64
+
 EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
 class Database:
     """One database: its engines, and transactions that are retried."""
 
-    def __init__(self, url: str | URL | Engine) -> None:
+    def __init__(
+        self,
+        url: str | URL | Engine,
+        *,
+        bounds: Bounds | None = None,
+        like: Database | None = None,
+    ) -> None:
         given = url if isinstance(url, Engine) else None
         self.url = normalise(url.url if isinstance(url, Engine) else url)
-        self.dialect: Dialect = dialect_of(self.url)
+        self.dialect: Dialect = dialect_of(self.url) if like is None else like.dialect
+        self.bounds = bounds or Bounds()
         if given is not None and self.dialect.is_private(self.url):
             raise BadDatabase(
                 "an Engine on SQLite in memory cannot be shared: only its own connection sees the "
                 "data; use a file, or give the URL"
             )
-        self.engine: Engine = _engine(self.url, self.dialect, given)
-        self.dialect.prepare(self.engine)
+        self._pool_facts = ""
+        if given is None:
+            pool = self.bounds
+            self._pool_facts = f" for {pool.pool_wait:g} s (pool_size={pool.pool_size})"
+        self._can_be_apart = given is None and like is None and not self.dialect.is_embedded
+        self.engine: Engine = self._make_engine(given)
         self._patience = threading.local()
         # A second engine: switching a connection to autocommit and back costs more.
         self._autocommit = self.engine
         if self.dialect.commits_alone:
-            self._autocommit = _engine(self.url, self.dialect, given, isolation_level="AUTOCOMMIT")
-            self.dialect.prepare(self._autocommit)
+            self._autocommit = self._make_engine(given, isolation_level="AUTOCOMMIT")
+        self._like = like
+        # How often all connections were thrown away, and when last.
+        self.renewals = 0
+        self._renewed_at = 0.0
         self._parent_pools: list[Pool] = []
         watch_forks(self)
+
+    def _make_engine(self, given: Engine | None, **options: str) -> Engine:
+        """A new engine that connects as the `given` one does."""
+        try:
+            # Errors are stored and shown, and parameters may be secrets.
+            own = self.dialect.engine_options(self.url, self.bounds) | {"hide_parameters": True}
+            if given is not None:
+                shared = ("isolation_level", "hide_parameters")
+                own = {name: own[name] for name in own if name in shared}
+                own["pool"] = given.pool.recreate()
+            engine = create_engine(self.dialect.clean(self.url), **own | options)
+        except (ImportError, NoSuchModuleError) as problem:
+            backend = self.url.drivername.split("+")[0]
+            raise BadDatabase(
+                f"database {self.name!r} needs a driver that is not installed; "
+                f"run: pip install 'windlass[{EXTRAS.get(backend, 'all')}]'"
+            ) from problem
+        self.dialect.prepare(engine, self.bounds if given is None else None)
+        return engine
+
+    @cached_property
+    def reserved(self) -> Database:
+        """The same database with connections of its own, which handlers cannot use up."""
+        if not self._can_be_apart:
+            return self
+        return Database(self.url, bounds=self.bounds.with_pool(RESERVED), like=self)
+
+    @contextmanager
+    def unbounded(self) -> Iterator[Database]:
+        """Inside the block, the same database for work whose statements may take any time."""
+        if not self._can_be_apart:
+            yield self
+            return
+        database = Database(self.url, bounds=self.bounds.endless, like=self)
+        try:
+            yield database
+        finally:
+            database.close()
 
     @property
     def engines(self) -> set[Engine]:
         """All its engines, to listen to their events."""
-        return {self.engine, self._autocommit}
+        own = {self.engine, self._autocommit}
+        return own if self.reserved is self else own | self.reserved.engines
 
     @property
     def name(self) -> str:
         """The URL without its password, for people."""
-        return self.url.render_as_string(hide_password=True)
+        return show(self.url)
 
     def write(
         self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
@@ -212,7 +267,7 @@ class Database:
 
     def after_fork(self) -> None:
         """Connect again; leave the connections of the parent alone."""
-        for engine in self.engines:
+        for engine in {self.engine, self._autocommit}:
             # Kept alive: closing its connections here would end them for the parent too.
             self._parent_pools.append(engine.pool)
             engine.dispose(close=False)
@@ -235,11 +290,18 @@ class Database:
     def _retry(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
         tries = min(tries, getattr(self._patience, "tries", tries))
         failures = conflicts = 0
-        began = time.monotonic()
+        began = tried = time.monotonic()
         while True:
             try:
                 return once()
-            except (DBAPIError, PoolTimeout) as problem:
+            except PoolTimeout as problem:
+                raise DatabaseUnavailable(
+                    f"{self.name}: all connections of this process were in use{self._pool_facts}; "
+                    "find what holds them, such as handlers that wait for a lock, or allow more"
+                ) from problem
+            except DBAPIError as problem:
+                if self.dialect.is_read_only(problem):
+                    self.renew(unless_since=tried)
                 if not self.can_retry(problem) or (not patient and self.dialect.is_locked(problem)):
                     raise
                 # A conflict between two transactions does not count as a server failure.
@@ -250,13 +312,33 @@ class Database:
                 else:
                     failures += 1
                     pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
-                    if failures >= tries or elapsed > LONGEST_WAIT:
+                    if failures >= tries or elapsed >= (self.bounds.socket or LONGEST_WAIT):
+                        times = "1 try" if failures == 1 else f"{failures} tries"
                         raise DatabaseUnavailable(
-                            f"{self.name}: {first_line(problem)} (after {failures} tries); check "
-                            "that the database is up and the URL is right"
+                            f"{self.name}: {first_line(problem)} (after {times}); "
+                            f"{self._advice(problem)}"
                         ) from problem
                     telemetry.emit("database.failed", database=self.name, error=first_line(problem))
             time.sleep(pause * random.uniform(0.5, 1.0))
+            tried = time.monotonic()
+
+    def _advice(self, problem: Exception) -> str:
+        if self.dialect.is_read_only(problem):
+            return "the server only allows reading; check that the URL leads to the primary"
+        return "check that the database is up and the URL is right"
+
+    def renew(self, *, unless_since: float) -> None:
+        """Throw all connections away: after a failover they may lead to the old primary.
+
+        Nothing happens if that was done after `unless_since`, on the monotonic clock.
+        """
+        if self._like is not None:
+            self._like.renew(unless_since=unless_since)
+        elif self._renewed_at < unless_since:
+            self._renewed_at = time.monotonic()
+            self.renewals += 1
+            for engine in self.engines:
+                engine.dispose()
 
     def can_retry(self, problem: Exception) -> bool:
         """Whether repeating the whole transaction can help."""
@@ -271,47 +353,55 @@ class Database:
         )
 
 
-def normalise(given: str | URL) -> URL:
-    """The URL with the driver that Windlass uses; BadDatabase if that is impossible."""
-    try:
-        url = make_url(given)
-    except ArgumentError as problem:
-        raise BadDatabase(
-            f"database {given!r} is not a URL; write it as sqlite:///shop.db, "
-            "postgresql://user@host/name or mysql://user@host/name"
-        ) from problem
-    backend = url.drivername.split("+")[0]
-    if backend not in DRIVERS:
-        raise BadDatabase(
-            f"database {url.render_as_string()!r}: {backend!r} is not supported; "
-            "use sqlite, postgresql, mysql or mariadb"
-        )
-    if "+" not in url.drivername:
-        return url.set(drivername=DRIVERS[backend])
-    if url.drivername.split("+")[1] not in KNOWN_DRIVERS:
-        raise BadDatabase(
-            f"database {url.render_as_string()!r}: Windlass uses the drivers psycopg, PyMySQL and "
-            "sqlite3; leave the driver out of the URL"
-        )
-    return url
+class Numbers:
+    """Numbers for rows, batches and workers: unique in the database, roughly in time order.
 
+    They are taken in blocks, before they are used. So a transaction whose answer was lost can run
+    again with the same numbers, and takes effect once. A block is used for a short time only, to
+    keep numbers in time order. Threads may share this object.
+    """
 
-def _engine(url: URL, dialect: Dialect, given: Engine | None = None, **options: str) -> Engine:
-    """A new engine that connects as the `given` one does."""
-    try:
-        # Errors are stored and shown, and parameters may be secrets.
-        own = dialect.engine_options(url) | {"hide_parameters": True}
-        if given is not None:
-            shared = ("isolation_level", "hide_parameters")
-            own = {name: own[name] for name in own if name in shared}
-            own["pool"] = given.pool.recreate()
-        return create_engine(dialect.clean(url), **own | options)
-    except (ImportError, NoSuchModuleError) as problem:
-        backend = url.drivername.split("+")[0]
-        raise BadDatabase(
-            f"database {url.render_as_string()!r} needs a driver that is not installed; "
-            f"run: pip install 'windlass[{EXTRAS.get(backend, 'all')}]'"
-        ) from problem
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.after_fork()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Forget the numbers of the parent."""
+        self._lock = threading.Lock()
+        self._left: list[range] = []
+        self._taken_at = 0.0
+        self._blocks = 1
+
+    def take(
+        self, count: int = 1, *, inside: Executor | None = None, tries: int = TRIES
+    ) -> list[int]:
+        """`count` new numbers, taken `inside` the caller's transaction if they must be."""
+        dialect = self._database.dialect
+        if inside is not None and dialect.numbers_join:
+            return list(chain.from_iterable(dialect.take_numbers(inside, count)))
+        with self._lock:
+            if time.monotonic() - self._taken_at > FRESH_SECONDS:
+                self._left, self._blocks = [], 1
+            numbers: list[int] = []
+            while len(numbers) < count:
+                if not self._left:
+                    self._fetch(count - len(numbers), tries)
+                numbers += self._use(count - len(numbers))
+            return numbers
+
+    def _fetch(self, count: int, tries: int) -> None:
+        wanted = max(self._blocks * BLOCK, count)
+        self._left = self._database.write(
+            lambda connection: self._database.dialect.take_numbers(connection, wanted), tries=tries
+        )
+        self._blocks = min(self._blocks * 2, MOST_BLOCKS)
+        self._taken_at = time.monotonic()
+
+    def _use(self, count: int) -> list[int]:
+        first, *rest = self._left
+        self._left = ([first[count:]] if len(first) > count else []) + rest
+        return list(first[:count])
 
 
 def first_line(problem: BaseException) -> str:

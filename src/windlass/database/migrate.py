@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from windlass.database.column import server_of
 from windlass.database.database import TRIES, Database
 from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Executor
-from windlass.database.server import server_of
 from windlass.errors import SchemaMismatch
 
 VERSION = "0001"
@@ -46,8 +46,8 @@ def migrate(database: Database) -> str:
     from alembic.util import CommandError
 
     try:
-        with _ONE_AT_A_TIME:
-            database.write(_upgrade)
+        with _ONE_AT_A_TIME, database.unbounded() as unbounded:
+            unbounded.write(_upgrade)
     except CommandError as problem:
         raise SchemaMismatch(
             f"{database.name} has tables of version {found}, which this Windlass does not know: "

@@ -38,11 +38,17 @@ def scan(
     ascending: bool = False,
 ) -> Scanned:
     """Up to `limit` wanted rows among the next `most` rows, ordered by `keys`."""
+
+    def among(count: int) -> Sequence[Row[Any]]:
+        window = rows(count).subquery("scanned")
+        query = _ordered(window, keys, ascending).where(wanted(window)).limit(limit)
+        return connection.execute(query).all()
+
     count = min(FEW * limit, most)
-    found = _among(connection, rows(count), keys, wanted, limit, ascending)
+    found = among(count)
     if len(found) < limit and count < most:
         count = most
-        found = _among(connection, rows(count), keys, wanted, limit, ascending)
+        found = among(count)
     if len(found) == limit:
         return Scanned(found, count, found[-1])
     window = rows(count).subquery("scanned")
@@ -51,19 +57,6 @@ def scan(
         return Scanned(found, scanned, None)
     backwards = _ordered(window, keys, not ascending)
     return Scanned(found, scanned, connection.execute(backwards.limit(1)).one())
-
-
-def _among(
-    connection: Connection,
-    rows: Select[Any],
-    keys: Sequence[str],
-    wanted: Wanted,
-    limit: int,
-    ascending: bool,
-) -> Sequence[Row[Any]]:
-    window = rows.subquery("scanned")
-    query = _ordered(window, keys, ascending).where(wanted(window)).limit(limit)
-    return connection.execute(query).all()
 
 
 def _ordered(window: FromClause, keys: Sequence[str], ascending: bool) -> Select[Any]:

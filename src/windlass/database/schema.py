@@ -6,8 +6,6 @@ a test compares both.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -22,42 +20,45 @@ from sqlalchemy import (
     text,
 )
 
-from windlass.database.column import OPTIONS, Exact, Json, Long, Number, StatusCode, partial_index
+from windlass.database.column import (
+    OPTIONS,
+    Exact,
+    Json,
+    Long,
+    Number,
+    Part,
+    StatusCode,
+    flat,
+    key,
+    optional,
+    partial_index,
+    required,
+    zero,
+)
 
 metadata = MetaData()
-ZERO = text("0")
 
 
-def _table(name: str, *parts: Column[Any] | Index | CheckConstraint) -> Table:
-    return Table(f"windlass_{name}", metadata, *parts, **OPTIONS)
+def _table(name: str, *parts: Part) -> Table:
+    return Table(f"windlass_{name}", metadata, *flat(parts), **OPTIONS)
 
 
 task = _table(
     "task",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("kind", Exact(100), nullable=False),
-    Column("task_key", Exact(255)),
-    Column("bucket", SmallInteger, nullable=False),
-    Column("status", StatusCode, nullable=False),
-    Column("priority", SmallInteger, nullable=False),
-    Column("due_at", BigInteger),
-    Column("batch", BigInteger),
-    Column("worker", BigInteger),
-    Column("attempt", Integer, nullable=False, server_default=ZERO),
-    Column("lost", SmallInteger, nullable=False, server_default=ZERO),
+    key(id=Number),
+    required(kind=Exact(100)),
+    optional(task_key=Exact(255)),
+    required(bucket=SmallInteger, status=StatusCode, priority=SmallInteger),
+    optional(due_at=BigInteger, batch=BigInteger, worker=BigInteger),
+    zero(attempt=Integer, lost=SmallInteger),
     # Lost runs since a run last ended normally: they decide whether the task is poison.
-    Column("lost_in_a_row", SmallInteger, nullable=False, server_default=ZERO),
-    Column("last_status", StatusCode),
-    Column("created_at", BigInteger, nullable=False),
-    Column("started_at", BigInteger),
-    Column("finished_at", BigInteger),
-    Column("prune_at", BigInteger),
-    Column("flow_id", BigInteger),
-    Column("node", Exact(255)),
-    Column("open_slots", Integer),
-    Column("payload", Json, nullable=False),
-    Column("result", Json),
-    Column("remark", Long),
+    zero(lost_in_a_row=SmallInteger),
+    optional(last_status=StatusCode),
+    required(created_at=BigInteger),
+    optional(started_at=BigInteger, finished_at=BigInteger, prune_at=BigInteger),
+    optional(flow_id=BigInteger, node=Exact(255), open_slots=Integer),
+    required(payload=Json),
+    optional(result=Json, remark=Long),
     # For the claim: due rows of one kind and priority, oldest first, with their bucket.
     partial_index(
         "windlass_task_due",
@@ -82,132 +83,104 @@ task = _table(
 # waiting row counts its unfilled slots in `open_slots`.
 slot = _table(
     "slot",
-    Column("dep_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("rule", StatusCode, nullable=False),
+    key(dep_id=BigInteger, task_id=BigInteger),
+    required(rule=StatusCode),
     Index("windlass_slot_task", "task_id"),
 )
 
 # Flows drawn in the console or loaded: the nodes and edges of each version.
 flow_template = _table(
     "flow_template",
-    Column("name", Exact(100), primary_key=True),
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("spec", Json, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    key(name=Exact(100), version=Integer),
+    required(spec=Json, created_at=BigInteger),
 )
 
 # Submissions of tasks to external systems, with the system's handle and the secret for its
 # callback. Old submissions stay, so that late messages about them are recognised.
 external = _table(
     "external",
-    Column("task_id", Number, primary_key=True, autoincrement=False),
-    Column("submission", Integer, primary_key=True, autoincrement=False),
-    Column("kind", Exact(100), nullable=False),
-    Column("handle", Exact(255)),
-    Column("secret", Exact(64), nullable=False),
+    key(task_id=Number, submission=Integer),
+    required(kind=Exact(100)),
+    optional(handle=Exact(255)),
+    required(secret=Exact(64)),
     # 0: current; 1: it failed in the external system; 2: replaced by an operator's retry.
-    Column("past", SmallInteger, nullable=False, server_default=ZERO),
+    zero(past=SmallInteger),
     # The number of the try since the task was enqueued or retried by an operator.
     Column("tries", Integer, nullable=False, server_default=text("1")),
     # When it was first submitted, even if the system did not answer.
-    Column("began_at", BigInteger, nullable=False),
+    required(began_at=BigInteger),
     # Polls in a row without news; after a cancel request, tries to cancel it.
-    Column("polls", Integer, nullable=False, server_default=ZERO),
+    zero(polls=Integer),
     # How it ended, if the system reported that before its handle was stored.
-    Column("told", Json),
+    optional(told=Json),
     # When to ask the system next to cancel it.
-    Column("cancel_at", BigInteger),
+    optional(cancel_at=BigInteger),
     Index("windlass_external_handle", "handle"),
     partial_index("windlass_external_cancel", "kind", "cancel_at", where="cancel_at is not null"),
 )
 
 worker = _table(
     "worker",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("host", String(255), nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("token", BigInteger),
-    Column("lease_until", BigInteger, nullable=False),
-    Column("idle", SmallInteger, nullable=False, server_default=ZERO),
-    Column("joined_at", BigInteger, nullable=False),
-    Column("left_at", BigInteger),
-    Column("left_why", String(255)),
-    Column("kinds", Json, nullable=False),
+    key(id=Number),
+    required(host=String(255), pid=Integer),
+    optional(token=BigInteger),
+    required(lease_until=BigInteger),
+    zero(idle=SmallInteger),
+    required(joined_at=BigInteger),
+    optional(left_at=BigInteger, left_why=String(255)),
+    required(kinds=Json),
     Index("windlass_worker_left", "left_at"),
 )
 
 failure = _table(
     "failure",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("task_id", BigInteger, nullable=False),
-    Column("kind", Exact(100), nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("worker", BigInteger),
-    Column("failed_at", BigInteger, nullable=False),
-    Column("error", Long, nullable=False),
-    Column("trace", Long, nullable=False),
+    key(id=Number),
+    required(task_id=BigInteger, kind=Exact(100), attempt=Integer),
+    optional(worker=BigInteger),
+    required(failed_at=BigInteger, error=Long, trace=Long),
     Index("windlass_failure_kind", "kind", "id"),
     Index("windlass_failure_task", "task_id"),
 )
 
 stat = _table(
     "stat",
-    Column("minute", BigInteger, primary_key=True, autoincrement=False),
-    Column("kind", Exact(100), primary_key=True),
-    Column("worker", BigInteger, primary_key=True, autoincrement=False),
-    Column("done", BigInteger, nullable=False),
-    Column("failed", BigInteger, nullable=False),
-    Column("retried", BigInteger, nullable=False),
-    Column("milliseconds", BigInteger, nullable=False),
+    key(minute=BigInteger, kind=Exact(100), worker=BigInteger),
+    required(done=BigInteger, failed=BigInteger, retried=BigInteger, milliseconds=BigInteger),
 )
 
 alert = _table(
     "alert",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("what", Exact(100), nullable=False),
-    Column("kind", Exact(100)),
-    Column("task_id", BigInteger),
-    Column("raised_at", BigInteger, nullable=False),
-    Column("text", Long, nullable=False),
+    key(id=Number),
+    required(what=Exact(100)),
+    optional(kind=Exact(100), task_id=BigInteger),
+    required(raised_at=BigInteger, text=Long),
     Index("windlass_alert_raised", "raised_at"),
 )
 
 # Who acknowledged the alerts of one sort and kind: up to `seen_at`, or all until `quiet_until`.
 acknowledgement = _table(
     "acknowledgement",
-    Column("what", Exact(100), primary_key=True),
-    Column("kind", Exact(100), primary_key=True),
-    Column("who", String(255), nullable=False),
-    Column("seen_at", BigInteger, nullable=False),
-    Column("quiet_until", BigInteger),
+    key(what=Exact(100), kind=Exact(100)),
+    required(who=String(255), seen_at=BigInteger),
+    optional(quiet_until=BigInteger),
 )
 
 # Settings of a kind by an operator or a breaker. Null: as declared.
 switch = _table(
     "switch",
-    Column("kind", Exact(100), primary_key=True),
-    Column("off", SmallInteger, nullable=False, server_default=ZERO),
-    Column("reason", Long),
-    Column("who", String(255)),
-    Column("since", BigInteger),
-    Column("time_window", String(255)),
-    Column("rate", String(50)),
-    Column("concurrency", Integer),
-    Column("breaker", SmallInteger, nullable=False, server_default=ZERO),
-    Column("errors_in_a_row", Integer, nullable=False, server_default=ZERO),
-    Column("opened_at", BigInteger),
-    Column("probe_at", BigInteger),
-    Column("pause", BigInteger),
-    Column("probe_worker", BigInteger),
+    key(kind=Exact(100)),
+    zero(off=SmallInteger),
+    optional(reason=Long, who=String(255), since=BigInteger, time_window=String(255)),
+    optional(rate=String(50), concurrency=Integer),
+    zero(breaker=SmallInteger, errors_in_a_row=Integer),
+    optional(opened_at=BigInteger, probe_at=BigInteger, pause=BigInteger, probe_worker=BigInteger),
 )
 
 # When the next task of a kind with a rate may start: one clock for all workers.
 rate = _table(
     "rate",
-    Column("kind", Exact(100), primary_key=True),
-    Column("next_at", BigInteger, nullable=False),
-    Column("per_second", Double, nullable=False),
+    key(kind=Exact(100)),
+    required(next_at=BigInteger, per_second=Double),
 )
 
 # The number of items of rolling kinds, as a sum of changes. Each transaction appends its change, so
@@ -215,118 +188,81 @@ rate = _table(
 tally = _table(
     "tally",
     Column("id", Number, primary_key=True, autoincrement=True),
-    Column("kind", Exact(100), nullable=False),
-    Column("delta", BigInteger, nullable=False),
+    required(kind=Exact(100), delta=BigInteger),
     Index("windlass_tally_kind", "kind"),
 )
 
 # Control runs, one at a time for each name and partition, and their progress.
 control = _table(
     "control",
-    Column("name", Exact(255), primary_key=True),
-    Column("partition_id", Exact(255), primary_key=True),
+    key(name=Exact(255), partition_id=Exact(255)),
     Column("status", StatusCode, nullable=False, server_default=text("9")),
-    Column("stat_date", String(10)),
-    Column("step", Exact(255)),
-    Column("steps", Json),
-    Column("first_time", BigInteger),
-    Column("start_time", BigInteger),
-    Column("expire_time", BigInteger),
-    Column("end_time", BigInteger),
-    Column("run_seconds", Double),
-    Column("error", Long),
-    Column("data", Json),
-    Column("batch", BigInteger),
-    Column("tries", Integer, nullable=False, server_default=ZERO),
-    Column("who", String(255)),
-    Column("progress_done", BigInteger),
-    Column("progress_total", BigInteger),
+    optional(stat_date=String(10), step=Exact(255), steps=Json),
+    optional(first_time=BigInteger, start_time=BigInteger),
+    optional(expire_time=BigInteger, end_time=BigInteger, run_seconds=Double),
+    optional(error=Long, data=Json, batch=BigInteger),
+    zero(tries=Integer),
+    optional(who=String(255), progress_done=BigInteger, progress_total=BigInteger),
 )
 
 # Ended tries of control runs, numbered in the order of their ends.
 control_run = _table(
     "control_run",
     Column("id", Number, primary_key=True, autoincrement=True),
-    Column("name", Exact(255), nullable=False),
-    Column("partition_id", Exact(255), nullable=False),
-    Column("status", StatusCode, nullable=False),
-    Column("batch", BigInteger),
-    Column("stat_date", String(10)),
-    Column("step", Exact(255)),
-    Column("steps", Json),
-    Column("first_time", BigInteger),
-    Column("start_time", BigInteger),
-    Column("end_time", BigInteger),
-    Column("run_seconds", Double),
-    Column("error", Long),
-    Column("data", Json),
-    Column("tries", Integer, nullable=False),
-    Column("who", String(255)),
+    required(name=Exact(255), partition_id=Exact(255), status=StatusCode),
+    optional(batch=BigInteger, stat_date=String(10), step=Exact(255), steps=Json),
+    optional(first_time=BigInteger, start_time=BigInteger, end_time=BigInteger, run_seconds=Double),
+    optional(error=Long, data=Json),
+    required(tries=Integer),
+    optional(who=String(255)),
     Index("windlass_control_run_name", "name", "partition_id", "id"),
 )
 
 # The owner of each bucket; rows due before `careful_to` are claimed, not read.
 bucket = _table(
     "bucket",
-    Column("bucket", SmallInteger, primary_key=True, autoincrement=False),
-    Column("owner", BigInteger),
-    Column("careful_to", BigInteger, nullable=False, server_default=ZERO),
+    key(bucket=SmallInteger),
+    optional(owner=BigInteger),
+    zero(careful_to=BigInteger),
 )
 
 # Due rows that their owner offers to all workers; they have batch 0.
 offer = _table(
     "offer",
-    Column("task_id", Number, primary_key=True, autoincrement=False),
-    Column("kind", Exact(100), nullable=False),
-    Column("due_at", BigInteger, nullable=False),
+    key(task_id=Number),
+    required(kind=Exact(100), due_at=BigInteger),
     Index("windlass_offer_due", "kind", "due_at"),
 )
 
 # Sweeps, and the current round of each.
 sweep = _table(
     "sweep",
-    Column("name", Exact(100), primary_key=True),
-    Column("status", StatusCode, nullable=False, server_default=ZERO),
-    Column("round", BigInteger, nullable=False, server_default=ZERO),
+    key(name=Exact(100)),
+    zero(status=StatusCode, round=BigInteger),
     # The number of ranges in a round, and the number in the declaration.
-    Column("ranges", Integer, nullable=False),
-    Column("declared_ranges", Integer, nullable=False),
-    Column("redo", BigInteger),
-    Column("rows_estimate", BigInteger),
-    Column("started_at", BigInteger),
-    Column("ended_at", BigInteger),
+    required(ranges=Integer, declared_ranges=Integer),
+    optional(redo=BigInteger, rows_estimate=BigInteger, started_at=BigInteger, ended_at=BigInteger),
     # When the next round begins; null: when an operator starts it.
-    Column("due_at", BigInteger),
+    optional(due_at=BigInteger),
     # The worker that is splitting the source into ranges.
-    Column("starter", BigInteger),
-    Column("stopped_at", BigInteger),
-    Column("source", Long),
-    Column("error", Long),
+    optional(starter=BigInteger),
+    optional(stopped_at=BigInteger, source=Long, error=Long),
 )
 
 # The ranges of a round. Keys are JSON texts, compared for equality only; null is an open end.
 range_ = _table(
     "range",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("sweep", Exact(100), nullable=False),
-    Column("round", BigInteger, nullable=False),
-    Column("range_begin", Exact(1000)),
-    Column("range_end", Exact(1000)),
-    Column("breakpoint", Exact(1000)),
-    Column("read_to", Exact(1000)),
-    Column("status", StatusCode, nullable=False, server_default=ZERO),
-    Column("batch", BigInteger),
-    Column("worker", BigInteger),
-    Column("done", BigInteger, nullable=False, server_default=ZERO),
-    Column("failed", BigInteger, nullable=False, server_default=ZERO),
-    Column("repeated", BigInteger, nullable=False, server_default=ZERO),
-    Column("rows_estimate", BigInteger, nullable=False, server_default=ZERO),
-    Column("per_second", Double, nullable=False, server_default=ZERO),
-    Column("lost", SmallInteger, nullable=False, server_default=ZERO),
-    Column("lost_at", Exact(1000)),
-    Column("again_to", Exact(1000)),
-    Column("careful", SmallInteger, nullable=False, server_default=ZERO),
-    Column("saved_at", BigInteger),
+    key(id=Number),
+    required(sweep=Exact(100), round=BigInteger),
+    optional(range_begin=Exact(1000), range_end=Exact(1000)),
+    optional(breakpoint=Exact(1000), read_to=Exact(1000)),
+    zero(status=StatusCode),
+    optional(batch=BigInteger, worker=BigInteger),
+    zero(done=BigInteger, failed=BigInteger, repeated=BigInteger, rows_estimate=BigInteger),
+    zero(per_second=Double, lost=SmallInteger),
+    optional(lost_at=Exact(1000), again_to=Exact(1000)),
+    zero(careful=SmallInteger),
+    optional(saved_at=BigInteger),
     Index("windlass_range_round", "sweep", "round", "status"),
     Index("windlass_range_worker", "worker"),
     Index("windlass_range_free", "status", "careful", "batch"),
@@ -335,30 +271,19 @@ range_ = _table(
 # The rounds that ended.
 round_ = _table(
     "round",
-    Column("sweep", Exact(100), primary_key=True),
-    Column("round", BigInteger, primary_key=True, autoincrement=False),
-    Column("started_at", BigInteger, nullable=False),
-    Column("ended_at", BigInteger, nullable=False),
-    Column("done", BigInteger, nullable=False),
-    Column("failed", BigInteger, nullable=False),
-    Column("repeated", BigInteger, nullable=False),
-    Column("ranges", Integer, nullable=False),
+    key(sweep=Exact(100), round=BigInteger),
+    required(started_at=BigInteger, ended_at=BigInteger),
+    required(done=BigInteger, failed=BigInteger, repeated=BigInteger, ranges=Integer),
 )
 
 # Failed items of sweeps, each once; while an item is retried it has a batch.
 sweep_failure = _table(
     "sweep_failure",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("sweep", Exact(100), nullable=False),
-    Column("key_hash", Exact(32), nullable=False),
-    Column("item_key", Exact(1000), nullable=False),
-    Column("round", BigInteger, nullable=False),
-    Column("failed_at", BigInteger, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", BigInteger),
-    Column("batch", BigInteger),
-    Column("worker", BigInteger),
-    Column("error", Long, nullable=False),
+    key(id=Number),
+    required(sweep=Exact(100), key_hash=Exact(32), item_key=Exact(1000), round=BigInteger),
+    required(failed_at=BigInteger, tries=Integer),
+    optional(retry_at=BigInteger, batch=BigInteger, worker=BigInteger),
+    required(error=Long),
     Index("windlass_sweep_failure_key", "sweep", "key_hash", unique=True),
     Index("windlass_sweep_failure_retry", "sweep", "retry_at"),
     partial_index("windlass_sweep_failure_worker", "worker", where="worker is not null"),
@@ -367,23 +292,17 @@ sweep_failure = _table(
 # The last visit of single keys of sweeps.
 visit = _table(
     "visit",
-    Column("sweep", Exact(100), primary_key=True),
-    Column("key_hash", Exact(32), primary_key=True),
-    Column("item_key", Exact(1000), nullable=False),
-    Column("visited_at", BigInteger, nullable=False),
-    Column("status", StatusCode, nullable=False),
-    Column("error", Long),
+    key(sweep=Exact(100), key_hash=Exact(32)),
+    required(item_key=Exact(1000), visited_at=BigInteger, status=StatusCode),
+    optional(error=Long),
     Index("windlass_visit_visited", "visited_at"),
 )
 
 # The stock of each SKU. The checks are a second guard: the statements have their own.
 stock = _table(
     "stock",
-    Column("sku", Exact(255), primary_key=True),
-    Column("available", BigInteger, nullable=False, server_default=ZERO),
-    Column("received", BigInteger, nullable=False, server_default=ZERO),
-    Column("deducted", BigInteger, nullable=False, server_default=ZERO),
-    Column("returned", BigInteger, nullable=False, server_default=ZERO),
+    key(sku=Exact(255)),
+    zero(available=BigInteger, received=BigInteger, deducted=BigInteger, returned=BigInteger),
     CheckConstraint("available >= 0", name="windlass_stock_available"),
     CheckConstraint("returned >= 0 and returned <= deducted", name="windlass_stock_returned"),
     CheckConstraint("received = available + deducted - returned", name="windlass_stock_balance"),
@@ -392,32 +311,27 @@ stock = _table(
 # Restocks and adjustments by the callers' ids, with the answers.
 stock_receipt = _table(
     "stock_receipt",
-    Column("movement", Exact(10), primary_key=True),
-    Column("id", Exact(255), primary_key=True),
-    Column("body", Json, nullable=False),
-    Column("refusal", Json),
-    Column("created_at", BigInteger, nullable=False),
+    key(movement=Exact(10), id=Exact(255)),
+    required(body=Json),
+    optional(refusal=Json),
+    required(created_at=BigInteger),
 )
 
 # Deductions by the callers' ids; a row without a body marks a deduction that was voided first.
 deduction = _table(
     "deduction",
-    Column("id", Exact(255), primary_key=True),
-    Column("status", StatusCode, nullable=False),
-    Column("body", Json),
-    Column("refusal", Json),
-    Column("hold_until", BigInteger),
-    Column("confirmed_at", BigInteger),
-    Column("created_at", BigInteger, nullable=False),
+    key(id=Exact(255)),
+    required(status=StatusCode),
+    optional(body=Json, refusal=Json, hold_until=BigInteger, confirmed_at=BigInteger),
+    required(created_at=BigInteger),
     Index("windlass_deduction_created", "created_at", "id"),
 )
 
 deduction_line = _table(
     "deduction_line",
-    Column("deduction_id", Exact(255), primary_key=True),
-    Column("sku", Exact(255), primary_key=True),
-    Column("quantity", BigInteger, nullable=False),
-    Column("returned", BigInteger, nullable=False, server_default=ZERO),
+    key(deduction_id=Exact(255), sku=Exact(255)),
+    required(quantity=BigInteger),
+    zero(returned=BigInteger),
     CheckConstraint("quantity > 0", name="windlass_deduction_line_quantity"),
     CheckConstraint(
         "returned >= 0 and returned <= quantity", name="windlass_deduction_line_returned"
@@ -427,20 +341,17 @@ deduction_line = _table(
 # Returns by the callers' ids, with the answers.
 stock_return = _table(
     "stock_return",
-    Column("deduction_id", Exact(255), primary_key=True),
-    Column("return_id", Exact(255), primary_key=True),
-    Column("body", Json, nullable=False),
-    Column("refusal", Json),
-    Column("created_at", BigInteger, nullable=False),
+    key(deduction_id=Exact(255), return_id=Exact(255)),
+    required(body=Json),
+    optional(refusal=Json),
+    required(created_at=BigInteger),
     Index("windlass_stock_return_created", "created_at", "deduction_id", "return_id"),
 )
 
 return_line = _table(
     "return_line",
-    Column("deduction_id", Exact(255), primary_key=True),
-    Column("return_id", Exact(255), primary_key=True),
-    Column("sku", Exact(255), primary_key=True),
-    Column("quantity", BigInteger, nullable=False),
+    key(deduction_id=Exact(255), return_id=Exact(255), sku=Exact(255)),
+    required(quantity=BigInteger),
     CheckConstraint("quantity > 0", name="windlass_return_line_quantity"),
 )
 
@@ -448,12 +359,9 @@ return_line = _table(
 stock_entry = _table(
     "stock_entry",
     Column("id", Number, primary_key=True, autoincrement=True),
-    Column("sku", Exact(255), nullable=False),
-    Column("quantity", BigInteger, nullable=False),
-    Column("movement", Exact(10), nullable=False),
-    Column("reference", Exact(255), nullable=False),
-    Column("return_id", Exact(255)),
-    Column("created_at", BigInteger, nullable=False),
+    required(sku=Exact(255), quantity=BigInteger, movement=Exact(10), reference=Exact(255)),
+    optional(return_id=Exact(255)),
+    required(created_at=BigInteger),
     Index("windlass_stock_entry_sku", "sku", "id"),
     CheckConstraint("quantity <> 0", name="windlass_stock_entry_quantity"),
 )
@@ -461,41 +369,37 @@ stock_entry = _table(
 # Actions of operators: who, when, what, on which row, and the outcome.
 audit = _table(
     "audit",
-    Column("id", Number, primary_key=True, autoincrement=False),
-    Column("acted_at", BigInteger, nullable=False),
-    Column("who", String(255), nullable=False),
-    Column("via", Exact(20), nullable=False),
-    Column("address", String(100)),
-    Column("action", Exact(100), nullable=False),
-    Column("about", Exact(300)),
-    Column("detail", Json),
+    key(id=Number),
+    required(acted_at=BigInteger, who=String(255), via=Exact(20)),
+    optional(address=String(100)),
+    required(action=Exact(100)),
+    optional(about=Exact(300), detail=Json),
     # Null while it is under way, or if its process died meanwhile.
-    Column("ok", SmallInteger),
-    Column("outcome", Long),
+    optional(ok=SmallInteger),
+    optional(outcome=Long),
     Index("windlass_audit_acted", "acted_at", "id"),
 )
 
 # This database among the shards: one row.
 shard = _table(
     "shard",
-    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    key(id=SmallInteger),
     # Its place among the shards: the high bits of its numbers.
-    Column("place", SmallInteger, nullable=False, server_default=ZERO),
+    zero(place=SmallInteger),
     # The name of its ring, and where the ring's members are stored.
-    Column("ring", Exact(32), nullable=False),
-    Column("members", String(255), nullable=False),
+    required(ring=Exact(32), members=String(255)),
     # Whether it takes no new rows.
-    Column("draining", SmallInteger, nullable=False, server_default=ZERO),
+    zero(draining=SmallInteger),
     # The roster and its number; null in a single database.
-    Column("number", BigInteger, nullable=False, server_default=ZERO),
-    Column("roster", Json),
+    zero(number=BigInteger),
+    optional(roster=Json),
     # The rows that are moving to another shard.
-    Column("moving", Json),
+    optional(moving=Json),
 )
 
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL uses a sequence.
 number = _table(
     "number",
-    Column("name", Exact(100), primary_key=True),
-    Column("next", BigInteger, nullable=False),
+    key(name=Exact(100)),
+    required(next=BigInteger),
 )

@@ -12,13 +12,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, inspect, text
+from sqlalchemy import URL, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from windlass.database.database import Database, first_line, normalise
+from windlass.database.database import Database, first_line
 from windlass.database.dialect import PerDialect
 from windlass.database.migrate import VERSION_TABLE, migrate
 from windlass.database.schema import metadata
+from windlass.database.url import normalise, show
 from windlass.errors import BadDatabase
 
 CASCADE = PerDialect(sqlite="", postgresql=" cascade", mysql="")
@@ -103,7 +104,7 @@ class ScratchServer(Lender):
                 connection.execute(text(f"create database {name}"))
         except SQLAlchemyError as problem:
             raise BadDatabase(
-                f"cannot create a test database on {self._url.render_as_string()}: "
+                f"cannot create a test database on {show(self._url)}: "
                 f"{first_line(problem)}; give --windlass-database a user that may create "
                 "databases, or let your own fixture windlass_databases return the URL of one"
             ) from problem
@@ -119,12 +120,9 @@ class ScratchDatabase:
         self.name = name
         self.url = url.render_as_string(hide_password=False)
         self._database = Database(url)
+        self._engine = self._database.engine
         migrate(self._database)
         self._seed = self._rows()
-
-    @property
-    def _engine(self) -> Engine:
-        return self._database.engine
 
     def clean(self) -> None:
         """Restore the state when it was new: drop other tables, delete other rows."""

@@ -3,3 +3,8 @@
 `shop` is what a user of Windlass writes. The rest simulates its surroundings: a service that it
 depends on, customers and failures.
 """
+
+# The URLs of the database and of the service, in the environment of all processes of the demo. They
+# are not arguments because a URL may have a password.
+DATABASE = "WINDLASS_DEMO_DATABASE"
+SERVICE = "WINDLASS_DEMO_SERVICE"

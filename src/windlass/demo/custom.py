@@ -7,9 +7,8 @@ import threading
 from itertools import count
 
 from windlass.demo import shop
-from windlass.demo.diary import Diary
 from windlass.demo.goods import SOLD
-from windlass.demo.routine import Routine
+from windlass.demo.routine import Diary, Routine
 from windlass.errors import OutOfStock
 
 # fmt: off

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
-import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from sqlalchemy import make_url
 
 from windlass.database.database import Database
-from windlass.demo import goods
-from windlass.demo.diary import Diary
+from windlass.database.migrate import migrate
+from windlass.database.url import normalise
+from windlass.demo import DATABASE, SERVICE, goods
+from windlass.demo.routine import Diary
 from windlass.demo.service import Service
-from windlass.demo.setting import DemoSetting
 from windlass.errors import BadDatabase, WindlassError
 from windlass.operate.ring import operate as ring_operate
 
+# How much earlier than usual failures begin: for tests.
+PACE = "WINDLASS_DEMO_PACE"
 STOP_SECONDS = 3.0
 JOIN_SECONDS = 30.0
 SIGNALS = tuple(
@@ -32,61 +33,64 @@ SIGNALS = tuple(
 )
 
 
-@dataclass(frozen=True)
-class DemoOptions:
-    """Options of the demo. With a `pace` of 2, failures begin twice as early."""
-
-    database: str | None
-    port: int
-    seconds: float | None
-    pace: float
-
-
-def play(options: DemoOptions, console: Console) -> None:
+def play(
+    console: Console,
+    *,
+    database: str | None,
+    port: int,
+    seconds: float | None,
+    open_it: bool = False,
+) -> None:
     """Run the demo until a signal or for `seconds`, then remove everything."""
     stop = threading.Event()
     with _signals(stop), tempfile.TemporaryDirectory(prefix="windlass-demo-") as name:
         folder = Path(name)
-        url = options.database or f"sqlite:///{folder / 'shop.db'}"
-        _log_to(folder / "demo.log")
+        url = database or f"sqlite:///{folder / 'shop.db'}"
+        # Logs are kept off the screen, in a file that is removed with the rest.
+        logging.basicConfig(filename=folder / "demo.log", level=logging.WARNING, force=True)
         with _tables(url, console), Service() as service:
-            DemoSetting(url, service.url).publish()
-            _live(options, console, folder, service, stop)
+            os.environ.update({DATABASE: url, SERVICE: service.url})
+            _live(console, folder, service, port=port, seconds=seconds, open_it=open_it, stop=stop)
     console.print("The shop is closed, and everything was removed.")
 
 
 def _live(
-    options: DemoOptions, console: Console, folder: Path, service: Service, stop: threading.Event
+    console: Console,
+    folder: Path,
+    service: Service,
+    *,
+    port: int,
+    seconds: float | None,
+    open_it: bool,
+    stop: threading.Event,
 ) -> None:
     # Imported late: the shop reads its database URL during import.
     from windlass.demo import shop
     from windlass.demo.crew import Crew
     from windlass.demo.custom import Custom
-    from windlass.demo.glance import Glance
-    from windlass.demo.screen import Screen
+    from windlass.demo.screen import Glance, Screen
     from windlass.demo.trouble import Trouble
 
-    diary = Diary()
+    diary, pace = Diary(), float(os.environ.get(PACE) or 1)
     with ExitStack() as stack:
         stack.callback(shop.app.close)
         Custom.open()
         shop.stock_level.mirror(shop.catalogue)
         shop.bestseller.add(goods.SOLD)
-        web, where = _console(shop.app, options.port)
-        stack.enter_context(web)
+        where = _serve(stack, shop.app, port, open_it=open_it)
         crew = stack.enter_context(Crew(folder))
         if not console.is_terminal:
             console.print(f"The shop is open. Console: {where}", soft_wrap=True)
         screen = stack.enter_context(Screen(console, diary, where=where))
         _wait_for_workers(shop.app, stop)
-        custom = Custom(diary, pace=options.pace)
-        trouble = Trouble(crew, service, diary, pace=options.pace)
+        custom = Custom(diary, pace=pace)
+        trouble = Trouble(crew, service, diary, pace=pace)
         glance = Glance(custom, trouble)
         screen.rows = glance.rows
         routines = [*custom.routines, *trouble.routines, glance.routine]
         for routine in routines:
             routine.start()
-        stop.wait(options.seconds)
+        stop.wait(seconds)
         for routine in routines:
             routine.stop()
         for routine in routines:
@@ -101,31 +105,27 @@ def _wait_for_workers(app: Any, stop: threading.Event) -> None:
             return
 
 
-def _console(app: Any, port: int) -> tuple[AbstractContextManager[object], str]:
-    """The console on a thread and its URL; without its extra, how to install it."""
+def _serve(stack: ExitStack, app: Any, port: int, *, open_it: bool) -> str:
+    """Serve the console on a thread; the link to it, or how to install its extra."""
     try:
-        from windlass.web import create
-        from windlass.web.serve import Beside, url_of
+        from windlass.web.credential import Credentials
+        from windlass.web.link import Link
+        from windlass.web.serve import beside, bind, open_browser, url_of
+        from windlass.web.site import make
         from windlass.web.static import is_built
     except WindlassError as problem:
-        return nullcontext(), str(problem)
-    bound = _bind(port)
+        return str(problem)
+    bound = bind("127.0.0.1", port, or_any=True)
     # A browser that connects before the console is up waits instead of being refused.
     bound.listen()
-    where = url_of(bound)
+    link = stack.enter_context(Link.made())
+    where = link.at(url_of(bound))
+    stack.enter_context(beside(make(app, Credentials(link=link)), bound))
+    if open_it:
+        open_browser(bound, link.page.as_uri())
     if not is_built():
         where += " (API only: the pages were not built; run make demo, or install a wheel)"
-    return Beside(create(app), bound), where
-
-
-def _bind(port: int) -> socket.socket:
-    """A socket on `port` if it is free, else on another port."""
-    from windlass.web.serve import DEFAULT_HOST, bind
-
-    try:
-        return bind(DEFAULT_HOST, port)
-    except WindlassError:
-        return bind(DEFAULT_HOST, 0)
+    return where
 
 
 @contextmanager
@@ -144,7 +144,8 @@ def _tables(url: str, console: Console) -> Iterator[None]:
             f"Filling the shelves: {goods.PRODUCTS:,} products, {goods.ARTICLES:,} articles ..."
         )
         try:
-            _make(database)
+            migrate(database)
+            goods.fill(database)
             yield
         finally:
             if file is None:
@@ -156,16 +157,9 @@ def _tables(url: str, console: Console) -> Iterator[None]:
                 file.with_name(file.name + ending).unlink(missing_ok=True)
 
 
-def _make(database: Database) -> None:
-    from windlass.database.migrate import migrate
-
-    migrate(database)
-    goods.fill(database)
-
-
 def _file_of(url: str) -> Path | None:
     """The file of an SQLite database; None for a server."""
-    parsed = make_url(url)
+    parsed = normalise(url)
     if parsed.get_backend_name() != "sqlite":
         return None
     if not parsed.database or parsed.database == ":memory:":
@@ -182,8 +176,3 @@ def _signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _log_to(path: Path) -> None:
-    """Keep logs off the screen, in a file that is removed with the rest."""
-    logging.basicConfig(filename=path, level=logging.WARNING, force=True)

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 SLOWEST_SECONDS = 0.09
@@ -20,42 +21,40 @@ FAILED_PERCENT = 2
 PRINT_SECONDS = (4.0, 9.0)
 
 
-class Service:
+class Service(ThreadingHTTPServer):
     """Serves on a thread inside the block."""
 
+    daemon_threads = True
+    # A killed worker drops its calls, which is no error here.
+    block_on_close = False
+
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.is_down = False
-        self.answered = 0
-        self.refused = 0
         self.printed_at: dict[str, float] = {}
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.service = self
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="demo-service", daemon=True
-        )
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.server_port}"
 
-    def __enter__(self) -> Service:
-        self._thread.start()
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, name="demo-service", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        del request, client_address
 
     def answer(self, method: str, path: str, query: dict[str, list[str]]) -> tuple[int, object]:
         """The status and the body of the answer, after a delay."""
         if self.is_down:
-            self.refused += 1
             return 503, {"error": "the inventory is being restarted"}
         time.sleep(random.uniform(0.01, SLOWEST_SECONDS))
         if random.randrange(100) < FAILED_PERCENT:
-            self.refused += 1
             return 500, {"error": "deadlock in the inventory, try again"}
-        self.answered += 1
         match method, path.strip("/").split("/"):
             case "GET", ["stock", code]:
                 return 200, {"code": code, "on_hand": random.randint(0, 60)}
@@ -71,21 +70,11 @@ class Service:
         return 404, {"error": f"no such thing: {path}"}
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # A killed worker drops its calls, which is no error here.
-    block_on_close = False
-    service: Service
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        del request, client_address
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # Send headers and body as one packet: the client would wait for a second one.
     wbufsize = -1
-    server: _Server
+    server: Service
 
     def do_GET(self) -> None:
         self._answer("GET")
@@ -99,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, method: str) -> None:
         asked = urlsplit(self.path)
-        code, body = self.server.service.answer(method, unquote(asked.path), parse_qs(asked.query))
+        code, body = self.server.answer(method, unquote(asked.path), parse_qs(asked.query))
         data = json.dumps(body).encode()
         self.send_response(code)
         self.send_header("content-type", "application/json")

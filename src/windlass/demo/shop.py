@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from typing import Any
@@ -10,23 +11,21 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from windlass.app import App
-from windlass.demo import goods, setting
+from windlass.demo import DATABASE, SERVICE, goods
 from windlass.demo.client import Client
 from windlass.errors import AlreadyRunning, Snooze
-from windlass.external.declare import External
-from windlass.external.model import Answer, Done, Running
+from windlass.external.model import Answer, Done, External, Running
 from windlass.flow.declare import Drawing
 from windlass.handler import context
 from windlass.ledger import Ledger
 from windlass.source.keys import Keys
 from windlass.source.store.table import Table
 
-SETTING = setting.read()
 CHAPTERS = ("anchors", "ropes", "sails", "lights", "charts", "clothing")
 
-app = App(SETTING.database, grace="2s")
+app = App(os.environ.get(DATABASE, "sqlite:///windlass-demo.db"), grace="2s")
 ledger = Ledger(app.database, clock=app.clock)
-service = Client(SETTING.service)
+service = Client(os.environ.get(SERVICE, "http://127.0.0.1:1"))
 catalogue = Table(app.database.engine, "shop_product", key="code")
 
 

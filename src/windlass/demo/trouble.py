@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
 from windlass.demo import shop
 from windlass.demo.crew import Crew, WorkerProcess
-from windlass.demo.diary import Diary, Mood
-from windlass.demo.routine import Routine
+from windlass.demo.routine import Diary, Mood, Routine
 from windlass.demo.service import Service
 
 MAIL = "send_mail"
 MOODS: dict[str, Mood] = {"breaker opened": "bad", "breaker closed": "good", "poison": "bad"}
-
-
-@dataclass
-class Next:
-    """When the next failure begins, on the monotonic clock; None during a failure."""
-
-    at: float | None
-
-    def text(self, coming: str, there: str) -> str:
-        """`there` during the failure, else `coming` and the seconds until then."""
-        if self.at is None:
-            return there
-        return f"{coming} in {max(0.0, self.at - time.monotonic()):.0f} s"
 
 
 class Trouble:
@@ -36,44 +19,38 @@ class Trouble:
 
     def __init__(self, crew: Crew, service: Service, diary: Diary, *, pace: float) -> None:
         self._crew, self._service, self._diary, self._pace = crew, service, diary, pace
-        self.death, self.outage, self.closing = _in(14 / pace), _in(10 / pace), _in(20 / pace)
         self._alerts_seen = 0
-        self._killing = Routine("death", self._kill, first=14 / pace, every=(22, 22))
-        self._breaking = Routine("outage", self._fail, first=10 / pace, every=(48, 48))
-        self._pausing = Routine("switch", self._close, first=20 / pace, every=(45, 45))
-        self._watching = Routine("watch", self._watch, first=1.0, every=(1.0, 1.0))
-        self.routines = [self._killing, self._breaking, self._pausing, self._watching]
+        self.death = Routine("death", self._kill, first=14 / pace, every=(22, 22))
+        self.outage = Routine("outage", self._fail, first=10 / pace, every=(48, 48))
+        self.closing = Routine("switch", self._close, first=20 / pace, every=(45, 45))
+        watching = Routine("watch", self._watch, first=1.0, every=(1.0, 1.0))
+        self.routines = [self.death, self.outage, self.closing, watching]
 
     def _kill(self) -> None:
         """Every 30 seconds, kill the second worker for 8 seconds."""
-        victim, self.death.at = self._crew.workers[1], None
+        victim = self._crew.workers[1]
         pid = victim.pid
         victim.kill()
         self._diary.write(f"worker 2 (pid {pid}) was killed during its work", "bad")
-        if self._killing.pause(8 / self._pace):
+        if self.death.pause(8 / self._pace):
             victim.start()
             self._diary.write(f"worker 2 is back (pid {victim.pid})", "good")
-        self.death = _in(22)
 
     def _fail(self) -> None:
         """Every minute, take the inventory down for 12 seconds."""
-        self.outage.at = None
         self._service.is_down = True
         self._diary.write("the inventory is down: every call to it fails", "bad")
-        self._breaking.pause(12 / self._pace)
+        self.outage.pause(12 / self._pace)
         self._service.is_down = False
         self._diary.write("the inventory answers again", "good")
-        self.outage = _in(48)
 
     def _close(self) -> None:
         """Every minute, switch off mails for 15 seconds; they wait, and none is lost."""
-        self.closing.at = None
         shop.app.pause(MAIL, reason="the mail provider is being upgraded", who="demo")
         self._diary.write("the switch of send_mail is off: mails wait")
-        self._pausing.pause(15 / self._pace)
+        self.closing.pause(15 / self._pace)
         shop.app.resume(MAIL, who="demo")
         self._diary.write("the switch of send_mail is on again", "good")
-        self.closing = _in(45)
 
     def _watch(self) -> None:
         """Report breakers, and restart workers that died by themselves."""
@@ -82,7 +59,7 @@ class Trouble:
                 self._alerts_seen = alert.id
                 if alert.what in MOODS:
                     self._diary.write(alert.text, MOODS[alert.what])
-        if self.death.at is not None:
+        if self.death.next_at is not None:
             for worker in self._crew.workers:
                 self._restart_dead(worker)
 
@@ -90,7 +67,3 @@ class Trouble:
         if not worker.is_alive:
             self._diary.write(f"worker {worker.number} died: {worker.last_line()}", "bad")
             worker.start()
-
-
-def _in(seconds: float) -> Next:
-    return Next(time.monotonic() + seconds)

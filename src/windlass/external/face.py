@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from windlass.core.face import Along, Face, FaceLoop, Workplace
-from windlass.database.connection import Connection
 from windlass.external import store
 from windlass.external.engine.poll import Poll
 from windlass.external.engine.submission import ending
@@ -16,15 +15,11 @@ def _loops(workplace: Workplace) -> Sequence[FaceLoop]:
     return [Poll(kind, workplace) for kind in workplace.kinds.values() if is_external(kind)]
 
 
-def _stopped(connection: Connection, ids: Collection[int], now: int) -> None:
-    store.stop(connection, ids, now=now)
-
-
 FACE = Face(
     name="external",
     loops=_loops,
     ending=ending,
-    stopped=_stopped,
+    stopped=store.stop,
     restarted=store.begin_again,
     replaced=store.replace,
     pruned=store.forget,

@@ -1,13 +1,21 @@
-"""What external systems answer when they are polled, and how often they are polled."""
+"""What external systems are: what users write, what they answer, and how often they are polled."""
 
 from __future__ import annotations
 
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, cast
 
 from windlass.core.task.kind import Kind
-from windlass.errors import BadInput, NoContext
+from windlass.errors import BadDeclaration, BadInput, NoContext
+from windlass.value.task import is_storable
 
+# What a submission is: the current one of its task, one that failed, one that was dropped.
+CURRENT = 0
+FAILED_THERE = 1
+DROPPED = 2
 LONGEST_HANDLE = 255
 MOST_BACKOFF = 5
 MOST_BATCH = 10_000
@@ -51,13 +59,22 @@ class Submission:
 
     task_id: int
     number: int
+    kind: str
     secret: str = field(repr=False)
     # The number of this try since the task was enqueued, or retried by an operator.
     tries: int
     began_at: int
+    past: int
+    polls: int
     handle: str | None = None
+    # How it ended, if the system said that before the handle was stored.
+    told: str | None = None
     # Whether the system has refused it and will not accept it later.
     is_over: bool = False
+
+    @property
+    def is_past(self) -> bool:
+        return self.past != CURRENT
 
     @property
     def name(self) -> str:
@@ -65,19 +82,39 @@ class Submission:
         return str(self.task_id) if self.number == 1 else f"{self.task_id}-{self.number}"
 
 
-class System(Protocol):
-    """What Windlass calls of an external system."""
+class External(ABC):
+    """A system that executes work elsewhere. Subclass it, and give it to `app.external`.
 
-    def poll(self, handles: list[str]) -> dict[str, Answer]: ...
+    `submit` takes the arguments of the task and returns a handle. It is called again for the same
+    task if a worker died before the handle was stored: `context().submission` is then the same, and
+    the system must treat the two calls as one. `submit` raises `ExternalFailed` if the system
+    refuses the job and will not accept it later.
+    """
 
-    def cancel(self, handle: str) -> None: ...
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "submit"):
+            raise BadDeclaration(
+                f"{cls.__name__} has no submit; write def submit(self, ...) -> str"
+            )
+
+    @abstractmethod
+    def poll(self, handles: list[str]) -> dict[str, Answer]:
+        """The state of each handle. A handle that is left out is still running."""
+
+    def cancel(self, handle: str) -> None:
+        """Stop a job, if the system can. By default nothing is stopped.
+
+        A worker calls this soon after a task was cancelled or skipped, or has timed out. If it
+        raises, it is called again a few times.
+        """
+        del handle
 
 
 @dataclass(frozen=True)
 class ExternalTerms:
     """How an external kind is submitted and polled. Times are microseconds."""
 
-    system: System
+    system: External
     every: int
     timeout: int | None
     # How long one call may take.
@@ -111,10 +148,19 @@ def terms_of(kind: Kind) -> ExternalTerms:
 
 def is_handle(given: object) -> bool:
     """Whether `given` can be a handle: text that every database can store."""
-    if not isinstance(given, str) or not 0 < len(given) <= LONGEST_HANDLE or "\x00" in given:
-        return False
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(given, str) and 0 < len(given) <= LONGEST_HANDLE and is_storable(given)
+
+
+def submit_of(name: str, system: object) -> Callable[..., Any]:
+    """The `submit` of a system; raises BadDeclaration if a method is missing or async."""
+    submit = getattr(system, "submit", None)
+    if not callable(submit) or not callable(getattr(system, "poll", None)):
+        raise BadDeclaration(
+            f"external {name!r}: {system!r} has no submit and poll; subclass windlass.External"
+        )
+    calls = (getattr(system, call, None) for call in ("submit", "poll", "cancel"))
+    if any(map(inspect.iscoroutinefunction, calls)):
+        raise BadDeclaration(
+            f"external {name!r}: submit, poll and cancel run on threads; write them as plain def"
+        )
+    return cast(Callable[..., Any], submit)

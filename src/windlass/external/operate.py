@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 import hmac
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 
 from windlass import telemetry
+from windlass.core.face import Site
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
-from windlass.core.task.declare import Desk, Task, TaskRef
+from windlass.core.task.declare import Task, TaskApp, TaskRef
 from windlass.core.task.kind import Options, Registry, make_kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import lock_runs
 from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle
 from windlass.external import store
-from windlass.external.declare import External, submit_of
 from windlass.external.engine.submission import (
     Notification,
     endings_of,
@@ -28,8 +29,14 @@ from windlass.external.engine.submission import (
     submit,
     write_ends,
 )
-from windlass.external.model import MOST_BATCH, ExternalTerms, is_handle
-from windlass.external.store import ExternalRow, FoundSubmission
+from windlass.external.model import (
+    MOST_BATCH,
+    External,
+    ExternalTerms,
+    Submission,
+    is_handle,
+    submit_of,
+)
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result
@@ -40,13 +47,13 @@ BREAKER = "5 in a row, 30s"
 MOST_NUMBER = 2**63
 
 
+@dataclass(eq=False)
 class Externals:
     """`app.external`."""
 
-    def __init__(self, desk: Desk, fleet: Fleet, registry: Registry) -> None:
-        self._desk = desk
-        self._fleet = fleet
-        self._registry = registry
+    app: TaskApp
+    fleet: Fleet
+    registry: Registry
 
     def __call__(
         self,
@@ -104,8 +111,8 @@ class Externals:
             hands_over=True,
         )
         kind = make_kind(_handler(name, terms), options)
-        self._registry.add(kind)
-        return Task(self._desk, kind)
+        self.registry.add(kind)
+        return Task(self.app, kind)
 
     def notify(
         self,
@@ -132,13 +139,13 @@ class Externals:
 
     def _find(
         self, what: str | int | TaskRef, kind: str | None, secret: str | None
-    ) -> tuple[Shard, FoundSubmission]:
-        self._fleet.prepare()
+    ) -> tuple[Shard, Submission]:
+        self.fleet.prepare()
         given = what.id if isinstance(what, TaskRef) else what
         if isinstance(given, bool) or not isinstance(given, str | int):
             raise BadInput(f"{what!r} is neither a handle nor a task")
         is_possible = is_handle(given) if isinstance(given, str) else 0 < given < MOST_NUMBER
-        for shard in self._fleet.shards if is_possible else ():
+        for shard in self.fleet.shards if is_possible else ():
             found = shard.database.read(lambda connection: store.find(connection, given, kind=kind))
             if secret is not None:
                 found = [each for each in found if _is_same(each.secret, secret)]
@@ -151,8 +158,8 @@ class Externals:
                 return shard, found[0]
         raise UnknownHandle(given)
 
-    def _tell(self, shard: Shard, found: FoundSubmission, told: Notification) -> bool:
-        database, number = shard.database, found.task_id
+    def _tell(self, shard: Shard, found: Submission, told: Notification) -> bool:
+        number, site = found.task_id, Site.at(shard, self.registry)
 
         def work(connection: Connection) -> bool | None:
             seen = store.state_of(connection, number)
@@ -170,30 +177,18 @@ class Externals:
                 return True
             if not is_there:
                 return None
-            self._end(connection, shard, row, told, before=before)
+            kind = self.registry.get(row.task.kind)
+            outcome = outcome_of(row, told.answer, kind)
+            assert outcome is not None
+            write_ends(connection, kind, {row: outcome}, now=shard.clock.now())
+            for ending in endings_of(site, {row: outcome}, worker=row.task.worker):
+                ending.write(connection, {number}, before)
+            shard.bell.ring_inside(connection, is_ours=True)
             return True
 
         # The handle may have been written while this waited for the lock; that happens once.
-        changed = database.write(work)
-        return bool(database.write(work) if changed is None else changed)
-
-    def _end(
-        self,
-        connection: Connection,
-        shard: Shard,
-        row: ExternalRow,
-        told: Notification,
-        *,
-        before: Mapping[int, int],
-    ) -> None:
-        kind, now = self._registry.get(row.task.kind), shard.clock.now()
-        outcome = outcome_of(row, told.answer, kind)
-        assert outcome is not None
-        write_ends(connection, kind, {row: outcome}, now=now)
-        site = shard.site(self._registry)
-        for ending in endings_of(site, {row: outcome}, worker=row.task.worker):
-            ending.write(connection, {row.task.id}, before)
-        shard.bell.ring_inside(connection, is_ours=True)
+        changed = shard.database.write(work)
+        return bool(shard.database.write(work) if changed is None else changed)
 
 
 def _told(ok: object, result: object, reason: object) -> Notification:

@@ -7,29 +7,31 @@ pruned: a late notification about one of them is recognised, and changes nothing
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, Update, bindparam, delete, or_, select, text, update
+from sqlalchemy import Connection, Row, Update, bindparam, delete, or_, select, text, update
 
-from windlass.core.face import Copied, Read, Values
-from windlass.core.fetch.store.claim import PICKED
+from windlass.core.face import Copied, Read
+from windlass.core.fetch.store import PICKED
 from windlass.database.dialect.base import Dialect, Executor, Stamp, stamped
 from windlass.database.schema import external, task
-from windlass.external.model import Submission
+from windlass.external.model import CURRENT, DROPPED, FAILED_THERE, Submission
 from windlass.value.outcome import Change
 from windlass.value.status import Status
 from windlass.value.task import PRIORITIES, Claimed
 
-# The values of the column `past`: the current submission, one that failed, one that was dropped.
-CURRENT = 0
-FAILED_THERE = 1
-DROPPED = 2
 OPEN = (Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL)
 # A result that is already known comes before all other rows of the kind: it needs no poll.
 TOLD_DUE = 0
 CANCEL_TRIES = 6
 MOST_FOUND = 20
+# The columns of a submission, under the names of its fields.
+READ = [
+    external.c["submission" if part.name == "number" else part.name].label(part.name)
+    for part in fields(Submission)
+    if part.name != "is_over"
+]
 
 
 @dataclass(frozen=True)
@@ -39,39 +41,27 @@ class ExternalRow:
     task: Claimed
     status: Status
     submission: Submission
-    polls: int
-    told: str | None
-
-
-@dataclass(frozen=True)
-class FoundSubmission:
-    """A submission that a notification may be about."""
-
-    task_id: int
-    number: int
-    kind: str
-    secret: str = field(repr=False)
-    is_past: bool
 
 
 def prepare(
     connection: Connection, dialect: Dialect, number: int, *, kind: str, secret: str, now: int
 ) -> Submission:
     """The current submission of a task; a new one with `secret` if there is none."""
-    row = _newest(connection, number)
-    if row is None or row.past != CURRENT:
+    newest = _newest(connection, number)
+    if newest is None or newest.is_past:
         dialect.ensure(
             connection,
             external,
             task_id=number,
-            submission=1 if row is None else row.submission + 1,
+            submission=1 if newest is None else newest.number + 1,
             kind=kind,
             secret=secret,
-            tries=row.tries + 1 if row is not None and row.past == FAILED_THERE else 1,
+            tries=newest.tries + 1 if newest is not None and newest.past == FAILED_THERE else 1,
             began_at=now,
         )
-        row = _newest(connection, number)
-    return Submission(number, row.submission, row.secret, row.tries, row.began_at)
+        newest = _newest(connection, number)
+    assert newest is not None
+    return newest
 
 
 def record(connection: Connection, given: Sequence[Submission]) -> None:
@@ -190,25 +180,14 @@ def end(connection: Connection, changes: Sequence[Change]) -> None:
     )
 
 
-def find(
-    connection: Connection, what: str | int, *, kind: str | None = None
-) -> list[FoundSubmission]:
+def find(connection: Connection, what: str | int, *, kind: str | None = None) -> list[Submission]:
     """The submissions with a handle, or those of a task; the current one first."""
     column = external.c.task_id if isinstance(what, int) else external.c.handle
-    query = select(
-        external.c.task_id,
-        external.c.submission,
-        external.c.kind,
-        external.c.secret,
-        external.c.past,
-    ).where(column == what)
+    query = select(*READ).where(column == what)
     if kind is not None:
         query = query.where(external.c.kind == kind)
-    rows = connection.execute(query.order_by(external.c.past, external.c.submission.desc()))
-    return [
-        FoundSubmission(number, submission, name, secret, past != CURRENT)
-        for number, submission, name, secret, past in rows.fetchmany(MOST_FOUND)
-    ]
+    query = query.order_by(external.c.past, external.c.submission.desc())
+    return [_submission(row) for row in connection.execute(query).fetchmany(MOST_FOUND)]
 
 
 def state_of(connection: Connection, number: int) -> tuple[Status, int | None] | None:
@@ -224,7 +203,7 @@ def tell(connection: Connection, number: int, told: str) -> None:
     connection.execute(_current([number]).values(told=told))
 
 
-def stop(connection: Connection, ids: Collection[int], *, now: int) -> None:
+def stop(connection: Connection, ids: Collection[int], now: int) -> None:
     """Let the systems stop these tasks, which have ended here; a worker calls them."""
     for part in _parts(list(ids)):
         connection.execute(
@@ -244,16 +223,15 @@ def take_stops(
     connection: Connection, kind: str, *, now: int, until: int, limit: int
 ) -> list[Submission]:
     """Take submissions that must be stopped; other workers can take them after `until`."""
-    rows = connection.execute(
-        select(external)
+    query = (
+        select(*READ)
         .where(external.c.kind == kind, external.c.cancel_at <= now)
         .order_by(external.c.cancel_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
-    ).all()
-    taken = [_submission(row) for row in rows]
-    if taken:
-        _each(connection, taken, cancel_at=until, polls=external.c.polls + 1)
+    )
+    taken = [_submission(row) for row in connection.execute(query)]
+    _each(connection, taken, cancel_at=until, polls=external.c.polls + 1)
     return taken
 
 
@@ -264,6 +242,8 @@ def stopped(connection: Connection, given: Sequence[Submission]) -> None:
 
 def put_off_stops(connection: Connection, given: Sequence[Submission], *, until: int) -> None:
     """Try again later to stop these; give up after some tries."""
+    if not given:
+        return
     _each(connection, given, cancel_at=until)
     ids = [each.task_id for each in given]
     given_up = external.c.task_id.in_(ids), external.c.polls >= CANCEL_TRIES
@@ -271,10 +251,9 @@ def put_off_stops(connection: Connection, given: Sequence[Submission], *, until:
 
 
 def _each(connection: Connection, given: Sequence[Submission], **values: Any) -> None:
-    connection.execute(
-        _one().values(**values),
-        [{"number": each.task_id, "nth": each.number} for each in given],
-    )
+    if given:
+        which = [{"number": each.task_id, "nth": each.number} for each in given]
+        connection.execute(_one().values(**values), which)
 
 
 def _one() -> Update:
@@ -287,13 +266,10 @@ def _current(ids: Collection[int]) -> Update:
     return update(external).where(external.c.task_id.in_(ids), external.c.past == CURRENT)
 
 
-def _newest(connection: Connection, number: int) -> Any:
-    return connection.execute(
-        select(external)
-        .where(external.c.task_id == number)
-        .order_by(external.c.submission.desc())
-        .limit(1)
-    ).first()
+def _newest(connection: Connection, number: int) -> Submission | None:
+    query = select(*READ).where(external.c.task_id == number)
+    row = connection.execute(query.order_by(external.c.submission.desc()).limit(1)).first()
+    return None if row is None else _submission(row)
 
 
 def _priorities(connection: Connection, kind: str) -> Iterator[int]:
@@ -316,19 +292,12 @@ def _priorities(connection: Connection, kind: str) -> Iterator[int]:
 def _with_submissions(
     connection: Connection, rows: Sequence[Sequence[Any]], worker: int
 ) -> list[ExternalRow]:
-    found: dict[int, Any] = {}
+    found: dict[int, Submission] = {}
     for ids in _parts([row[0] for row in rows]):
-        counts = external.c.task_id.in_(ids), external.c.past == CURRENT
-        for each in connection.execute(select(external).where(*counts)):
-            found[each.task_id] = each
+        query = select(*READ).where(external.c.task_id.in_(ids), external.c.past == CURRENT)
+        found |= {each.task_id: _submission(each) for each in connection.execute(query)}
     return [
-        ExternalRow(
-            _claimed(row[:-1], worker),
-            Status(row[-1]),
-            _submission(found[row[0]]),
-            found[row[0]].polls,
-            found[row[0]].told,
-        )
+        ExternalRow(_claimed(row[:-1], worker), Status(row[-1]), found[row[0]])
         for row in rows
         if row[0] in found
     ]
@@ -340,10 +309,8 @@ def _claimed(row: Sequence[Any], worker: int) -> Claimed:
     return stamped((*row[:4], due_at, *row[5:]), stamp, attempt=0)
 
 
-def _submission(row: Any) -> Submission:
-    return Submission(
-        row.task_id, row.submission, row.secret, row.tries, row.began_at, handle=row.handle
-    )
+def _submission(row: Row[Any]) -> Submission:
+    return Submission(**row._asdict())
 
 
 def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
@@ -352,15 +319,10 @@ def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
 
 def along(read: Read, ids: Sequence[int], new: Mapping[int, int]) -> Iterator[Copied]:
     """The submissions of tasks that move to another shard, where the tasks have `new` ids."""
-
-    def work(connection: Connection) -> list[Values]:
-        query = select(external).where(external.c.task_id.in_(ids))
-        return [dict(row) for row in connection.execute(query).mappings()]
-
-    rows = read(work)
-    yield Copied(
-        external, [{**row, "task_id": new.get(row["task_id"], row["task_id"])} for row in rows]
-    )
+    query = select(external).where(external.c.task_id.in_(ids))
+    rows = read(lambda connection: connection.execute(query).mappings().all())
+    moved = [{**row, "task_id": new.get(row["task_id"], row["task_id"])} for row in rows]
+    yield Copied(external, moved)
 
 
 def forget(connection: Connection, ids: Collection[int]) -> None:

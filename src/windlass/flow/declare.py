@@ -1,27 +1,61 @@
-"""What a flow function draws on: nodes, their edges, and changes to a flow run."""
+"""How flows are declared: functions draw nodes and edges, and templates are JSON."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from keyword import iskeyword
+from typing import Any, NamedTuple, cast
+
+import msgspec
 
 from windlass.core.task.kind import Kind, Registry
 from windlass.errors import BadDeclaration, BadFlow
-from windlass.flow.model.condition import NodeCondition
-from windlass.flow.model.graph import NodeShape, Trigger, check_given, check_graph, read_trigger
-from windlass.flow.model.node import Result, results_in
+from windlass.flow.model.graph import (
+    NodeShape,
+    Trigger,
+    check_given,
+    check_graph,
+    placed,
+    read_trigger,
+)
+from windlass.flow.model.node import NodeCondition, Result, results_in
 
 
+class FlowTerms(NamedTuple):
+    """What draws the nodes of a flow; the version, if it is a template."""
+
+    draw: Callable[..., Any]
+    version: int | None = None
+
+
+def flow_of(kind: Kind | None) -> FlowTerms | None:
+    """What is declared of a kind that is a flow; None if it is not."""
+    terms = None if kind is None else kind.face_terms
+    return terms if isinstance(terms, FlowTerms) else None
+
+
+def draw_of(kind: Kind) -> Callable[..., Any]:
+    """The function that draws the nodes of a flow."""
+    terms = flow_of(kind)
+    assert terms is not None
+    return terms.draw
+
+
+def version_of(kind: Kind) -> int | None:
+    """The version of a kind that is a template."""
+    terms = flow_of(kind)
+    return None if terms is None else terms.version
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Node:
     """A node that was drawn. Its `result` can be an argument of a later node."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     @property
     def result(self) -> Result:
@@ -224,6 +258,147 @@ def without_first(function: Callable[..., Any], runs: Callable[..., Any]) -> Cal
         if name not in (first.name, "return")
     }
     return wrapped
+
+
+class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A node of a template."""
+
+    name: str
+    kind: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    trigger: str = "all_success"
+    when: str | None = None
+    # Read, because an exported run has it; not kept and not shown.
+    _status: str | None = msgspec.field(default=None, name="status")
+
+
+class AddedNode(TemplateNode, frozen=True, forbid_unknown_fields=True):
+    """A node that an edit adds to a flow run."""
+
+    after: list[str] = []
+
+
+class RunEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An edit of a flow run: nodes to add, edges to add, and edges to remove."""
+
+    add: list[AddedNode] = []
+    link: list[tuple[str, str]] = []
+    unlink: list[tuple[str, str]] = []
+
+
+class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A flow as JSON, drawn in the console or loaded from a file.
+
+    `{"nodes": [{"name", "kind", "args", "kwargs", "trigger", "when"}], "edges": [[from, to]]}`. In
+    arguments, `{"$result": "load"}` stands for the result of node load, with `"path": ["rows"]` for
+    a part of it, and `{"$argument": "order"}` for an argument of the start. The `status` of a node,
+    which an exported run has, is dropped.
+    """
+
+    nodes: list[TemplateNode]
+    edges: list[tuple[str, str]] = []
+
+    def ordered(self) -> list[tuple[TemplateNode, list[str]]]:
+        """The nodes, parents before children, each with what it waits for."""
+        after: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        for parent, child in self.edges:
+            for name in (parent, child):
+                if name not in after:
+                    raise BadFlow(
+                        f"an edge refers to {name!r}, which is not a node of this template"
+                    )
+            after[child].append(parent)
+        by_name = {node.name: node for node in self.nodes}
+        names = placed(after)
+        # Nodes in a cycle come last, and are then refused.
+        names += after.keys() - set(names)
+        return [(by_name[name], after[name]) for name in names]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that a start needs."""
+        found: set[str] = set()
+        filled_in([[node.args, node.kwargs] for node in self.nodes], found.add)
+        return sorted(found)
+
+
+def read_template(name: str, spec: object) -> Template:
+    """The template in this JSON or plain data, or an error that says what is wrong."""
+    try:
+        if isinstance(spec, str | bytes):
+            template = msgspec.json.decode(spec, type=Template)
+        else:
+            template = msgspec.convert(spec, Template)
+    except (msgspec.ValidationError, msgspec.DecodeError) as problem:
+        raise BadFlow(f"template {name!r} cannot be read: {problem}") from problem
+    for each, count in Counter(node.name for node in template.nodes).items():
+        if count > 1:
+            raise BadFlow(f"template {name!r}: two nodes are named {each!r}")
+        if "/" in each:
+            raise BadFlow(
+                f"template {name!r}: node {each!r} is inside a nested flow, which adds it by "
+                "itself; leave it out"
+            )
+    for each in template.arguments:
+        if not each.isidentifier() or iskeyword(each):
+            raise BadFlow(f"template {name!r}: no argument of a start can be named {each!r}")
+    nodes = [msgspec.structs.replace(node, _status=None) for node in template.nodes]
+    return Template(nodes, template.edges)
+
+
+def filled_in(value: Any, argument: Callable[[str], object]) -> Any:
+    """A value of a template with results and arguments in place of their references."""
+    match value:
+        case {"$result": str(node), "path": list(path)}:
+            return Result(node, tuple(path))
+        case {"$result": str(node)}:
+            return Result(node)
+        case {"$argument": str(name)}:
+            return argument(name)
+        case dict():
+            return {key: filled_in(part, argument) for key, part in value.items()}
+        case list():
+            return [filled_in(part, argument) for part in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a start, before its value is known."""
+
+    name: str
+
+
+def is_open(value: object) -> bool:
+    """Whether `value` contains a result or an argument that is not known yet."""
+    match value:
+        case dict():
+            return any(map(is_open, value.values()))
+        case list():
+            return any(map(is_open, value))
+    return isinstance(value, Result | Argument)
+
+
+def draw_node(
+    flow: Drawing, node: TemplateNode, *, after: Sequence[str], arguments: Mapping[str, object]
+) -> None:
+    """Draw a node of a template or of an edit."""
+
+    def argument(name: str) -> object:
+        if name not in arguments:
+            raise BadFlow(f"the template needs the argument {name!r}; start it with {name}=...")
+        return arguments[name]
+
+    flow.draw(
+        node.kind,
+        tuple(filled_in(node.args, argument)),
+        filled_in(node.kwargs, argument),
+        after=after,
+        name=node.name,
+        trigger=cast(Any, node.trigger),
+        when=node.when,
+    )
 
 
 def _names_in(after: After) -> Iterable[str]:

@@ -17,22 +17,22 @@ from windlass.errors import (
     UnknownSku,
 )
 from windlass.lazy import attributes_of
+from windlass.ledger.model.ledger import (
+    Confirmation,
+    Deduction,
+    DeductionLine,
+    DeductionStatus,
+    Entry,
+    Line,
+    Movement,
+    Receipt,
+    Return,
+    Stock,
+)
+from windlass.view.audit import Audit
 
 if TYPE_CHECKING:
     from windlass.ledger.ledger import Ledger
-    from windlass.ledger.model.ledger import (
-        Confirmation,
-        Deduction,
-        DeductionLine,
-        DeductionStatus,
-        Entry,
-        Line,
-        Movement,
-        Receipt,
-        Return,
-        Stock,
-    )
-    from windlass.view.audit import Audit
 
 __all__ = [
     "Audit",
@@ -57,22 +57,4 @@ __all__ = [
     "UnknownSku",
 ]
 
-__getattr__ = attributes_of(
-    __name__,
-    {
-        "windlass.ledger.ledger": ("Ledger",),
-        "windlass.ledger.model.ledger": (
-            "Confirmation",
-            "Deduction",
-            "DeductionLine",
-            "DeductionStatus",
-            "Entry",
-            "Line",
-            "Movement",
-            "Receipt",
-            "Return",
-            "Stock",
-        ),
-        "windlass.view.audit": ("Audit",),
-    },
-)
+__getattr__ = attributes_of(__name__, {"windlass.ledger.ledger": ("Ledger",)})

@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from windlass.clock import Clock, DatabaseClock
 from windlass.database import migrate
+from windlass.database.bound import BoundOptions, make_bounds
 from windlass.database.connection import (
     URL,
     Engine,
     Executor,
     has_begun,
-    is_async,
     join,
     joined,
+    on_its_thread,
 )
 from windlass.database.database import Database
 from windlass.errors import (
@@ -24,9 +25,6 @@ from windlass.errors import (
     BadDatabase,
     BadInput,
     IdConflict,
-    NotHeld,
-    OutOfStock,
-    OverReturn,
     Refused,
     UnknownDeduction,
     UnknownSku,
@@ -57,7 +55,7 @@ from windlass.ledger.model.ledger import (
 from windlass.ledger.store import audit as ledger_audit
 from windlass.ledger.store import view as ledger_view
 from windlass.value.duration import Duration
-from windlass.value.twin import twin
+from windlass.value.twin import awaited, twin
 from windlass.view.audit import Audit, found
 
 P = ParamSpec("P")
@@ -65,7 +63,7 @@ T = TypeVar("T")
 
 LARGEST = 2**62
 REFUSALS: dict[str, Callable[..., Refused]] = {
-    kind.__name__: kind for kind in (NotHeld, OutOfStock, OverReturn, UnknownDeduction, UnknownSku)
+    kind.__name__: kind for kind in Refused.__subclasses__()
 }
 
 
@@ -73,22 +71,20 @@ def _awaited(
     method: Callable[Concatenate[Ledger, P], T],
 ) -> Callable[Concatenate[Ledger, P], Coroutine[Any, Any, T]]:
     """The `a` twin of a method that reads, in the caller's transaction if there is one."""
+    in_thread = awaited(method)
 
-    @wraps(method)
-    async def awaited(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
-        conn: Any = options.get("conn")
-        if conn is None:
-            return await twin(method, self, *args, **options)
-
-        def call(owner: object) -> T:
-            options["conn"] = owner
+    @wraps(in_thread)
+    async def call(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        def read(conn: object) -> T:
+            options["conn"] = conn
             return method(self, *args, **options)
 
-        return await _in_transaction(conn, call)
+        conn: Any = options.get("conn")
+        if conn is None:
+            return await in_thread(self, *args, **options)
+        return await on_its_thread(conn, read)
 
-    awaited.__name__ = f"a{method.__name__}"
-    awaited.__doc__ = f"`{method.__name__}`, awaited."
-    return awaited
+    return call
 
 
 class Ledger:
@@ -101,11 +97,20 @@ class Ledger:
     """
 
     def __init__(
-        self, database: str | URL | Engine | Database, *, clock: Clock | None = None
+        self,
+        database: str | URL | Engine | Database,
+        *,
+        clock: Clock | None = None,
+        **bounds: Unpack[BoundOptions],
     ) -> None:
         if not isinstance(database, str | URL | Engine | Database):
-            raise BadDatabase(f"{database!r} is neither a URL nor a SQLAlchemy Engine")
-        self.database = database if isinstance(database, Database) else Database(database)
+            raise BadDatabase(f"{type(database).__name__} is neither a URL nor a SQLAlchemy Engine")
+        if bounds and isinstance(database, Engine | Database):
+            raise BadInput(f"{', '.join(bounds)}: an Engine has its own; give the URL instead")
+        made = make_bounds(**bounds)
+        self.database = (
+            database if isinstance(database, Database) else Database(database, bounds=made)
+        )
         self.clock = clock or DatabaseClock(self.database.measure)
         self._executor = RequestExecutor(self.database, self.clock)
         self._group = GroupCommit(self._executor.execute)
@@ -255,9 +260,7 @@ class Ledger:
         """Create or upgrade the tables, all of Windlass's; returns their version."""
         return migrate.migrate(self.database)
 
-    async def amigrate(self) -> str:
-        """`migrate`, awaited."""
-        return await twin(self.migrate)
+    amigrate = awaited(migrate)
 
     def prepare(self) -> None:
         """Make sure that the tables exist; SQLite creates them on first use."""
@@ -310,7 +313,7 @@ class Ledger:
             await twin(self.prepare)
         if conn is None:
             return _answer(answer, await self._group.asubmit(request))
-        return await _in_transaction(conn, partial(self._ask, answer, request))
+        return await on_its_thread(conn, partial(self._ask, answer, request))
 
     def _read(self, work: Callable[[Executor], T], conn: object) -> T:
         if conn is None:
@@ -319,14 +322,6 @@ class Ledger:
         self._prepare_beside(conn)
         with joined(conn, self.database.engine, self.database.dialect) as executor:
             return work(executor)
-
-
-async def _in_transaction(conn: Any, call: Callable[[object], T]) -> T:
-    if not is_async(conn):
-        # A sync connection belongs to the thread that uses it: stay on it.
-        return call(conn)
-    answer: T = await conn.run_sync(call)
-    return answer
 
 
 def _answer(kind: type[T], outcome: Outcome) -> T:

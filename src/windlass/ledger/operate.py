@@ -14,8 +14,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from windlass.core.shard.fleet import Fleet
 from windlass.database.connection import Connection
 from windlass.ledger.ledger import Ledger
-from windlass.ledger.model.listing import LedgerPlace
-from windlass.ledger.store import list as ledger_list
+from windlass.ledger.model.ledger import LedgerPlace
+from windlass.ledger.store import view as ledger_view
 from windlass.view.audit import Audit
 
 P = ParamSpec("P")
@@ -57,10 +57,10 @@ class Ledgers:
                 self._made[place.index] = Ledger(place.database, clock=place.clock)
             return self._made[place.index]
 
-    stocks = _listing(ledger_list.stocks)
-    deductions = _listing(ledger_list.deductions)
-    returns = _listing(ledger_list.returns)
-    entries = _listing(ledger_list.entries)
+    stocks = _listing(ledger_view.list_stocks)
+    deductions = _listing(ledger_view.list_deductions)
+    returns = _listing(ledger_view.list_returns)
+    entries = _listing(ledger_view.list_entries)
 
     def audit(self, shard: str | None = None) -> Audit | None:
         """Check every row of a ledger; None if an audit is running: it reads all tables."""

@@ -11,16 +11,15 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.audit import MOST_TOLD, audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import MOST_TOLD, AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
-    complain,
     console,
     counted,
     moment_text,
     plain,
     print_fitting,
     print_json,
+    refuse,
     report,
     say,
     status_text,
@@ -31,8 +30,8 @@ from windlass.clock import SECOND
 from windlass.errors import ItemNotFound, NotPossible
 from windlass.rolling.model import Freshness, Item, RollingView
 from windlass.rolling.operate import freshness
-from windlass.rolling.operate.follow import table_of
 from windlass.rolling.operate.handle import Rolling
+from windlass.rolling.operate.source import table_of
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
 from windlass.value.status import Status
@@ -235,23 +234,14 @@ def unfollow(
 
 def _load(app: str | None, name: str) -> tuple[App, Rolling[..., Any]]:
     loaded = load_app(app)
-    kind = loaded.registry.get(name)
-    if kind.period is None:
-        complain(f"kind {name!r} is not rolling; rolling kinds: {_rolling_names(loaded)}")
-        raise typer.Exit(1)
+    kind = loaded.registry.of_face(name, "rolling", what="rolling")
     loaded.prepare()
     return loaded, Rolling(loaded.rolling_tools, kind)
 
 
-def _rolling_names(loaded: App) -> str:
-    kinds = loaded.registry.kinds.values()
-    return ", ".join(sorted(kind.name for kind in kinds if kind.period is not None)) or "none"
-
-
 def _codes(codes: list[str] | None, file: str | None) -> Iterator[str]:
     if bool(codes) == (file is not None):
-        complain("give codes, or --file with one code a line")
-        raise typer.Exit(2)
+        refuse("give codes, or --file with one code a line")
     if file is None:
         return iter(codes or [])
     return _lines(file)
@@ -267,11 +257,9 @@ def _lines(file: str) -> Iterator[str]:
         with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8-sig") as lines:
             yield from (line.rstrip("\r\n") for line in lines if line.strip("\r\n"))
     except OSError as problem:
-        complain(f"--file {file}: {problem.strerror}")
-        raise typer.Exit(1) from None
+        refuse(f"--file {file}: {problem.strerror}", code=1)
     except UnicodeDecodeError as problem:
-        complain(f"--file {file}: not UTF-8 text ({problem.reason}); convert it first")
-        raise typer.Exit(1) from None
+        refuse(f"--file {file}: not UTF-8 text ({problem.reason}); convert it first", code=1)
 
 
 def _cells(rolling: Freshness) -> list[Text]:

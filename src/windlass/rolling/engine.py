@@ -17,7 +17,7 @@ from windlass.core.task.enqueue import Guard
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.rolling.store import item as store
-from windlass.rolling.store.insert import INSERTERS, NewItem, NewItems
+from windlass.rolling.store.item import NewItem, NewItems
 from windlass.value.bucket import bucket_of
 from windlass.value.task import check_key
 
@@ -25,141 +25,125 @@ ADD_AT_ONCE = 20_000
 CHANGE_AT_ONCE = 1_000
 
 
-class ItemRouter:
-    """Writes items into the shards they belong to."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-
-    def add(self, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
-        """Add items that are not there yet; how many. `now` makes all of them run at once."""
-        if self._fleet.single is not None:
-            return ItemWriter(self._fleet.single).add(kind, codes, now=now)
-        added: list[int] = []
-        for page in pages(kind.name, codes, size=ADD_AT_ONCE * len(self._fleet.shards)):
-            self._fleet.keyed(partial(self._add, kind, page, added, now=now))
-        return sum(added)
-
-    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
-        """Remove items; how many were there. An item that is running goes when its run ends."""
-        if self._fleet.single is not None:
-            return ItemWriter(self._fleet.single).remove(kind, codes)
-        removed = 0
-        for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
-            for shard, listed in self._possible_shards(kind, page):
-                removed += ItemWriter(shard).remove(kind, listed)
-        return removed
-
-    def _add(self, kind: Kind, codes: list[str], added: list[int], *, now: bool) -> None:
-        groups: dict[Target, list[str]] = {}
-        roster = self._fleet.roster
-        for code, target in targets_of(self._fleet, roster, kind.name, codes).items():
-            groups.setdefault(target, []).append(code)
-        for (shard, is_home), listed in groups.items():
-            if is_home:
-                guard = self._fleet.guard(shard, roster.number)
-                # This may be repeated after the shards have changed; nothing is counted twice.
-                added.append(ItemWriter(shard).add(kind, listed, now=now, guard=guard))
-            elif now:
-                ItemWriter(shard).hurry(kind, listed)
-
-    def _possible_shards(
-        self, kind: Kind, codes: Sequence[str]
-    ) -> Iterator[tuple[Shard, list[str]]]:
-        """Where items may be, earlier homes before the home: items move in that direction."""
-        earlier: dict[Shard, list[str]] = {}
-        home: dict[Shard, list[str]] = {}
-        for code in codes:
-            route = self._fleet.route(kind.name, code)
-            home.setdefault(route.home, []).append(code)
-            for shard in route.earlier:
-                earlier.setdefault(shard, []).append(code)
-        yield from earlier.items()
-        yield from home.items()
+def add(fleet: Fleet, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
+    """Add items that are not there yet; how many. `now` makes all of them run at once."""
+    if fleet.single is not None:
+        return _add_to(fleet.single, kind, codes, now=now)
+    added: list[int] = []
+    for page in pages(kind.name, codes, size=ADD_AT_ONCE * len(fleet.shards)):
+        fleet.keyed(partial(_add, fleet, kind, page, added=added, now=now))
+    return sum(added)
 
 
-class ItemWriter:
-    """Writes items into one shard."""
-
-    def __init__(self, shard: Shard) -> None:
-        self._database = shard.database
-        self._clock = shard.clock
-        self._numbers = shard.numbers
-        self._bell = shard.bell
-
-    def add(
-        self, kind: Kind, codes: Iterable[str], *, now: bool, guard: Guard | None = None
-    ) -> int:
-        """Add items that are not there yet; how many. `now` makes all of them run at once."""
-        added = 0
-        # As long as all items are new, it is faster not to check whether they are there.
-        fast = INSERTERS.of(self._database.dialect).copies
-        for page in pages(kind.name, codes, size=ADD_AT_ONCE):
-            new, fast = self._add_page(kind, page, now=now, fast=fast, guard=guard)
-            added += new
-            if now:
-                self.hurry(kind, page)
-        if added:
-            self._bell.ring_here()
-        return added
-
-    def remove(self, kind: Kind, codes: Iterable[str]) -> int:
-        """Remove items; how many were there. An item that is running goes when its run ends."""
-        dialect, removed = self._database.dialect, 0
-        for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
-            removed += self._database.write(
-                partial(store.remove, dialect=dialect, kind=kind.name, codes=page)
+def remove(fleet: Fleet, kind: Kind, codes: Iterable[str]) -> int:
+    """Remove items; how many were there. An item that is running goes when its run ends."""
+    removed = 0
+    for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
+        for shard, listed in _possible_shards(fleet, kind, page):
+            dialect = shard.database.dialect
+            removed += shard.database.write(
+                partial(store.remove, dialect=dialect, kind=kind.name, codes=listed)
             )
-        return removed
+    return removed
 
-    def hurry(self, kind: Kind, codes: Iterable[str]) -> None:
-        """Make waiting items run next, before all others of their kind."""
-        dialect = self._database.dialect
-        for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
 
-            def work(connection: Connection, page: list[str] = page) -> None:
-                until = kind.due_until(self._clock.now())
-                due_at = store.front(connection, dialect, kind.name, until=until)
-                store.hurry(connection, dialect, kind.name, page, due_at=due_at, now=until)
-                self._bell.ring_inside(connection, is_ours=True)
+def _add(fleet: Fleet, kind: Kind, codes: list[str], *, added: list[int], now: bool) -> None:
+    groups: dict[Target, list[str]] = {}
+    roster = fleet.roster
+    for code, target in targets_of(fleet, roster, kind.name, codes).items():
+        groups.setdefault(target, []).append(code)
+    for (shard, is_home), listed in groups.items():
+        if is_home:
+            guard = fleet.guard(shard, roster.number)
+            # This may be repeated after the shards have changed; nothing is counted twice.
+            added.append(_add_to(shard, kind, listed, now=now, guard=guard))
+        elif now:
+            hurry(shard, kind, listed)
 
-            self._database.write(work)
-        self._bell.ring_here()
 
-    def _add_page(
-        self, kind: Kind, codes: list[str], *, now: bool, fast: bool, guard: Guard | None
-    ) -> tuple[int, bool]:
-        """How many were new, and whether the next page is likely to be all new, too."""
-        dialect, tries = self._database.dialect, count()
-        # With the same numbers, repeating the transaction after a lost answer changes nothing.
-        new = None if dialect.numbers_join else self._new(kind, codes, None)
+def _possible_shards(
+    fleet: Fleet, kind: Kind, codes: Sequence[str]
+) -> Iterator[tuple[Shard, list[str]]]:
+    """Where items may be, earlier homes before the home: items move in that direction."""
+    earlier: dict[Shard, list[str]] = {}
+    home: dict[Shard, list[str]] = {}
+    for code in codes:
+        route = fleet.route(kind.name, code)
+        home.setdefault(route.home, []).append(code)
+        for shard in route.earlier:
+            earlier.setdefault(shard, []).append(code)
+    yield from earlier.items()
+    yield from home.items()
 
-        def work(connection: Connection, *, fast: bool) -> int:
-            if guard is not None:
-                guard(connection)
-            rows = new or self._new(kind, codes, connection)
-            if not now:
-                self._bell.ring_inside(connection, is_ours=True)
-            again = next(tries) > 0
-            return store.add(connection, dialect, rows, again=again, fast=fast)
 
-        if fast and new is not None:
-            try:
-                return self._database.write(partial(work, fast=True)), True
-            except Exception as problem:
-                if not dialect.is_duplicate(problem):
-                    raise
-        added = self._database.write(partial(work, fast=False))
-        return added, INSERTERS.of(dialect).copies and added == len(codes)
+def hurry(shard: Shard, kind: Kind, codes: Iterable[str]) -> None:
+    """Make waiting items of one shard run next, before all others of their kind."""
+    dialect = shard.database.dialect
+    for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
 
-    def _new(self, kind: Kind, codes: list[str], inside: Connection | None) -> NewItems:
-        numbers = self._numbers.take(len(codes), inside=inside)
-        created_at = self._clock.reserve(len(codes))
-        rows = [
-            NewItem(number, code, bucket_of(code), created_at + index)
-            for index, (number, code) in enumerate(zip(numbers, codes, strict=True))
-        ]
-        return NewItems(kind.name, kind.priority, created_at, rows)
+        def work(connection: Connection, page: list[str] = page) -> None:
+            until = kind.due_until(shard.clock.now())
+            due_at = store.front(connection, dialect, kind.name, until=until)
+            store.hurry(connection, dialect, kind.name, page, due_at=due_at, now=until)
+            shard.bell.ring_inside(connection, is_ours=True)
+
+        shard.database.write(work)
+    shard.bell.ring_here()
+
+
+def _add_to(
+    shard: Shard, kind: Kind, codes: Iterable[str], *, now: bool, guard: Guard | None = None
+) -> int:
+    added = 0
+    # As long as all items are new, it is faster not to check whether they are there.
+    fast = store.CAN_COPY.of(shard.database.dialect)
+    for page in pages(kind.name, codes, size=ADD_AT_ONCE):
+        new, fast = _add_page(shard, kind, page, now=now, fast=fast, guard=guard)
+        added += new
+        if now:
+            hurry(shard, kind, page)
+    if added:
+        shard.bell.ring_here()
+    return added
+
+
+def _add_page(
+    shard: Shard, kind: Kind, codes: list[str], *, now: bool, fast: bool, guard: Guard | None
+) -> tuple[int, bool]:
+    """How many were new, and whether the next page is likely to be all new, too."""
+    dialect, tries = shard.database.dialect, count()
+    # With the same numbers, repeating the transaction after a lost answer changes nothing.
+    new = None if dialect.numbers_join else _new(shard, kind, codes)
+
+    def work(connection: Connection, *, fast: bool) -> int:
+        if guard is not None:
+            guard(connection)
+        rows = new or _new(shard, kind, codes, inside=connection)
+        if not now:
+            shard.bell.ring_inside(connection, is_ours=True)
+        again = next(tries) > 0
+        return store.add(connection, dialect, rows, again=again, fast=fast)
+
+    if fast and new is not None:
+        try:
+            return shard.database.write(partial(work, fast=True)), True
+        except Exception as problem:
+            if not dialect.is_duplicate(problem):
+                raise
+    added = shard.database.write(partial(work, fast=False))
+    return added, store.CAN_COPY.of(dialect) and added == len(codes)
+
+
+def _new(
+    shard: Shard, kind: Kind, codes: list[str], *, inside: Connection | None = None
+) -> NewItems:
+    numbers = shard.numbers.take(len(codes), inside=inside)
+    created_at = shard.clock.reserve(len(codes))
+    rows = [
+        NewItem(number, code, bucket_of(code), created_at + index)
+        for index, (number, code) in enumerate(zip(numbers, codes, strict=True))
+    ]
+    return NewItems(kind.name, kind.priority, created_at, rows)
 
 
 def pages(kind: str, codes: Iterable[str], *, size: int) -> Iterator[list[str]]:

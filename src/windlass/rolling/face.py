@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.core.face import Along, Chore, Face, Tidying
-from windlass.rolling.operate.follow import check_shard
+from windlass.rolling.operate.source import check_shard
 from windlass.rolling.store import item
 
 ADD_UP_AT_ONCE = 10_000

@@ -115,6 +115,7 @@ class RollingOptions(CommonOptions, SpeedOptions, total=False):
     """The options of a rolling kind, beside its period."""
 
     priority: int
+    finish_timeout: Duration
 
 
 def make_period(

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from windlass.errors import Unknown
 from windlass.rolling.model import Item, RollingDetail, RollingView
-from windlass.rolling.operate.freshness import view, views
+from windlass.rolling.operate.freshness import histogram, view, views
 from windlass.rolling.operate.handle import Rolling
-from windlass.rolling.operate.histogram import histogram
 from windlass.rolling.operate.item import items as page_of
 from windlass.view.action import Action
 from windlass.view.listing import Listing

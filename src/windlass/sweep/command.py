@@ -10,27 +10,26 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.audit import audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     check_watch,
     complain,
     console,
     counted,
     done,
+    moment_text,
     plain,
     print_json,
+    redraw,
     report,
     say,
     table,
-    timestamp,
     visible,
     when,
 )
-from windlass.cli.redraw import redraw
-from windlass.source.key_text import Key, shown
-from windlass.sweep.declare import Sweep
-from windlass.sweep.model import Progress, RoundView, is_sweep
+from windlass.source.contract import Key, shown
+from windlass.sweep.model import Progress, RoundView
+from windlass.sweep.operate.sweep import Sweep
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
 from windlass.view.action import Action
@@ -177,13 +176,9 @@ def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
 
 def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
     loaded = load_app(app)
-    if not is_sweep(loaded.registry.get(name)):
-        kinds = loaded.registry.kinds.values()
-        known = ", ".join(sorted(kind.name for kind in kinds if is_sweep(kind))) or "none"
-        complain(f"kind {name!r} is not a sweep; sweeps: {known}")
-        raise typer.Exit(1)
+    kind = loaded.registry.of_face(name, "sweep", what="a sweep")
     loaded.prepare()
-    return loaded, Sweep(loaded.sweeps, loaded, loaded.registry.get(name))
+    return loaded, Sweep(loaded.sweeps, kind)
 
 
 def _picture(progress: Progress, now: int) -> RenderableType:
@@ -209,7 +204,7 @@ def _head(progress: Progress, now: int) -> Table:
     head.add_row("eta", _eta(progress))
     for name, moment in (("started", progress.started_at), ("next round", progress.next_at)):
         if moment is not None:
-            head.add_row(name, f"{timestamp(moment)} ({when(moment, now=now)})")
+            head.add_row(name, moment_text(moment, now=now))
     head.add_row("why", Text(progress.why, style="red" if progress.error else ""))
     return head
 

@@ -8,23 +8,21 @@ are compared for equality only: the end of one range is the begin of the next.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from statistics import median_low
-from typing import NamedTuple, Self, TypeGuard
+from typing import NamedTuple, Self
 
 from windlass.clock import SECOND, to_datetime
 from windlass.core.task.kind import Kind
-from windlass.errors import BadDeclaration, BadInput
-from windlass.source.contract import SweepSource
-from windlass.source.key_text import Key, decoded, shown
+from windlass.source.contract import Key, SweepSource, decoded, name_of, shown
 from windlass.value.status import Status
 from windlass.view.audit import Audit, found
 from windlass.view.field import StoredKey, exposed
 
-MOST_RANGES = 4_096
 # The speed of a range counts for this long after its last save.
 SPEED_GOOD_FOR = 10 * SECOND
 # A straggler needs this many times as long as the median range and as all ranges together, and at
@@ -275,59 +273,20 @@ class SweepVisit:
 SEPARATOR = " | "
 
 
-def described(source: object, name: str) -> str:
+def described(source: object) -> str:
     """The text about a source in the row of its sweep: its name, and what its keys are.
 
     A source with other keys cannot use ranges that were cut by the old ones.
     """
     parts = [getattr(source, part, None) for part in ("schema", "table", "key", "key_columns")]
     keys = [str(part) for part in parts if isinstance(part, str | tuple | list)]
-    return name + SEPARATOR + " ".join([type(source).__name__, *keys])
+    return name_of(source) + SEPARATOR + " ".join([type(source).__name__, *keys])
 
 
 def has_same_keys(one: str | None, other: str | None) -> bool:
     """Whether two descriptions of sources name the same keys, or one of them names none."""
     texts = [text for text in (one, other) if text is not None and SEPARATOR in text]
     return len({text.rpartition(SEPARATOR)[2] for text in texts}) < 2
-
-
-def check_ranges(sweep: str, count: object) -> int:
-    """`count`, if it is a valid number of ranges; raises `BadInput`."""
-    if not _is_ranges(count):
-        raise BadInput(
-            f"sweep {sweep!r}: cannot split into {count!r} ranges; "
-            f"give a number from 1 to {MOST_RANGES}"
-        )
-    return count
-
-
-def declared_ranges(count: object) -> int:
-    """`count`, if it is a valid number of ranges; raises `BadDeclaration`."""
-    if not _is_ranges(count):
-        raise BadDeclaration(f"sweep: ranges={count!r} is not a number from 1 to {MOST_RANGES}")
-    return count
-
-
-def _is_ranges(count: object) -> TypeGuard[int]:
-    if isinstance(count, bool) or not isinstance(count, int):
-        return False
-    return 1 <= count <= MOST_RANGES
-
-
-def check_limit(limit: object) -> int:
-    """`limit`, if it is a number from 1 on."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise BadInput(f"limit={limit!r} is not a number from 1 on")
-    return limit
-
-
-def check_order(order: object) -> RangeOrder:
-    """The order that `order` names."""
-    try:
-        return RangeOrder(order)
-    except ValueError:
-        names = ", ".join(repr(each.value) for each in RangeOrder)
-        raise BadDeclaration(f"sweep: order={order!r} is not one of {names}") from None
 
 
 class Tile(NamedTuple):
@@ -372,15 +331,12 @@ def audit(ranges: Iterable[Range]) -> Audit:
     """Whether the ranges of a round tile the key space: no gap, no overlap, nothing left over."""
     all_ranges = list(ranges)
     problems = [problem for each in all_ranges for problem in _problems(each)]
-    begins: dict[str | None, int] = {}
-    ends: dict[str | None, int] = {}
-    for each in all_ranges:
-        for counts, place in ((begins, each.begin), (ends, each.end)):
-            counts[place] = counts.get(place, 0) + 1
+    begins = Counter(each.begin for each in all_ranges)
+    ends = Counter(each.end for each in all_ranges)
     for place in sorted({*begins, *ends}, key=lambda text: (text is not None, text)):
-        began, ended = begins.get(place, 0), ends.get(place, 0)
-        where = "the open end" if place is None else f"key {shown(decoded(place))}"
-        if all_ranges and (began, ended) != (1, 1):
+        began, ended = begins[place], ends[place]
+        if (began, ended) != (1, 1):
+            where = "the open end" if place is None else f"key {shown(decoded(place))}"
             problems.append(f"at {where} {began} ranges begin and {ended} end, not one of each")
     if not problems and len(_chain(all_ranges)) != len(all_ranges):
         problems.append("some ranges form a circle that the first key does not lead to")

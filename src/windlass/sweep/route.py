@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from windlass.sweep.model import MOST_RANGES, Progress, RoundView, SetAside
+from windlass.sweep.declare import MOST_RANGES
+from windlass.sweep.model import Progress, RoundView, SetAside
+from windlass.sweep.operate.sweep import Sweep
 from windlass.view.action import Action
 from windlass.view.audit import Audit
 from windlass.web.problem import problems
@@ -15,6 +17,7 @@ from windlass.web.request import KindName, ReadyConsole, RequestLog
 from windlass.web.view import ActionResult, RequestBody, answer
 
 router = APIRouter(tags=["sweeps"])
+one = APIRouter(prefix="/sweeps/{kind}", responses=problems(404))
 
 MOST_FAILURES = 1_000
 Limit = Annotated[int, Query(ge=1, le=MOST_FAILURES)]
@@ -39,69 +42,70 @@ class RetryItems(RequestBody):
     ) = None
 
 
+def _handle(kind: KindName, console: ReadyConsole) -> Sweep[..., Any]:
+    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
+    return Sweep(console.app.sweeps, declared)
+
+
+Handle = Annotated[Sweep[..., Any], Depends(_handle)]
+
+
 @router.get("/sweeps", response_model=Summary)
 def sweeps(console: ReadyConsole) -> list[Progress]:
     """All sweeps."""
     return console.app.sweeps.listing(console.app.registry.kinds.values())
 
 
-@router.get("/sweeps/{kind}", response_model=answer(Progress), responses=problems(404))
-def sweep(kind: KindName, console: ReadyConsole) -> Progress:
+@one.get("", response_model=answer(Progress))
+def sweep(handle: Handle) -> Progress:
     """One sweep, with its ranges in the order of their keys and its last rounds."""
-    return console.app.sweeps.progress(console.app.registry.of_face(kind, "sweep", what="a sweep"))
+    return handle.progress()
 
 
-@router.get(
-    "/sweeps/{kind}/rounds", response_model=answer(list[RoundView]), responses=problems(404)
-)
-def rounds(kind: KindName, console: ReadyConsole, limit: Limit = 20) -> list[RoundView]:
+@one.get("/rounds", response_model=answer(list[RoundView]))
+def rounds(handle: Handle, limit: Limit = 20) -> list[RoundView]:
     """The rounds that ended, newest first."""
-    return console.app.sweeps.rounds(
-        console.app.registry.of_face(kind, "sweep", what="a sweep"), limit=limit
-    )
+    return handle.rounds(limit)
 
 
-@router.get(
-    "/sweeps/{kind}/failures", response_model=answer(list[SetAside]), responses=problems(404)
-)
-def failures(kind: KindName, console: ReadyConsole, limit: Limit = 100) -> list[SetAside]:
+@one.get("/failures", response_model=answer(list[SetAside]))
+def failures(handle: Handle, limit: Limit = 100) -> list[SetAside]:
     """Failed items, newest first. `key` is what `retry` takes; `shown` is for people."""
-    return console.app.sweeps.failures(
-        console.app.registry.of_face(kind, "sweep", what="a sweep"), limit=limit
-    )
+    return handle.failures(limit)
 
 
-@router.get("/sweeps/{kind}/audit", response_model=answer(Audit), responses=problems(404))
-def audit(kind: KindName, console: ReadyConsole) -> Audit:
+@one.get("/audit", response_model=answer(Audit))
+def audit(handle: Handle) -> Audit:
     """Whether the ranges cover all keys: no gap and no overlap, across all splits."""
-    return console.app.sweeps.audit(console.app.registry.of_face(kind, "sweep", what="a sweep"))
+    return handle.audit()
 
 
-@router.post("/sweeps/{kind}/split", responses=problems(404))
-def split(kind: KindName, body: Split, console: ReadyConsole, log: RequestLog) -> ActionResult:
+@one.post("/split")
+def split(handle: Handle, body: Split, log: RequestLog) -> ActionResult:
     """Change the number of ranges, also while a round runs; `changed` is the new number."""
-    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
-    with log.record(Action.SWEEP_SPLIT, kind, ranges=body.ranges) as entry:
-        made = console.app.sweeps.split(declared, body.ranges)
-        message = entry.says(f"{kind} has {made:,} ranges")
+    with log.record(Action.SWEEP_SPLIT, handle.kind, ranges=body.ranges) as entry:
+        made = handle.split(body.ranges)
+        message = entry.says(f"{handle.kind} has {made:,} ranges")
     return ActionResult(message=message, changed=made)
 
 
-@router.post("/sweeps/{kind}/start", responses=problems(404))
-def start(kind: KindName, console: ReadyConsole, log: RequestLog) -> ActionResult:
+@one.post("/start")
+def start(handle: Handle, log: RequestLog) -> ActionResult:
     """Begin a round now, unless one runs."""
-    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
-    with log.record(Action.SWEEP_START, kind) as entry:
-        number = console.app.sweeps.start(declared)
-        message = entry.says(f"round {number:,} of {kind} runs")
+    with log.record(Action.SWEEP_START, handle.kind) as entry:
+        number = handle.start()
+        message = entry.says(f"round {number:,} of {handle.kind} runs")
     return ActionResult(message=message)
 
 
-@router.post("/sweeps/{kind}/retry", responses=problems(404))
-def retry(kind: KindName, body: RetryItems, console: ReadyConsole, log: RequestLog) -> ActionResult:
+@one.post("/retry")
+def retry(handle: Handle, body: RetryItems, console: ReadyConsole, log: RequestLog) -> ActionResult:
     """Have the workers of the sweep retry failed items."""
-    declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
+    kind = handle.kind
     with log.record(Action.SWEEP_RETRY, kind, keys=body.keys) as entry:
-        count = console.app.sweeps.ask_retry(declared, keys=body.keys)
+        count = console.app.sweeps.ask_retry(console.app.registry.get(kind), keys=body.keys)
         message = entry.says(f"{count:,} items of {kind} run again")
     return ActionResult(message=message, changed=count)
+
+
+router.include_router(one)

@@ -22,10 +22,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from windlass.errors import BadBreaker, BadDuration
 from windlass.value.duration import UNITS, parse_duration
+from windlass.value.status import NamedCode
 
 MOST_ERRORS = 1_000_000
 USUAL_GROWTH = 32
@@ -73,18 +73,12 @@ def parse_breaker(given: object, *, what: str = "breaker") -> BreakerTerms:
     return BreakerTerms(int(match[1]), pause, longest)
 
 
-class BreakerState(IntEnum):
-    """The state of a breaker. In text it is its lower-case name."""
+class BreakerState(NamedCode):
+    """The state of a breaker."""
 
     CLOSED = 0
     OPEN = 1
     PROBING = 2
-
-    def __str__(self) -> str:
-        return self.name.lower()
-
-    def __format__(self, specification: str) -> str:
-        return format(str(self), specification)
 
 
 @dataclass(frozen=True, slots=True)

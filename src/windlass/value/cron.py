@@ -8,7 +8,7 @@ hours follows real time: it neither skips nor repeats a turn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -71,18 +71,22 @@ class Schedule:
 
     def next_after(self, moment: int) -> int:
         """The first turn later than `moment`, both in microseconds since the epoch."""
-        local = to_datetime(moment).astimezone(ZoneInfo(self.zone))
-        return from_datetime(next(CronSim(self.expression, local)).astimezone(UTC))
+        find = self._next_fixed if self._is_fixed else self._next_matching
+        return from_datetime(find(to_datetime(moment), ZoneInfo(self.zone)))
 
     def around(self, moment: int) -> tuple[int, int]:
         """The latest turn not after `moment`, and the first turn after `moment`."""
-        local = to_datetime(moment + MINUTE).astimezone(ZoneInfo(self.zone))
-        before = CronSim(self.expression, local, reverse=True)
-        last = from_datetime(next(before).astimezone(UTC))
-        while last > moment:
-            last = from_datetime(next(before).astimezone(UTC))
-        # Backward and forward can differ where the clocks change: forward counts.
-        following = self.next_after(last)
+        before, after = moment - MINUTE, moment
+        while self.next_after(before) > moment:
+            before, after = moment - 2 * (moment - before), before
+        # `before` is earlier than the latest turn, and `after` is not: they close in on it.
+        while after - before > MINUTE:
+            middle = (before + after) // 2
+            if self.next_after(middle) > moment:
+                after = middle
+            else:
+                before = middle
+        last, following = before, self.next_after(before)
         while following <= moment:
             last, following = following, self.next_after(following)
         return last, following
@@ -102,3 +106,32 @@ class Schedule:
     def next_turn(self, *, last: int, now: int) -> int:
         """The turn after `last`; without `catchup`, missed turns are skipped."""
         return self.next_after(last if self.catchup else max(last, now))
+
+    @property
+    def _is_fixed(self) -> bool:
+        minute, hour = self.expression.split()[:2]
+        return not minute.startswith("*") and not hour.startswith("*")
+
+    def _next_fixed(self, now: datetime, zone: ZoneInfo) -> datetime:
+        # In the second pass of a repeated hour, CronSim gives times of the first: they are over.
+        turns = (turn.astimezone(UTC) for turn in CronSim(self.expression, now.astimezone(zone)))
+        return next(turn for turn in turns if turn > now)
+
+    def _next_matching(self, now: datetime, zone: ZoneInfo) -> datetime:
+        """The first minute after `now` whose local time matches, in either pass of an hour."""
+        local = now.astimezone(zone).replace(tzinfo=None, fold=0)
+        tomorrow = (now + timedelta(days=1)).astimezone(zone).replace(tzinfo=None)
+        goes_back = max(local + timedelta(days=1) - tomorrow, timedelta(0))
+        second_pass: datetime | None = None
+        # Without a time zone, CronSim only matches the fields.
+        for turn in CronSim(self.expression, local - goes_back):
+            first, second = (
+                turn.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)
+            )
+            if second < first:
+                continue  # The clocks skip this time.
+            if first > now:
+                return first if second_pass is None else min(first, second_pass)
+            if second > now and second_pass is None:
+                second_pass = second
+        raise AssertionError(f"cron {self.expression!r} has no turn after {now}")

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, assert_never
+from typing import ClassVar, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -20,24 +20,29 @@ from windlass.errors import Cancel, Retry, Snooze
 from windlass.value.cron import Schedule, read_turn
 from windlass.value.duration import parse_duration
 from windlass.value.period import HURRIED, Period, remark_of
-from windlass.value.retry import RetryPolicy
 from windlass.value.status import Status, may_become
-from windlass.value.task import Claimed
+from windlass.value.task import Claimed, Terms
 
 LONGEST_REMARK = 1_000
 LONGEST_TRACEBACK = 16_000
 KEEP_RESULT = parse_duration("1d")
-KEEP_FAILED = parse_duration("7d")
+# How long a row whose arguments do not fit waits before it is tried again.
+MISFIT_DELAY = parse_duration("1m")
 
 
 class Skip(Exception):
     """The task must not run: its condition is false."""
 
 
+class Misfit(Exception):
+    """The stored arguments do not fit the handler; other versions of the code may take them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Succeeded:
     """The handler returned; `result` is its JSON, or None."""
 
+    status: ClassVar = Status.SUCCEEDED
     result: str | None = None
 
 
@@ -59,6 +64,7 @@ class Retried:
 class Failed:
     """The handler failed and no retry is left."""
 
+    status: ClassVar = Status.FAILED
     error: str
     trace: str
     is_answer: bool = False
@@ -68,6 +74,7 @@ class Failed:
 class Cancelled:
     """The handler cancelled its task, or was not called because a condition was false."""
 
+    status: ClassVar = Status.CANCELLED
     reason: str
     is_skipped: bool = False
 
@@ -92,32 +99,8 @@ class Submitted:
     delay: int
 
 
-Outcome = Succeeded | Retried | Failed | Cancelled | Snoozed | Expanded | Submitted
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the declaration of a kind says about the end of its runs.
-
-    With `keep` None, a success with a key or a result is kept a day; others are deleted at once.
-    """
-
-    retry: RetryPolicy
-    keep: int | None = None
-    keep_failed: int = KEEP_FAILED
-    schedule: Schedule | None = None
-    period: Period | None = None
-    priority: int = 0
-
-    @property
-    def forgets(self) -> bool:
-        """Whether a success without a result and without a key is deleted at once."""
-        return not self.keep
-
-    @property
-    def forgets_named(self) -> bool:
-        """Whether a success with a key is deleted at once too."""
-        return self.keep == 0
+End = Succeeded | Failed | Cancelled
+Outcome = End | Retried | Snoozed | Expanded | Submitted
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -177,6 +160,9 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
             return Cancelled(str(error))
         case Skip():
             return Cancelled(str(error), is_skipped=True)
+        case Misfit():
+            # Not the fault of what the handler calls, so its breaker need not open.
+            return Retried(MISFIT_DELAY, *describe(error), is_answer=True)
     text, trace = describe(error)
     if not terms.retry.allows(error, tries=tries):
         if isinstance(error, Retry):
@@ -280,45 +266,39 @@ def _unfinished(
     )
 
 
-def _next_turn(
-    task: Claimed, outcome: Succeeded | Failed | Cancelled, schedule: Schedule, *, now: int
-) -> Change:
+def _next_turn(task: Claimed, outcome: End, schedule: Schedule, *, now: int) -> Change:
     # A retry or a rescue moves `due_at`, so the payload keeps the turn.
     turn = read_turn(task.payload) or task.due_at
     due_at = schedule.next_turn(last=turn, now=now)
+    return replace(
+        _again(task, outcome, due_at, now=now, remark=_remark_of(outcome)),
+        payload=schedule.as_payload(turn=due_at),
+        result=_result_of(outcome),
+    )
+
+
+def _next_visit(task: Claimed, outcome: End, period: Period, *, now: int) -> Change:
+    remark = _remark_of(outcome)
+    if isinstance(outcome, Succeeded):
+        remark = (remark_of(outcome.result) or "")[:LONGEST_REMARK] or None
+    due_at = period.next_due(now, failed=isinstance(outcome, Failed))
+    remark = None if remark is None else storable(remark)
+    return _again(task, outcome, due_at, now=now, remark=remark)
+
+
+def _again(task: Claimed, outcome: End, due_at: int, *, now: int, remark: str | None) -> Change:
+    """Let a row wait for its next turn, and remember how this one ended."""
     return Change(
         id=task.id,
         fence=task.fence,
         started_at=task.started_at,
         status=Status.WAITING,
         due_at=due_at,
-        payload=schedule.as_payload(turn=due_at),
         attempt=0,
         lost=0,
         finished_at=now,
-        last_status=_status_of(outcome),
-        result=outcome.result if isinstance(outcome, Succeeded) else None,
-        remark=_remark_of(outcome),
-    )
-
-
-def _next_visit(
-    task: Claimed, outcome: Succeeded | Failed | Cancelled, period: Period, *, now: int
-) -> Change:
-    remark = _remark_of(outcome)
-    if isinstance(outcome, Succeeded):
-        remark = (remark_of(outcome.result) or "")[:LONGEST_REMARK] or None
-    return Change(
-        id=task.id,
-        fence=task.fence,
-        started_at=task.started_at,
-        status=Status.WAITING,
-        due_at=period.next_due(now, failed=isinstance(outcome, Failed)),
-        attempt=0,
-        lost=0,
-        finished_at=now,
-        last_status=_status_of(outcome),
-        remark=None if remark is None else storable(remark),
+        last_status=outcome.status,
+        remark=remark,
     )
 
 
@@ -326,17 +306,13 @@ def _is_forgotten(task: Claimed, terms: Terms) -> bool:
     # A node stays as long as its flow run.
     if task.flow_id is not None:
         return False
-    return terms.forgets if task.task_key is None else terms.forgets_named
+    return not terms.keep if task.task_key is None else terms.keep == 0
 
 
-def _ended(
-    task: Claimed, outcome: Succeeded | Failed | Cancelled, terms: Terms, *, now: int
-) -> Change | None:
-    result = None
+def _ended(task: Claimed, outcome: End, terms: Terms, *, now: int) -> Change | None:
     keep = terms.keep_failed
     is_skipped = isinstance(outcome, Cancelled) and outcome.is_skipped
     if isinstance(outcome, Succeeded):
-        result = outcome.result
         keep = KEEP_RESULT if terms.keep is None else terms.keep
         if not keep and task.flow_id is None:
             return None
@@ -344,30 +320,23 @@ def _ended(
         id=task.id,
         fence=task.fence,
         started_at=task.started_at,
-        status=_status_of(outcome),
+        status=outcome.status,
         due_at=None,
         attempt=task.attempt,
         lost=task.lost,
         finished_at=now,
         prune_at=now + keep if task.flow_id is None else None,
         last_status=Status.WAITING if is_skipped else None,
-        result=result,
+        result=_result_of(outcome),
         remark=_remark_of(outcome),
     )
 
 
-def _status_of(outcome: Succeeded | Failed | Cancelled) -> Status:
-    match outcome:
-        case Succeeded():
-            return Status.SUCCEEDED
-        case Failed():
-            return Status.FAILED
-        case Cancelled():
-            return Status.CANCELLED
-    assert_never(outcome)
+def _result_of(outcome: End) -> str | None:
+    return outcome.result if isinstance(outcome, Succeeded) else None
 
 
-def _remark_of(outcome: Succeeded | Failed | Cancelled) -> str | None:
+def _remark_of(outcome: End) -> str | None:
     match outcome:
         case Succeeded():
             return None

@@ -11,11 +11,13 @@ import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
 from windlass.errors import BadArgument, BadDeclaration, NotSerializable, PayloadTooLarge
+
+E = TypeVar("E", bound=BadArgument)
 
 LARGEST_PAYLOAD = 256 * 1024
 LARGEST_RESULT = 64 * 1024
@@ -151,41 +153,29 @@ class Arguments:
         argument = path.strip("`.").split(".")[0].split("[")[0]
         if argument not in bound:
             return BadArgument(f"kind {self.kind!r}: {problem}", kind=self.kind)
-        given = bound[argument]
         wanted = expected.removeprefix("Expected ").split(", got")[0].replace("`", "")
         inside = f" at {path.strip('`.')}" if path.strip("`.") != argument else ""
-        return BadArgument(
-            f"kind {self.kind!r}: argument {argument!r} is {_shown(given)}, "
-            f"expected {wanted}{inside}",
-            kind=self.kind,
-            argument=argument,
-            given=given,
-        )
+        why = f", expected {wanted}{inside}"
+        return self._bad(BadArgument, argument, bound[argument], why)
 
     def _check_finite(self, bound: Mapping[str, object]) -> None:
         for name, value in bound.items():
             if not _is_finite(value):
-                raise NotSerializable(
-                    f"kind {self.kind!r}: argument {name!r} is {_shown(value)}; JSON has no "
-                    "infinite numbers and no NaN, give None or a string",
-                    kind=self.kind,
-                    argument=name,
-                    given=value,
-                )
+                why = "; JSON has no infinite numbers and no NaN, give None or a string"
+                raise self._bad(NotSerializable, name, value, why)
 
     def _unserializable(self, bound: Mapping[str, object], problem: Exception) -> NotSerializable:
         for name, value in bound.items():
             try:
                 _encode(value)
             except (TypeError, ValueError, OverflowError, RecursionError) as found:
-                return NotSerializable(
-                    f"kind {self.kind!r}: argument {name!r} is {_shown(value)}, "
-                    f"which cannot be written as JSON ({found}); enqueue plain data or a key",
-                    kind=self.kind,
-                    argument=name,
-                    given=value,
-                )
+                why = f", which cannot be written as JSON ({found}); enqueue plain data or a key"
+                return self._bad(NotSerializable, name, value, why)
         return NotSerializable(f"kind {self.kind!r}: {problem}", kind=self.kind)
+
+    def _bad(self, error: type[E], argument: str, given: object, why: str) -> E:
+        text = f"kind {self.kind!r}: argument {argument!r} is {_shown(given)}{why}"
+        return error(text, kind=self.kind, argument=argument, given=given)
 
 
 def encode_result(result: object) -> str | None:

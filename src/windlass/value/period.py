@@ -7,7 +7,6 @@ for the next tick: a worker takes only rows that were due at the last tick.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
@@ -24,18 +23,6 @@ GOES = 1 << 62
 HURRIED = (1 << 15) - 1
 
 
-class Tick(Protocol):
-    """Recurring moments."""
-
-    def last(self, now: int) -> int:
-        """The latest tick that is not after `now`."""
-        ...
-
-    def first(self, moment: int) -> int:
-        """The earliest tick that is not before `moment`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class EverySoOften:
     """Ticks a fixed time apart, aligned to the epoch."""
@@ -43,9 +30,11 @@ class EverySoOften:
     interval: int
 
     def last(self, now: int) -> int:
+        """The latest tick that is not after `now`."""
         return now - now % self.interval
 
     def first(self, moment: int) -> int:
+        """The earliest tick that is not before `moment`."""
         return -(-moment // self.interval) * self.interval
 
 
@@ -66,6 +55,9 @@ class BySchedule:
 
     def first(self, moment: int) -> int:
         return self._schedule.next_after(moment - 1)
+
+
+Tick = EverySoOften | BySchedule
 
 
 def parse_tick(given: Duration, *, what: str) -> Tick:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Status(IntEnum):
-    """The state of a task. In text it is its lower-case name."""
+class NamedCode(IntEnum):
+    """A code that is stored as a number. In text it is its lower-case name."""
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, specification: str) -> str:
+        return format(str(self), specification)
+
+
+class Status(NamedCode):
+    """The state of a task."""
 
     WAITING = 0
     RUNNING = 1
@@ -15,12 +25,6 @@ class Status(IntEnum):
     BLOCKED = 4
     EXTERNAL = 5
     CANCELLED = 6
-
-    def __str__(self) -> str:
-        return self.name.lower()
-
-    def __format__(self, specification: str) -> str:
-        return format(str(self), specification)
 
     @property
     def is_final(self) -> bool:
@@ -48,10 +52,7 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (Status.SUCCEEDED, Status.WAITING): "it was enqueued again with its key, to replace it",
     (Status.BLOCKED, Status.WAITING): "its last slot was filled",
     (Status.BLOCKED, Status.FAILED): "a node it waits for failed",
-    (
-        Status.BLOCKED,
-        Status.CANCELLED,
-    ): "its run was cancelled, or a node before it was skipped",
+    (Status.BLOCKED, Status.CANCELLED): "its run was cancelled, or a node before it was skipped",
     (Status.BLOCKED, Status.SUCCEEDED): "an operator skipped it",
     (Status.WAITING, Status.SUCCEEDED): "an operator skipped it",
     (Status.FAILED, Status.BLOCKED): "its flow run is retried, and it waits for nodes again",

@@ -1,4 +1,4 @@
-"""Task rows as values: new, claimed, and shown to people."""
+"""Task rows as values: new, claimed, and shown to people; and the terms on which they end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from dataclasses import dataclass
 import msgspec
 
 from windlass.errors import BadInput, BadKey
+from windlass.value.cron import Schedule
+from windlass.value.duration import parse_duration
+from windlass.value.period import Period
+from windlass.value.retry import RetryPolicy
+from windlass.value.shard import COMING
 from windlass.value.status import Status
 from windlass.view.field import JsonText, Moment
+
+KEEP_FAILED = parse_duration("7d")
 
 LONGEST_KEY = 255
 # Counting stops above this.
@@ -107,6 +114,11 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
     payload: JsonText
     result: JsonText | None
 
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is a copy that is still being moved from another shard."""
+        return self.batch == COMING
+
 
 @dataclass(frozen=True)
 class FailureView:
@@ -171,3 +183,18 @@ def is_storable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\x00" not in text
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the declaration of a kind says about the end of its runs.
+
+    With `keep` None, a success with a key or a result is kept a day; others are deleted at once.
+    """
+
+    retry: RetryPolicy
+    keep: int | None = None
+    keep_failed: int = KEEP_FAILED
+    schedule: Schedule | None = None
+    period: Period | None = None
+    priority: int = 0

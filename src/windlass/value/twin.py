@@ -19,17 +19,22 @@ async def twin(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
-def in_thread(run: Callable[[], Coroutine[object, object, None]]) -> Future[None]:
+def in_thread(run: Callable[[], Coroutine[object, object, T]]) -> Future[T]:
     """Run a coroutine in its own thread and event loop; the caller may have a loop too."""
-    future: Future[None] = Future()
+    return in_background(lambda: asyncio.run(run()), "visit")
+
+
+def in_background(call: Callable[[], T], name: str) -> Future[T]:
+    """Run `call` in its own thread, which does not keep the program alive."""
+    future: Future[T] = Future()
 
     def work() -> None:
         try:
-            future.set_result(asyncio.run(run()))
+            future.set_result(call())
         except BaseException as problem:
             future.set_exception(problem)
 
-    threading.Thread(target=work, name="windlass-visit", daemon=True).start()
+    threading.Thread(target=work, name=f"windlass-{name}", daemon=True).start()
     return future
 
 

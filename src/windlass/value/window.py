@@ -1,4 +1,4 @@
-"""Time-of-day windows: "Mon-Fri 01:00-07:00 Asia/Shanghai", and when one opens and closes.
+"""Time-of-day windows: "Mon-Fri 01:00-07:00 Asia/Shanghai", and when one opens.
 
 Only the local time in the zone counts. So a window that would open at a time that the clocks skip
 opens right after the gap, and times that the clocks show twice are open twice.
@@ -88,14 +88,6 @@ class Window:
     def opens_at(self, moment: int) -> int:
         """The first open moment from `moment` on."""
         while not self.is_open(moment):
-            moment = self._next_stop(moment)
-        return moment
-
-    def closes_at(self, moment: int) -> int | None:
-        """The first closed moment from `moment` on; None if it never closes."""
-        if self.parts == (Part(0, WEEK_MINUTES),):
-            return None
-        while self.is_open(moment):
             moment = self._next_stop(moment)
         return moment
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,3 +58,16 @@ class Operator:
     who: str
     via: str
     address: str | None = None
+
+
+def whoami() -> str:
+    """The user and the host."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()
+
+
+def this_process() -> str:
+    """The user, the host and the process."""
+    return f"{whoami()[:240]} {os.getpid()}"

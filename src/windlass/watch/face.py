@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from windlass.core.face import Chore, Face
-from windlass.watch.audit import store
+from windlass.watch.store import audit
 
 FACE = Face(
     name="watch",
-    maintenance=(Chore(lambda tidying: store.prune(tidying.connection)),),
+    maintenance=(Chore(lambda tidying: audit.prune(tidying.connection)),),
 )

@@ -1,33 +1,76 @@
-"""Access to the API: every request passes the gate, and a request that is not allowed ends there.
+"""What every request passes: the shell around it, and the gate.
 
-Without a secret only this machine gets in, under a name that only this machine has: neither the
-network nor a foreign page whose name points here can. A request that changes something must come
-from the console's own page and carry the token of its session, or carry the secret itself.
+The shell adds security headers, limits bodies, and gives routes the path as it was sent. A request
+that is not allowed ends at the gate. It must carry a credential: a session's cookie, or a secret as
+its bearer token. A request that changes something must come from the console's own page and carry
+the token of its session, or carry the secret itself. Where a request comes from is never a
+credential; a console without a strong secret only refuses other machines, and names that merely
+point at this one.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from windlass.view.identity import whoami
+from windlass.web.credential import (
+    SHORTEST_SECRET,
+    Credentials,
+    Guesses,
+    Role,
+    Session,
+    Sessions,
+)
 from windlass.web.problem import problem
-from windlass.web.session.model import COOKIE, LONGEST_NAME, Guesses, Role, Session, Sessions
 
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-# Open to people who are not logged in.
-OPEN = frozenset({"/api/session", "/api/openapi.json", "/api/health"})
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+JSON = "application/json"
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
 TOKEN = "x-csrf-token"
 NAME = "x-windlass-user"
+
+LARGEST_BODY = 1024 * 1024
+
+CSP = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'self'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # With "no-referrer" browsers would hide the origin of the console's own requests.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+COOKIE = "windlass_session"
+LONGEST_NAME = 100
 
 
 class Actor(NamedTuple):
@@ -39,53 +82,99 @@ class Actor(NamedTuple):
     session: Session | None = None
 
 
-class AccessGate:
-    """Lets a request in, or answers it."""
+@dataclass(eq=False)
+class Shell:
+    """Wraps the application: headers of answers, a limit for bodies, and the path as sent."""
 
-    def __init__(self, app: Asgi, *, sessions: Sessions, guesses: Guesses, read_only: bool) -> None:
-        self._app = app
-        self._sessions = sessions
-        self._guesses = guesses
-        self._read_only = read_only
+    app: Asgi
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
+            return
+        # Routes go by the path as it was sent: `%2F` in a name is a part of the name.
+        raw = scope.get("raw_path")
+        path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
+        scope = {**scope, "path": path.partition("?")[0]}
+
+        async def guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        length = Headers(scope=scope).get("content-length", "0")
+        if not length.isdecimal() or int(length) > LARGEST_BODY:
+            refusal = problem(413, "TooLarge", f"a body has at most {LARGEST_BODY:,} bytes")
+            await refusal(scope, receive, guarded)
+            return
+        await self.app(scope, _bounded(receive), guarded)
+
+
+@dataclass(eq=False)
+class AccessGate:
+    """Lets a request in, or answers it.
+
+    It guards every path below `below` that is not in `open_paths`. Without `sessions` only a bearer
+    token gets in.
+    """
+
+    app: Asgi
+    credentials: Credentials
+    guesses: Guesses
+    below: str
+    open_paths: frozenset[str]
+    sessions: Sessions | None = None
+    read_only: bool = False
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
             return
         refusal = self._refuse(scope, Headers(scope=scope))
-        await (refusal or self._app)(scope, receive, send)
+        await (refusal or self.app)(scope, receive, send)
 
     def _refuse(self, scope: Scope, headers: Headers) -> Response | None:
-        if self._sessions.is_open and not _is_local(scope, headers):
+        if self.credentials.is_local and not _is_local(scope, headers):
             return problem(
                 403,
                 "NotLocal",
-                "without a secret the console answers this machine only, as localhost; "
-                "set a secret to open it to others",
+                "without a secret of at least "
+                f"{SHORTEST_SECRET} characters the console answers this machine only, as "
+                "localhost; set one to open it to others",
             )
         path = route_path(scope)
-        if path != "/api" and not path.startswith("/api/"):
+        if path != self.below and not path.startswith(f"{self.below}/"):
             return None
         is_safe = scope["method"] in SAFE
-        if not is_safe and not _is_ours(headers):
-            return problem(403, "ForeignOrigin", "only the console's own page may do that")
+        if not is_safe:
+            refusal = _refuse_form(headers)
+            if refusal is not None:
+                return refusal
         actor = self._actor(scope, headers)
         if isinstance(actor, Response):
             return actor
         scope.setdefault("state", {})["actor"] = actor
-        if path in OPEN:
+        if path in self.open_paths:
             return None
         if actor is None:
-            return problem(401, "LogIn", "log in, or send the secret as a bearer token")
+            return problem(401, "LogIn", self._how_to_get_in(), headers=CHALLENGE)
         return None if is_safe else self._refuse_change(actor, headers)
+
+    def _how_to_get_in(self) -> str:
+        if self.sessions is None:
+            return "send the secret as a bearer token: Authorization: Bearer ..."
+        return "log in, or send the secret as a bearer token"
 
     def _refuse_change(self, actor: Actor, headers: Headers) -> Response | None:
         if actor.role is not Role.OPERATOR:
             return problem(403, "ReadOnly", "this console is read-only for you")
         session = actor.session
-        is_browser = session is not None or self._sessions.is_open
-        token = headers.get(TOKEN, "")
-        if is_browser and (session is None or not self._sessions.is_token_of(session, token)):
+        if session is None or self.sessions is None:
+            return None
+        if not self.sessions.is_token_of(session, headers.get(TOKEN, "")):
             return problem(
                 403, "NoToken", f"send the token of the session as {TOKEN}; /api/session tells it"
             )
@@ -93,30 +182,22 @@ class AccessGate:
 
     def _actor(self, scope: Scope, headers: Headers) -> Actor | Response | None:
         address = (scope.get("client") or ("unknown", 0))[0]
-        given = headers.get("authorization")
-        if given is not None and not self._sessions.is_open:
-            return self._bearer(given, address, headers.get(NAME, ""))
-        session = self._sessions.read(_cookie(headers))
+        given = headers.get("authorization", "")
+        scheme, _, secret = given.partition(" ")
+        role = self.credentials.role_of(secret.strip()) if scheme.lower() == "bearer" else None
+        if role is not None:
+            name = cleaned(headers.get(NAME, "")) or "api"
+            return Actor(name, self._at_most(role), address)
+        # The header of a person who is logged in may be for a proxy in front of the console.
+        session = None if self.sessions is None else self.sessions.read(_cookie(headers))
         if session is not None:
             return Actor(session.name, self._at_most(session.role), address, session)
-        if self._sessions.is_open:
-            return Actor(whoami(), self._at_most(Role.OPERATOR), address)
+        if "authorization" in headers:
+            return wrong(self.guesses, address, given, "the bearer token is wrong")
         return None
 
-    def _bearer(self, given: str, address: str, name: str) -> Actor | Response:
-        wait = self._guesses.wait_seconds(address)
-        if wait:
-            return too_many(wait)
-        scheme, _, secret = given.partition(" ")
-        role = self._sessions.role_of(secret.strip()) if scheme.lower() == "bearer" else None
-        if role is None:
-            self._guesses.was_wrong(address)
-            headers = {"WWW-Authenticate": "Bearer"}
-            return problem(401, "WrongSecret", "the bearer token is wrong", headers=headers)
-        return Actor(cleaned(name) or "api", self._at_most(role), address)
-
     def _at_most(self, role: Role) -> Role:
-        return Role.VIEWER if self._read_only else role
+        return Role.VIEWER if self.read_only else role
 
 
 def route_path(scope: Scope) -> str:
@@ -126,16 +207,51 @@ def route_path(scope: Scope) -> str:
     return path.removeprefix(root) if root and is_below else path
 
 
-def too_many(wait: float) -> Response:
-    """The answer after too many wrong secrets."""
-    seconds = str(int(wait) + 1)
+def wrong(guesses: Guesses, address: str, given: str, text: str) -> Response:
+    """The answer to a wrong credential, which says how long to wait after many of them."""
+    wait = guesses.was_wrong(address, given)
+    if not wait:
+        return problem(401, "WrongSecret", text, headers=CHALLENGE)
+    seconds = str(math.ceil(wait))
     text = f"too many wrong secrets; try again in {seconds} s"
     return problem(429, "TooManyGuesses", text, headers={"Retry-After": seconds})
+
+
+def cookie_name(headers: Headers) -> str:
+    """The name of the session's cookie: browsers send a cookie to every port of a host."""
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
 def cleaned(name: str) -> str:
     """The name that a person gave, on one line and not too long."""
     return "".join(letter for letter in name if letter.isprintable()).strip()[:LONGEST_NAME]
+
+
+def _bounded(receive: Any) -> Any:
+    """Receives a body until it is too large: a body need not say its length."""
+    seen = 0
+
+    async def bounded() -> Any:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > LARGEST_BODY:
+            raise HTTPException(413, f"a body has at most {LARGEST_BODY:,} bytes")
+        return message
+
+    return bounded
+
+
+def _refuse_form(headers: Headers) -> Response | None:
+    """The answer to a request that a foreign page could send, or whose body is not JSON."""
+    if not _is_ours(headers):
+        return problem(403, "ForeignOrigin", "a page of another site may not do that")
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if has_body and kind != JSON:
+        return problem(415, "NotJson", f"say what the body is: Content-Type: {JSON}")
+    return None
 
 
 def _is_ours(headers: Headers) -> bool:
@@ -166,7 +282,7 @@ def _is_loopback(client: tuple[str, int] | None) -> bool:
 
 def _cookie(headers: Headers) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(cookie_name(headers))
     except CookieError:
         return ""
     return "" if found is None else found.value

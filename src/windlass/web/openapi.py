@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 
 from windlass.app import App
@@ -11,7 +12,8 @@ from windlass.web.site import create
 
 def document() -> str:
     """The document; no database is needed for it."""
-    return json.dumps(create(App("sqlite://")).openapi(), indent=2) + "\n"
+    site = create(App("sqlite://"), secret=secrets.token_urlsafe())
+    return json.dumps(site.openapi(), indent=2) + "\n"
 
 
 if __name__ == "__main__":

@@ -11,31 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from windlass.errors import (
-    AlreadyRunning,
-    BadInput,
-    DatabaseUnavailable,
-    DuplicateKey,
-    HeldBack,
-    IdConflict,
-    InvalidQuantity,
-    ItemNotFound,
-    NotPossible,
-    Refused,
-    ResultTimeout,
-    RunLost,
-    SchemaMismatch,
-    TaskNotFound,
-    Unknown,
-    UnknownAlert,
-    UnknownDeduction,
-    UnknownFlow,
-    UnknownHandle,
-    UnknownKind,
-    UnknownNode,
-    UnknownSku,
-    WindlassError,
-)
+from windlass import errors
 
 PROBLEM = "application/problem+json"
 LONGEST = 2_000
@@ -49,33 +25,34 @@ WORDS = {
     404: "It is unknown.",
     409: "It cannot be done as things are.",
     413: "The body is too large.",
+    415: "The body is not JSON, or does not say so.",
     422: "It is malformed.",
     429: "Too many wrong secrets; try again later.",
     503: "The database does not answer.",
 }
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (Unknown, 404),
-    (NotPossible, 409),
-    (UnknownKind, 404),
-    (TaskNotFound, 404),
-    (UnknownAlert, 404),
-    (ItemNotFound, 404),
-    (UnknownDeduction, 404),
-    (UnknownSku, 404),
-    (Refused, 422),
-    (IdConflict, 409),
-    (UnknownFlow, 404),
-    (UnknownNode, 404),
-    (UnknownHandle, 404),
-    (DuplicateKey, 409),
-    (BadInput, 422),
-    (HeldBack, 409),
-    (AlreadyRunning, 409),
-    (RunLost, 409),
-    (ResultTimeout, 409),
-    (DatabaseUnavailable, 503),
-    (SchemaMismatch, 503),
+    (errors.Unknown, 404),
+    (errors.NotPossible, 409),
+    (errors.UnknownKind, 404),
+    (errors.TaskNotFound, 404),
+    (errors.UnknownAlert, 404),
+    (errors.ItemNotFound, 404),
+    (errors.UnknownDeduction, 404),
+    (errors.UnknownSku, 404),
+    (errors.Refused, 422),
+    (errors.IdConflict, 409),
+    (errors.UnknownFlow, 404),
+    (errors.UnknownNode, 404),
+    (errors.UnknownHandle, 404),
+    (errors.DuplicateKey, 409),
+    (errors.BadInput, 422),
+    (errors.HeldBack, 409),
+    (errors.AlreadyRunning, 409),
+    (errors.RunLost, 409),
+    (errors.ResultTimeout, 409),
+    (errors.DatabaseUnavailable, 503),
+    (errors.SchemaMismatch, 503),
 )
 
 
@@ -101,7 +78,7 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 def handle_problems(api: FastAPI) -> None:
     """Answer errors as problems."""
-    api.add_exception_handler(WindlassError, _on_error)
+    api.add_exception_handler(errors.WindlassError, _on_error)
     api.add_exception_handler(RequestValidationError, _on_malformed)
     api.add_exception_handler(HTTPException, _on_http)
     api.add_exception_handler(Exception, _on_surprise)
@@ -129,19 +106,23 @@ async def _on_error(_request: Request, error: Exception) -> JSONResponse:
     status = status_of(error)
     if status == 500:
         log.error("the console could not answer", exc_info=error)
-    title = "Refused" if isinstance(error, NotPossible) else type(error).__name__
-    return problem(status, title, str(error), facts=_facts(error))
+    title = "Refused" if isinstance(error, errors.NotPossible) else type(error).__name__
+    return problem(status, title, str(error), facts=facts_of(error))
 
 
-def _facts(error: Exception) -> dict[str, Any]:
+def facts_of(error: Exception) -> dict[str, Any]:
+    """The fields that an answer has because of `error`."""
     match error:
-        case DatabaseUnavailable():
+        case errors.DatabaseUnavailable():
             return {"missing": list(error.missing)}
-        case Refused():
+        case errors.NotHeld():
+            # `status` is the status of the answer.
+            return {"id": error.id, "deduction_status": error.status}
+        case errors.Refused():
             return error.facts
-        case IdConflict():
+        case errors.IdConflict():
             return {"id": error.id, "difference": error.difference}
-        case InvalidQuantity():
+        case errors.InvalidQuantity():
             return {"sku": error.sku, "quantity": error.quantity}
     return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, HTTPException, Path, Request
@@ -12,10 +12,10 @@ from windlass.app import App
 from windlass.errors import BadInput
 from windlass.ledger.operate import Ledgers
 from windlass.view.action import Operator
-from windlass.watch.audit.operate import AuditLog
-from windlass.watch.change.listen import ChangeWatcher
+from windlass.watch.operate.audit import AuditLog
+from windlass.watch.operate.change import ChangeWatcher
 from windlass.web.access import Actor
-from windlass.web.session.model import Guesses, Sessions
+from windlass.web.credential import Credentials, Guesses, Sessions
 
 LONGEST_PART = 1_000
 
@@ -25,6 +25,7 @@ class Console:
     """The app that the console serves, and the rules of access."""
 
     app: App
+    credentials: Credentials
     sessions: Sessions
     guesses: Guesses
     read_only: bool
@@ -74,22 +75,11 @@ def _log(
     return AuditLog(console.app.fleet, Operator(actor.name, via, actor.address))
 
 
-def _kind(kind: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
-    return decoded(kind)
+def _part(name: str) -> Any:
+    def read(raw: str = Path(alias=name, max_length=LONGEST_PART)) -> str:
+        return decoded(raw)
 
-
-def _deduction(
-    raw: Annotated[str, Path(alias="id", min_length=1, max_length=LONGEST_PART)],
-) -> str:
-    return decoded(raw)
-
-
-def _sku(sku: Annotated[str, Path(min_length=1, max_length=LONGEST_PART)]) -> str:
-    return decoded(sku)
-
-
-def _name(name: Annotated[str, Path(max_length=LONGEST_PART)]) -> str:
-    return decoded(name)
+    return Depends(read)
 
 
 # The console for a person who is logged in, with its tables made or maybe not; and for anyone.
@@ -97,7 +87,5 @@ ReadyConsole = Annotated[Console, Depends(_ready)]
 KnownConsole = Annotated[Console, Depends(_known)]
 AnyConsole = Annotated[Console, Depends(_console)]
 RequestLog = Annotated[AuditLog, Depends(_log)]
-KindName = Annotated[str, Depends(_kind)]
-RunName = Annotated[str, Depends(_name)]
-DeductionId = Annotated[str, Depends(_deduction)]
-Sku = Annotated[str, Depends(_sku)]
+KindName = Annotated[str, _part("kind")]
+RunName = Annotated[str, _part("name")]

@@ -7,10 +7,14 @@ import logging
 import signal
 import socket
 import threading
-from types import TracebackType
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from windlass.errors import BadInput, WindlassError
+from windlass.web.credential import check_secrets
 
 try:
     import uvicorn
@@ -19,10 +23,11 @@ except ModuleNotFoundError:
         "the console needs uvicorn, which is not installed; run: pip install 'windlass[console]'"
     ) from None
 
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8484
 # Listeners to events are not waited for.
 STOP_SECONDS = 1
+START_SECONDS = 60.0
+
+log = logging.getLogger("windlass.web")
 
 
 def is_loopback(host: str) -> bool:
@@ -35,17 +40,19 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_host(host: str, *, has_secret: bool) -> None:
-    """Refuse to serve other machines without a secret."""
-    if not has_secret and not is_loopback(host):
+def check_host(host: str, secret: str | None, viewer_secret: str | None = None) -> None:
+    """Refuse to serve other machines without a secret, or with a short one."""
+    is_local = is_loopback(host)
+    if secret is None and not is_local:
         raise BadInput(
             f"--host {host}: without a secret the console is served to this machine only; "
             "set one with --secret or $WINDLASS_CONSOLE_SECRET, or leave --host out"
         )
+    check_secrets(secret, viewer_secret, is_local=is_local)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 is any free port."""
+def bind(host: str, port: int, *, or_any: bool = False) -> socket.socket:
+    """A bound socket; port 0 is any free port, and so is a used port with `or_any`."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # asyncio sends without delay only if the protocol is named. Otherwise a client that keeps its
@@ -56,6 +63,8 @@ def bind(host: str, port: int) -> socket.socket:
         bound.bind((name, port))
     except OSError as problem:
         bound.close()
+        if or_any:
+            return bind(host, 0)
         why = problem.strerror or problem
         raise WindlassError(f"cannot serve on {host}:{port}: {why}; give another --port") from None
     return bound
@@ -69,6 +78,25 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def open_browser(bound: socket.socket, where: str) -> None:
+    """Open `where` in the browser as soon as the console at `bound` answers."""
+    host, port = bound.getsockname()[:2]
+
+    def wait_and_open() -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection((host, port), timeout=1).close()
+            except OSError:
+                time.sleep(0.2)
+                continue
+            if not webbrowser.open(where):
+                log.warning("no browser was found; open the address of the console yourself")
+            return
+
+    threading.Thread(target=wait_and_open, name="windlass-open", daemon=True).start()
+
+
 def serve(site: Any, bound: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT."""
     # The server ends at a signal and raises it again, which must not end the process.
@@ -77,31 +105,19 @@ def serve(site: Any, bound: socket.socket) -> None:
     _server(site).run(sockets=[bound])
 
 
-class Beside:
-    """Serves on a thread while the block lasts."""
-
-    def __init__(self, site: Any, bound: socket.socket) -> None:
-        self._server = _server(site)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([bound],), name="windlass-console", daemon=True
-        )
-
-    @property
-    def is_running(self) -> bool:
-        return self._thread.is_alive()
-
-    def __enter__(self) -> Beside:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _problem: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self._server.should_exit = True
-        self._thread.join(STOP_SECONDS + 1)
+@contextmanager
+def beside(site: Any, bound: socket.socket) -> Iterator[threading.Thread]:
+    """Serve on a thread while the block lasts."""
+    server = _server(site)
+    thread = threading.Thread(
+        target=server.run, args=([bound],), name="windlass-console", daemon=True
+    )
+    thread.start()
+    try:
+        yield thread
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS + 1)
 
 
 def _server(site: Any) -> uvicorn.Server:

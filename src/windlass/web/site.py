@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from functools import cache
+from importlib import import_module
+
+from fastapi import APIRouter, FastAPI
 
 from windlass import __version__
 from windlass.app import App
 from windlass.errors import BadInput
 from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
-from windlass.watch.change.listen import ChangeWatcher
-from windlass.web import static
-from windlass.web.access import AccessGate
-from windlass.web.problem import handle_problems
+from windlass.watch.operate.change import ChangeWatcher
+from windlass.web import session, static
+from windlass.web.access import AccessGate, Shell
+from windlass.web.credential import Credentials, Guesses, Sessions, check_secrets
+from windlass.web.problem import handle_problems, problems
 from windlass.web.request import Console
-from windlass.web.route import routes
-from windlass.web.session.model import Guesses, Sessions
-from windlass.web.shell import Shell
 
-LONGEST_SECRET = 1_000
+# Open to people who are not logged in.
+OPEN = frozenset({"/api/session", "/api/openapi.json", "/api/health"})
+# In the order of the OpenAPI document; a new face is one more line.
+ROUTES = (
+    "windlass.web.session",
+    "windlass.watch.route:first",
+    "windlass.rolling.route",
+    "windlass.sweep.route",
+    "windlass.flow.route",
+    "windlass.control.route",
+    "windlass.operate.ring.route",
+    "windlass.operate.task.route",
+    "windlass.ledger.route.ledger",
+    "windlass.ledger.route.movement",
+    "windlass.operate.switch.route",
+    "windlass.watch.route",
+)
 
 
 def create(
@@ -30,13 +47,25 @@ def create(
 ) -> FastAPI:
     """The console of `app`, to be served or mounted.
 
-    Without a secret it answers this machine only. A person with the `viewer_secret` may look and
-    not act; with `read_only` no person may act.
+    People log in with the secret, which has at least 16 characters. A person with the
+    `viewer_secret` may look and not act; with `read_only` no person may act.
     """
-    _check(secret, viewer_secret)
+    if secret is None:
+        raise BadInput(
+            "windlass.web.create makes no console without a secret; give "
+            "create(app, secret=...) at least 16 characters, as `openssl rand -base64 32` prints "
+            "them, or run `windlass console`, which prints a link that logs you in"
+        )
+    check_secrets(secret, viewer_secret)
+    return make(app, Credentials(secret, viewer_secret), read_only=read_only)
+
+
+def make(app: App, credentials: Credentials, *, read_only: bool = False) -> FastAPI:
+    """The console of `app` that these credentials open."""
     console = Console(
         app=app,
-        sessions=Sessions(secret, viewer_secret),
+        credentials=credentials,
+        sessions=Sessions(credentials.session_keys()),
         guesses=Guesses(),
         read_only=read_only,
         changes=ChangeWatcher(app.fleet),
@@ -55,22 +84,29 @@ def create(
     site.state.console = console
     handle_problems(site)
     site.router.routes += [
-        *routes().routes,
+        *_routes().routes,
         *callback.router.routes,
+        *session.link.routes,
         *static.router.routes,
     ]
     site.add_middleware(
-        AccessGate, sessions=console.sessions, guesses=console.guesses, read_only=console.read_only
+        AccessGate,
+        credentials=credentials,
+        guesses=console.guesses,
+        below="/api",
+        open_paths=OPEN,
+        sessions=console.sessions,
+        read_only=read_only,
     )
     site.add_middleware(Shell)
     return site
 
 
-def _check(secret: str | None, viewer_secret: str | None) -> None:
-    for name, given in (("secret", secret), ("viewer_secret", viewer_secret)):
-        if given is not None and (not given.strip() or len(given) > LONGEST_SECRET):
-            raise BadInput(f"the {name} is empty or too long; give 1 to {LONGEST_SECRET} letters")
-    if viewer_secret is not None and secret is None:
-        raise BadInput("a viewer_secret without a secret protects nothing; give both")
-    if secret is not None and secret == viewer_secret:
-        raise BadInput("secret and viewer_secret are the same; give two")
+@cache
+def _routes() -> APIRouter:
+    """All routes, put together once for all consoles of a process."""
+    api = APIRouter(prefix="/api", responses=problems(400, 401, 403, 413, 415, 422, 429, 503))
+    for name in ROUTES:
+        module, _, router = name.partition(":")
+        api.include_router(getattr(import_module(module), router or "router"))
+    return api

@@ -1,4 +1,4 @@
-"""The models of the API, made from view types.
+"""The models of the API, made from view types, and the JSON that requests may contain.
 
 Names are those of Python. Moments are ISO 8601 in UTC, durations are seconds. Values of users, such
 as payloads and keys, are text, because a browser cannot hold every number.
@@ -6,6 +6,7 @@ as payloads and keys, are text, because a browser cannot hold every number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -24,7 +25,9 @@ from typing import (
     get_type_hints,
 )
 
+import msgspec
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -36,8 +39,8 @@ from pydantic import (
 )
 
 from windlass.clock import to_datetime
-from windlass.source.key_text import encode_key, shown
-from windlass.value.task import LONGEST_KEY
+from windlass.source.contract import encode_key, shown
+from windlass.value.task import LONGEST_KEY, is_storable
 from windlass.view.field import (
     CODE,
     JSON,
@@ -50,7 +53,44 @@ from windlass.view.field import (
     view_fields,
 )
 from windlass.view.listing import Listing
-from windlass.web.json import json_text
+
+DEEPEST = 40
+LARGEST_NUMBER = 2**63
+MOST_ARGUMENTS = 200
+
+
+def json_text(value: object) -> str:
+    """A value as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def _checked(value: Any) -> Any:
+    _check(value, DEEPEST)
+    return value
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth == 0:
+        raise ValueError(f"it is more than {DEEPEST} levels deep")
+    match value:
+        case str() if not is_storable(value):
+            raise ValueError("it has a character in it that databases cannot store")
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{value} is not a number of JSON")
+        case int() if not -LARGEST_NUMBER <= value < LARGEST_NUMBER:
+            raise ValueError("it has a number in it that is too large")
+        case dict():
+            for name, part in value.items():
+                _check(name, depth)
+                _check(part, depth - 1)
+        case list():
+            for part in value:
+                _check(part, depth - 1)
+
+
+JsonObject = Annotated[dict[str, Any], Field(max_length=MOST_ARGUMENTS), AfterValidator(_checked)]
+JsonList = Annotated[list[Any], Field(max_length=MOST_ARGUMENTS), AfterValidator(_checked)]
+
 
 T = TypeVar("T")
 

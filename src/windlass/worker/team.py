@@ -8,21 +8,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 
 from windlass import telemetry
 from windlass.core.cron.discover import Belongs
 from windlass.core.ring.member import connect
-from windlass.core.run.budget import Budget
+from windlass.core.run.ready import Budget
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.value.pulse import Pulse
-from windlass.worker.settings import Among, WorkerSettings
-from windlass.worker.worker import Worker
+from windlass.worker.worker import Among, Worker, WorkerSettings
 
 LOOK_SECONDS = 0.002
 WAKE_SECONDS = 0.25
@@ -124,13 +123,8 @@ class Team:
     def pulse(self) -> Pulse:
         """The counts of all workers now."""
         pulses = [worker.pulse() for worker in self.workers]
-        return Pulse(
-            running=sum(pulse.running for pulse in pulses),
-            queued=sum(pulse.queued for pulse in pulses),
-            done=sum(pulse.done for pulse in pulses) + sum(post.done for post in self._posts),
-            failed=sum(pulse.failed for pulse in pulses) + sum(post.failed for post in self._posts),
-            abandoned=sum(pulse.abandoned for pulse in pulses),
-        )
+        ended = [Pulse(0, 0, post.done, post.failed, 0) for post in self._posts]
+        return Pulse(*map(sum, zip(*map(astuple, pulses + ended), strict=True)))
 
     async def _serve(self, post: Post) -> None:
         """Serve one shard until the end; join again after each outage."""

@@ -4,38 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.cron import discover as cron
-from windlass.core.face import FaceLoop, Faces, Resolved, Site, Workplace
-from windlass.core.fetch.claim import Claims
-from windlass.core.fetch.fetcher import Fetcher
-from windlass.core.fetch.handoff import HandOff
-from windlass.core.fetch.one import OneClaim, Only
+from windlass.core.cron.discover import Belongs
+from windlass.core.face import FaceLoop, Site, Workplace
+from windlass.core.fetch.claim import Claims, OneClaim, Only
+from windlass.core.fetch.fetcher import Fetcher, HandOff
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
-from windlass.core.limit.breaker import Breakers
-from windlass.core.limit.gate import Gate
-from windlass.core.limit.rate import Rates
+from windlass.core.limit.gate import Breakers, Gate, Rates
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
 from windlass.core.maintenance import Maintenance
 from windlass.core.ring.heartbeat import Heartbeat
-from windlass.core.ring.mark import Mark
-from windlass.core.ring.member import Members, connect
-from windlass.core.ring.ring import Ring
-from windlass.core.ring.store.worker import Kinds, WorkerView
+from windlass.core.ring.member import connect
+from windlass.core.ring.ring import Mark, Ring
+from windlass.core.ring.store import Kinds
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import Budget
 from windlass.core.run.runner import Coroutines, Threads, Watch
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
-from windlass.database.dialect.base import Executor
+from windlass.errors import WindlassError
+from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.pulse import Pulse
-from windlass.value.task import Claimed
-from windlass.worker.settings import Among, WorkerSettings
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """The settings of a worker. Times are microseconds."""
+
+    concurrency: int = 100
+    lease: int = 30 * SECOND
+    dead_after: int = 5 * SECOND
+    grace: int = 30 * SECOND
+    until_idle: bool = False
+    # Whether its faces only do what an operator asked for, such as a retry of failed items.
+    only_asked: bool = False
+    # A URL of etcd or ZooKeeper for membership; by default the database.
+    members: str | None = None
+    max_payload: int = LARGEST_PAYLOAD
+
+
+@dataclass(frozen=True)
+class Among:
+    """What a worker of one shard shares with the workers of other shards in its process."""
+
+    budget: Budget
+    # The part of a rate for this shard.
+    share: float
+    # Whether the standing row of a cron belongs here.
+    where: Callable[[Kind], Belongs]
+    # Whether a kind that lives in one shard, such as a sweep, lives here.
+    is_home: Callable[[Kind], bool]
+
 
 LOOK_SECONDS = 0.02
 
@@ -60,47 +88,43 @@ class Worker:
         self._only = only
         self._among = among
         self._stop_asked = 0
+        self._death: WindlassError | None = None
         self.left_cleanly = False
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        site = Site.at(shard, registry)
+        site = site if among is None else site._replace(is_home=among.is_home)
         self.in_flight = self._make_in_flight()
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
-        self.breakers = Breakers(
-            shard.database, shard.clock, shard.numbers, worker=lambda: self.heartbeat.id
-        )
         rates = Rates(shard.database, share=1.0 if among is None else among.share)
-        self._gate = Gate(self.in_flight, rates, self.breakers)
+        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: self.id)
+        self.gate = Gate(self.in_flight, rates, breakers)
         self.ring = Ring(
-            shard.database,
+            site,
             self.in_flight,
-            shard.clock,
-            shard.numbers,
             kinds=kinds,
             lease=settings.lease,
             changed=lambda: self.fetcher.wake(),
         )
-        self.hand_off = self._make_hand_off()
-        self._site = self._make_site()
+        self.hand_off = HandOff(
+            shard.database.dialect,
+            kinds if only is None else {},
+            self.gate,
+            ring=self.ring,
+            fetch=lambda look: self.fetcher.wake_for(look=look),
+        )
+        self._site = site = site._replace(hand_off=self.hand_off)
         for load in self.in_flight.loads.values():
-            load.site = self._site
-        self.finish = Finish(self._site, self.in_flight, breakers=self.breakers)
+            load.site = site
+        self.finish = Finish(site, self.in_flight, breakers=breakers)
         self.heartbeat = self._make_heartbeat()
-        self.fetcher = Fetcher(
-            self._claims(), self.in_flight, hand_off=self.hand_off, resolve=self._resolve
-        )
-        self.switchboard = Switchboard(
-            shard.database,
-            self.in_flight,
-            shard.clock,
-            rates,
-            self.breakers,
-            opened=self.fetcher.look_now,
-        )
+        self.fetcher = Fetcher(site, self._claims(), self.in_flight)
+        self.switchboard = Switchboard(site, self.gate, opened=self.fetcher.look_now)
         self.face_loops: list[FaceLoop] = [] if only is not None else self._make_face_loops()
 
     async def run(self) -> None:
-        """Join, work, and leave."""
+        """Join, work, and leave. Leaves and raises if one of its loops ends."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         await asyncio.to_thread(self._begin)
@@ -108,7 +132,7 @@ class Worker:
         stop_listening = self._shard.bell.listen(self._look_now)
         self.coroutines.start()
         for loop in loops:
-            loop.start()
+            loop.start(on_death=self._on_death)
         try:
             await self._until_stopped()
         finally:
@@ -118,12 +142,16 @@ class Worker:
     def stop(self) -> None:
         """Wait for running tasks up to the grace, then leave; a second call leaves at once."""
         self._stop_asked += 1
-        if self._loop is not None and self._wake is not None:
-            self._loop.call_soon_threadsafe(self._wake.set)
+        self._wake_up()
 
     def leave(self, why: str) -> None:
         """Hand back what is still in flight, and leave without waiting."""
         self.heartbeat.leave(why)
+
+    @property
+    def id(self) -> int:
+        """Its id in the ring, which changes when it joins again."""
+        return self.heartbeat.id
 
     @property
     def is_stopping(self) -> bool:
@@ -138,7 +166,7 @@ class Worker:
         in_flight = self.in_flight
         return Pulse(
             running=len(in_flight.running),
-            queued=in_flight.asyncs.queued + in_flight.syncs.queued,
+            queued=len(in_flight.queues),
             done=self.finish.done + sum(loop.done for loop in self.face_loops),
             failed=self.finish.failed + sum(loop.failed for loop in self.face_loops),
             abandoned=in_flight.abandoned,
@@ -154,84 +182,28 @@ class Worker:
             on_hungry=lambda: self.fetcher.wake_hungry(),
         )
 
-    def _make_hand_off(self) -> HandOff:
-        return HandOff(
-            self.in_flight,
-            is_near=self._is_near,
-            is_ours=self._is_ours,
-            wake_others=self._wake_others,
-            fetch=lambda look: self.fetcher.wake_for(look=look),
-        )
-
-    def _make_site(self) -> Site:
-        shard = self._shard
-        site = Site(
-            shard.database,
-            shard.clock,
-            shard.numbers,
-            self._registry,
-            shard.faces,
-            self._settings.max_payload,
-            hand_off=self.hand_off,
-        )
-        return site if self._among is None else site._replace(is_home=self._among.is_home)
-
     def _make_heartbeat(self) -> Heartbeat:
-        shard, settings = self._shard, self._settings
-        serves = list(self._kinds) if self._only is None else []
+        settings, takes_all = self._settings, self._only is None
+        serves = list(self._kinds) if takes_all else []
+        members = None
+        if takes_all and settings.members is not None:
+            members = connect(settings.members, dead_after=settings.dead_after)
         return Heartbeat(
-            shard.database,
+            self._site,
             self.in_flight,
-            shard.clock,
-            shard.numbers,
-            kinds=Kinds(serves=serves, declares=list(self._registry.kinds)),
-            due=self._due,
+            self._kinds,
+            declared=Kinds(serves=serves, declares=list(self._registry.kinds)),
             lease=settings.lease,
             dead_after=settings.dead_after,
             flush=self.finish.flush_all,
-            see=self._see,
+            see=self.ring.see if takes_all else lambda _me, _workers: None,
             idle=self._idle,
-            faces=shard.faces,
-            serving=self._serving,
-            members=self._members(),
+            members=members,
         )
-
-    def _members(self) -> Members | None:
-        url = self._settings.members
-        if url is None or self._only is not None:
-            return None
-        return connect(url, dead_after=self._settings.dead_after)
-
-    def _see(self, me: int, workers: Sequence[WorkerView]) -> None:
-        if self._only is None:
-            self.ring.see(me, workers)
 
     def _idle(self) -> int:
         """How many more rows it could start soon; 0 if it has enough to do."""
-        return self.in_flight.room().total if self.fetcher.found_nothing else 0
-
-    def _resolve(self, tasks: Sequence[Claimed]) -> Resolved:
-        """Prepare rows, such as nodes of flows, by the face that can."""
-        for face in self._shard.faces.all:
-            if face.resolve is not None:
-                return face.resolve(self._shard.database, tasks)
-        return Resolved(tasks, {})
-
-    def _wake_others(self, executor: Executor) -> None:
-        """Rows of other workers became due: notify them once for each finish."""
-        dialect = self._shard.database.dialect
-        if dialect.wakes and self.ring.has_others:
-            dialect.notify(executor, str(self.heartbeat.id))
-
-    def _is_ours(self, row: Claimed) -> bool:
-        """Whether a row that became due may run here without a read."""
-        if self._only is not None or row.kind not in self._kinds:
-            return False
-        is_new = not row.lost and (row.due_at or 0) > self.ring.share.careful_to
-        return is_new and self._gate.is_free(row.kind) and self._is_near(row.bucket)
-
-    def _is_near(self, bucket: int) -> bool:
-        return any(bucket in run for run in self.ring.share.runs)
+        return self.in_flight.capacity.room().total if self.fetcher.found_nothing else 0
 
     def _make_face_loops(self) -> list[FaceLoop]:
         workplace = Workplace(
@@ -239,9 +211,8 @@ class Worker:
             kinds=self._kinds,
             in_flight=self.in_flight,
             ring=self.ring,
-            gate=self._gate,
-            breakers=self.breakers,
-            worker=lambda: self.heartbeat.id,
+            gate=self.gate,
+            worker=lambda: self.id,
             is_quiet=lambda: self.fetcher.wants_quiet,
             look_now=self._look_now,
             until_idle=self._settings.until_idle,
@@ -249,14 +220,10 @@ class Worker:
         )
         return [
             loop
-            for face in self._serving.all
+            for face in self._site.faces.serving(self._kinds).all
             if face.loops is not None
             for loop in face.loops(workplace)
         ]
-
-    @property
-    def _serving(self) -> Faces:
-        return self._shard.faces.only({kind.face for kind in self._kinds.values()})
 
     @property
     def is_idle(self) -> bool:
@@ -281,42 +248,31 @@ class Worker:
         for loop in self.face_loops:
             loop.look_soon()
 
-    def _due(self, now: int) -> dict[str, int]:
-        """The due time of rows that are handed back, for kinds with a tick: the last tick."""
-        return {
-            name: kind.due_until(now)
-            for name, kind in self._kinds.items()
-            if kind.period is not None and kind.period.tick is not None
-        }
-
     def _claims(self) -> Claims:
-        shard, settings = self._shard, self._settings
+        settings = self._settings
         if self._only is not None:
             return OneClaim(
-                shard.database,
-                shard.clock,
-                shard.numbers,
+                self._site,
                 self._only,
-                worker=lambda: self.heartbeat.id,
+                worker=lambda: self.id,
                 lease=settings.lease,
                 max_lost=max(kind.max_lost for kind in self._kinds.values()),
             )
         return OwnersRead(
-            shard.database,
+            self._site,
             self._kinds,
-            shard.clock,
-            shard.numbers,
             self.in_flight,
-            self.ring,
+            ring=self.ring,
+            gate=self.gate,
             lease=settings.lease,
             dead_after=settings.dead_after,
             fail_as_poison=self.finish.fail_as_poison,
-            gate=self._gate,
-            once=settings.until_idle,
             on_news=self.heartbeat.wake,
+            once=settings.until_idle,
         )
 
     def _begin(self) -> None:
+        database = self._shard.database
         if self._only is None:
             shard = self._shard
             where = cron.everywhere if self._among is None else self._among.where
@@ -328,6 +284,9 @@ class Worker:
                     face.discover(self._site)
             self.switchboard.obey()
         self.heartbeat.join_ring()
+        if self._only is None and not self._settings.until_idle:
+            for hazard in database.dialect.hazards(database.url):
+                telemetry.emit("database.endangered", database=database.name, hazard=hazard)
 
     def _loops(self) -> list[Loop]:
         shard = self._shard
@@ -335,23 +294,32 @@ class Worker:
             self.finish,
             self.heartbeat,
             Watch(self.in_flight, stop_if_lease_ended=self.heartbeat.stop_if_lease_ended),
-            Mark(
-                shard.database,
-                self.in_flight,
-                shard.clock,
-                shard.numbers,
-                lease=self._settings.lease,
-            ),
+            Mark(self._site, self.in_flight, lease=self._settings.lease),
             self.fetcher,
         ]
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:
             loops.append(Maintenance(shard.database, shard.clock, shard.faces))
-            listener = listener_of(shard.database, self._look_now, me=lambda: self.heartbeat.id)
+            listener = listener_of(shard.database, self._look_now, me=lambda: self.id)
             if listener is not None:
                 loops.append(listener)
         return loops
+
+    def _on_death(self, loop: Loop, problem: BaseException) -> None:
+        """Stop: the other loops would keep rows that this one no longer works on."""
+        self._death = WindlassError(
+            f"loop {loop.name!r} of worker {self.id} ended by {problem!r:.200}; "
+            "the worker has left, and other workers continue its work"
+        )
+        self._wake_up()
+        telemetry.emit("worker.crashed", worker=self.id, error=str(self._death))
+
+    def _wake_up(self) -> None:
+        if self._loop is not None and self._wake is not None:
+            # It may have ended already.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake.set)
 
     def _on_queued(self, is_async: bool) -> None:
         (self.coroutines if is_async else self.threads).wake()
@@ -362,9 +330,11 @@ class Worker:
         if self._settings.until_idle and self._among is None:
             await self._until_idle()
             return
-        while not self.is_stopping:
+        while not (self.is_stopping or self._death):
             await self._wake.wait()
             self._wake.clear()
+        if self._death is not None:
+            raise self._death
 
     async def _until_idle(self) -> None:
         """Until nothing is due; with loops of faces, also after a second look at everything.
@@ -373,6 +343,8 @@ class Worker:
         """
         begun = -1
         while not self.is_stopping:
+            if self._death is not None:
+                raise self._death
             if self.problem is not None:
                 # A worker keeps trying; a script must see the error.
                 raise self.problem
@@ -387,9 +359,7 @@ class Worker:
     async def _end(self, loops: list[Loop]) -> None:
         """Stop claiming, wait for running tasks, write outcomes, hand back the rest, and leave."""
         if not self._settings.until_idle:
-            telemetry.emit(
-                "worker.stopping", worker=self.heartbeat.id, running=len(self.in_flight.running)
-            )
+            telemetry.emit("worker.stopping", worker=self.id, running=len(self.in_flight.running))
         first: list[Loop] = [self.fetcher, *(each for each in self.face_loops if each.begins_runs)]
         for loop in first:
             loop.stop()
@@ -427,4 +397,4 @@ class Worker:
             self.heartbeat.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:
-            telemetry.emit("worker.crashed", worker=self.heartbeat.id, error=str(problem)[:300])
+            telemetry.emit("worker.crashed", worker=self.id, error=str(problem)[:300])

@@ -15,8 +15,8 @@ from windlass.clock import from_datetime
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
 
 
-def at(hour, minute=0, *, day=1):
-    return from_datetime(datetime(2026, 1, day, hour, minute, tzinfo=UTC))
+def at(hour, minute=0, *, day=1, month=1):
+    return from_datetime(datetime(2026, month, day, hour, minute, tzinfo=UTC))
 
 
 def declare(app, expression="0 * * * *", seen=None, **options):
@@ -84,6 +84,21 @@ def test_turns_are_in_the_crons_time_zone(app):
     app.drain()
 
     assert standing(app)["due_at"] == at(19)
+
+
+@pytest.mark.timeout(60)
+def test_a_late_turn_runs_once_while_the_clocks_repeat_its_hour(app, clock):
+    seen = []
+    declare(app, "30 2 * * *", seen, tz="Europe/Berlin")
+    clock.advance(at(0, 25, day=25, month=10) - at(0))
+    app.drain()
+
+    # In Berlin it is ten past two for the second time: half past two is over.
+    clock.forward("45m")
+    app.drain()
+
+    assert seen == ["00:30"]
+    assert standing(app)["due_at"] == at(1, 30, day=26, month=10)
 
 
 def test_two_apps_discover_the_same_row(app, database_url, clock):

@@ -5,7 +5,7 @@ from multiprocessing.synchronize import Barrier
 
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
-from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.claim import Rows
 
 
 def make_app(url: str) -> App:

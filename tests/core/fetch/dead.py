@@ -3,11 +3,11 @@
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
-from windlass.core.ring import leave
-from windlass.core.ring.store import worker
+from windlass.core.fetch.claim import Rows
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import mark_dead
+from windlass.database.database import Numbers
 from windlass.database.dialect.base import Most, Stamp
-from windlass.database.number import Numbers
 from windlass.value.task import Claimed
 
 LEASE = 30 * SECOND
@@ -25,12 +25,12 @@ class Doomed:
         now = app.clock.now()
         kinds = list(app.registry.kinds)
         app.database.write(
-            lambda connection: worker.join(
+            lambda connection: ring_store.join(
                 connection,
                 number=self.number,
                 host="gone",
                 pid=1,
-                kinds=worker.Kinds(serves=kinds if serves else [], declares=kinds),
+                kinds=ring_store.Kinds(serves=kinds if serves else [], declares=kinds),
                 now=now,
                 lease_until=now + SECOND,
             )
@@ -47,7 +47,7 @@ class Doomed:
     def die(self) -> int | None:
         """Be marked dead, as another worker would after a while; how many rows fell."""
         self.app.clock.advance(2 * SECOND)
-        return leave.mark_dead(
+        return mark_dead(
             self.app.database, FACES, number=self.number, now=self.app.clock.now(), why="test"
         )
 

@@ -9,15 +9,14 @@ from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.face import Ended, Site
-from windlass.core.fetch.rows import Rows
-from windlass.core.fetch.triage import Rescued, Triage
-from windlass.core.finish.group import write_group, write_inside
-from windlass.core.finish.store.finish import Group
-from windlass.core.ring import leave
-from windlass.core.ring.store import worker
+from windlass.core.fetch.claim import Rescued, Rows, Triage
+from windlass.core.finish.finish import write_group, write_inside
+from windlass.core.finish.store import Group
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import leave, mark_dead
 from windlass.core.task.store.task import get
+from windlass.database.database import Numbers
 from windlass.database.dialect.base import Count, Lane, Most, Stamp
-from windlass.database.number import Numbers
 from windlass.database.schema import task
 from windlass.database.schema import worker as worker_table
 from windlass.value.outcome import Failed, Outcome, Succeeded, settle
@@ -39,12 +38,12 @@ class Hand:
         now = app.clock.now()
         kinds = list(app.registry.kinds)
         self.database.write(
-            lambda connection: worker.join(
+            lambda connection: ring_store.join(
                 connection,
                 number=self.id,
                 host="hand",
                 pid=1,
-                kinds=worker.Kinds(serves=kinds, declares=kinds),
+                kinds=ring_store.Kinds(serves=kinds, declares=kinds),
                 now=now,
                 lease_until=now + DEAD_AFTER,
             )
@@ -55,7 +54,7 @@ class Hand:
         """Where it writes."""
         shards = self.app.fleet.shards
         shard = next(each for each in shards if each.database is self.database)
-        return shard.site(self.app.registry)
+        return Site.at(shard, self.app.registry)
 
     def stamp(self) -> Stamp:
         now = self.app.clock.now()
@@ -119,17 +118,17 @@ class Hand:
     def renew(self) -> bool:
         until = self.app.clock.now() + DEAD_AFTER
         return self.database.write(
-            lambda connection: worker.renew(connection, number=self.id, lease_until=until)
+            lambda connection: ring_store.renew(connection, number=self.id, lease_until=until)
         )
 
     def leave(self) -> int | None:
         now = self.app.clock.now()
-        return leave.leave(self.database, FACES, number=self.id, now=now, why="left", due={})
+        return leave(self.database, FACES, number=self.id, now=now, why="left", due={})
 
     def be_marked_dead(self) -> int | None:
         """What another worker does that looks for silent ones."""
         now = self.app.clock.now()
-        return leave.mark_dead(self.database, FACES, number=self.id, now=now, why="silent")
+        return mark_dead(self.database, FACES, number=self.id, now=now, why="silent")
 
     def die(self) -> int:
         """Be silent for long enough, and be marked dead; how many rows fell."""

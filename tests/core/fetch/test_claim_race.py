@@ -11,7 +11,7 @@ from sqlalchemy import select
 from tests.core.fetch import claimer
 from tests.core.fetch.manual_worker import Hand
 from windlass.app import FACES
-from windlass.core.ring import leave
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.declare import Task
 from windlass.database.schema import task
 from windlass.value.status import Status
@@ -63,7 +63,7 @@ def enqueue(app, name: str) -> None:
 
 def die_by_real_time(app, hand: Hand) -> None:
     long_after = app.clock.now() + 60_000_000
-    abandoned = leave.mark_dead(app.database, FACES, number=hand.id, now=long_after, why="silent")
+    abandoned = mark_dead(app.database, FACES, number=hand.id, now=long_after, why="silent")
     assert abandoned == ROWS
     query = task.update().values(due_at=app.clock.now())
     app.database.write(lambda connection: connection.execute(query))

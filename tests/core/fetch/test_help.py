@@ -6,10 +6,22 @@ from windlass.core.fetch.help import BEHIND_SECONDS, MOST_OFFERED, PATIENCE_SECO
 def test_only_who_has_been_behind_for_a_while_is_helped():
     helping = Helping()
 
-    assert helping.behind({"slow"}, 0.0) == []
-    assert helping.behind({"slow", "new"}, BEHIND_SECONDS) == ["slow"]
-    assert helping.behind({"new"}, BEHIND_SECONDS + 0.1) == []
-    assert helping.behind({"slow", "new"}, 2 * BEHIND_SECONDS) == ["new"]
+    assert helping.behind({"slow"}, 0.0) == {}
+    assert helping.behind({"slow", "new"}, BEHIND_SECONDS) == {"slow": BEHIND_SECONDS}
+    assert helping.behind({"new"}, BEHIND_SECONDS + 0.1) == {}
+    assert helping.behind({"slow", "new"}, 2 * BEHIND_SECONDS) == {"new": BEHIND_SECONDS}
+
+
+def test_who_fetched_all_that_is_due_is_not_behind():
+    helping = Helping()
+
+    helping.fetched(all_of=[], some_of=["slow", "other"])
+    assert helping.full == {"slow", "other"}
+    assert helping.is_behind
+    helping.fetched(all_of=["slow", "other"], some_of=[])
+
+    assert helping.full == set()
+    assert not helping.is_behind
 
 
 def test_nothing_is_offered_while_nobody_has_time():
@@ -57,6 +69,6 @@ def test_who_catches_up_begins_anew():
     helping.made("slow", 10)
     helping.wanted("slow", idle=10, offered=0, now=2.2)
 
-    helping.caught_up(["slow"])
+    helping.fetched(all_of=["slow"], some_of=[])
 
     assert helping.wanted("slow", idle=10, offered=0, now=5.0) == 10

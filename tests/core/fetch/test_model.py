@@ -19,8 +19,8 @@ from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of
 from tests.fixture.machine import campaign, walk
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.rows import Rows
-from windlass.core.ring.store import held
+from windlass.core.fetch.claim import Rows
+from windlass.core.ring import store as ring_store
 from windlass.core.task.store import task as task_store
 from windlass.database.dialect.base import Most
 from windlass.database.schema import bucket as bucket_table
@@ -255,8 +255,8 @@ class Store(RuleBasedStateMachine):
         worker.lease_until = self._lease_of(worker.hand)
         now = self.clock.now()
         handed_back = self.app.database.write(
-            lambda connection: held.hand_back(
-                connection, worker=worker.hand.id, now=now, unless=worker.known.__contains__
+            lambda connection: ring_store.hand_back(
+                connection, worker=worker.hand.id, now=now, unless=worker.known
             )
         )
         unheard = [
@@ -360,10 +360,10 @@ class Store(RuleBasedStateMachine):
         row = self.rows[pick_from(sorted(self.rows), pick)]
         now = self.clock.now()
         changed = self.app.database.write(
-            lambda connection: task_store.retry(connection, row.id, now=now)
+            lambda connection: task_store.retry(connection, [row.id], now=now)
         )
         may = row.status in (Status.FAILED, Status.CANCELLED)
-        assert changed is may
+        assert changed == ([row.id] if may else [])
         if may:
             self.rows[row.id] = replace(
                 row,

@@ -11,9 +11,9 @@ from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of, ro
 from windlass import Status
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
-from windlass.core.ring import leave
-from windlass.core.ring.store import worker as worker_store
+from windlass.core.fetch.claim import Rows
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.store import task as task_store
 from windlass.database.schema import stat
 from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
@@ -229,7 +229,7 @@ def test_a_worker_that_learns_that_it_was_marked_dead_joins_under_another_id(app
     run = worker.in_flight.advance(None, None, is_async=True)
     clock.advance(DEAD_AFTER + SECOND)
     now = clock.now()
-    assert leave.mark_dead(app.database, FACES, number=former, now=now, why="silent") == 0
+    assert mark_dead(app.database, FACES, number=former, now=now, why="silent") == 0
 
     worker.heartbeat.tick()
 
@@ -311,7 +311,7 @@ def test_a_row_that_was_cancelled_and_retried_is_not_finished_by_its_former_run(
     (former,) = worker.claim()
     app.cancel(former.id)
     now = app.clock.now()
-    app.database.write(lambda connection: task_store.retry(connection, former.id, now=now))
+    app.database.write(lambda connection: task_store.retry(connection, [former.id], now=now))
     (again,) = worker.claim()
 
     assert worker.finish([former]) == set()
@@ -379,7 +379,7 @@ def test_a_finish_waits_while_its_worker_is_marked_dead_and_is_refused(app, kind
 
         def mark_dead(connection: Connection) -> None:
             assert app.database.dialect.lock_worker(connection, worker.id)
-            worker_store._leave(connection, worker.id, now=clock.now(), why="silent")
+            ring_store._leave(connection, worker.id, now=clock.now(), why="silent")
             pause(connection)
 
         marking = Call(app.database.write, mark_dead)
@@ -400,7 +400,7 @@ def test_a_claim_waits_while_its_worker_is_marked_dead_and_takes_nothing(app, ki
 
         def mark_dead(connection: Connection) -> None:
             assert app.database.dialect.lock_worker(connection, worker.id)
-            worker_store._leave(connection, worker.id, now=clock.now(), why="silent")
+            ring_store._leave(connection, worker.id, now=clock.now(), why="silent")
             pause(connection)
 
         marking = Call(app.database.write, mark_dead)
@@ -437,7 +437,7 @@ def test_a_finish_waits_for_a_cancel_under_way_and_is_refused(app, kind, clock, 
     with Pause() as pause:
 
         def cancel(connection: Connection) -> None:
-            assert task_store.cancel(connection, taken.id, reason="no", now=clock.now(), keep=1)
+            assert task_store.cancel(connection, [taken.id], reason="no", now=clock.now(), keep=1)
             pause(connection)
 
         cancelling = Call(app.database.write, cancel)

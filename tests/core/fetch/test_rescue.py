@@ -7,11 +7,11 @@ from tests.table import count, failures, task, tasks, workers
 from windlass import Snooze, Status, TaskFailed, context
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
-from windlass.core.fetch.triage import Triage
-from windlass.core.finish.group import write_group
-from windlass.core.finish.store.finish import Group
-from windlass.core.ring import leave
+from windlass.core.face import Site
+from windlass.core.fetch.claim import Rows, Triage
+from windlass.core.finish.finish import write_group
+from windlass.core.finish.store import Group
+from windlass.core.ring.heartbeat import leave, mark_dead
 from windlass.database.schema import alert, stat
 from windlass.operate.task import operate
 from windlass.value.outcome import Change
@@ -133,7 +133,7 @@ def test_a_task_that_outlives_two_dead_workers_is_run_alone(app, work, seen):
 
 def write(app, group):
     """Finish what is in `group`."""
-    site = app.fleet.single.site(app.registry)
+    site = Site.at(app.fleet.single, app.registry)
     return write_group(site, group, [], beside=lambda _connection, _accepted: None, tries=1)
 
 
@@ -259,9 +259,7 @@ def test_a_worker_with_a_valid_lease_cannot_be_marked_dead(app, work):
     living = Doomed(app)
     living.take()
 
-    abandoned = leave.mark_dead(
-        app.database, FACES, number=living.number, now=app.clock.now(), why="no"
-    )
+    abandoned = mark_dead(app.database, FACES, number=living.number, now=app.clock.now(), why="no")
 
     assert abandoned is None
     assert workers(app, id=living.number)[0]["left_at"] is None
@@ -284,7 +282,7 @@ def test_a_worker_that_leaves_hands_back_its_rows_without_counting(app, work, se
     leaving = Doomed(app)
     leaving.take()
 
-    handed_back = leave.leave(
+    handed_back = leave(
         app.database, FACES, number=leaving.number, now=app.clock.now(), why="stopped", due={}
     )
 
@@ -303,8 +301,7 @@ def test_leaving_or_dying_twice_happens_once(app, work):
 
     assert gone.die() is None
     assert (
-        leave.leave(app.database, FACES, number=gone.number, now=app.clock.now(), why="x", due={})
-        is None
+        leave(app.database, FACES, number=gone.number, now=app.clock.now(), why="x", due={}) is None
     )
     (row,) = workers(app)
     assert row["left_why"] == "test"

@@ -67,7 +67,7 @@ def begin(app: App) -> Worker:
 
 def end_next(worker: Worker, outcome: Outcome) -> Run:
     """Run the next async task of a worker that is moved by hand."""
-    run = worker.in_flight.start_next(is_async=True)
+    run = worker.in_flight.advance(None, None, is_async=True)
     assert run is not None
     worker.in_flight.end(run, outcome)
     return run

@@ -273,7 +273,7 @@ def test_outcomes_of_runs_that_began_before_it_opened_change_nothing(app):
     step.enqueue_many([{}] * 6)
     worker = begin(app)
     worker.fetcher.tick()
-    runs = [worker.in_flight.start_next(is_async=True) for _ in range(6)]
+    runs = [worker.in_flight.advance(None, None, is_async=True) for _ in range(6)]
     for run in runs[:3]:
         worker.in_flight.end(run, Failed("no", "no"))
     worker.finish.flush()
@@ -363,7 +363,7 @@ def test_running_workers_share_it_and_one_of_them_probes(database_url, clock):
     work, _ = [declare_on(app) for app in apps]
     with working(apps[0]) as first, working(apps[1]) as second:
         work.enqueue_many([{}] * 3)
-        both = (first.breakers, second.breakers)
+        both = (first.gate.breakers, second.gate.breakers)
         eventually(lambda: all(each.is_open("work") for each in both), 3.0, what="both knowing")
         work.enqueue_many([{}] * 20)
         clock.forward("1m")

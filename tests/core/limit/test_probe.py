@@ -18,7 +18,7 @@ from tests.wait import eventually
 from windlass import Snooze, Status
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring import leave
+from windlass.core.ring import heartbeat
 from windlass.value.breaker import BreakerState
 from windlass.value.outcome import Failed, Succeeded
 
@@ -65,7 +65,7 @@ def join(app, first):
 def mark_dead(app, worker):
     """What others do who saw no sign of life of `worker`."""
     app.clock.forward("10s")
-    abandoned = leave.mark_dead(
+    abandoned = heartbeat.mark_dead(
         app.database, FACES, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
     )
     assert abandoned is not None
@@ -182,12 +182,12 @@ def test_a_probe_that_finds_nothing_is_given_back_for_the_next_worker(app, work,
     first, second = begin(app), begin(app)
 
     with listening("breaker.probing") as heard:
-        taken = first.fetcher._claims.take(first.in_flight.room())
+        taken = first.fetcher._claims.take(first.in_flight.capacity.room())
 
     assert (len(heard), taken.tasks) == (1, [])
     row = switch_of(app, "work")
     assert (row["breaker"], row["probe_worker"], row["pause"]) == (BreakerState.OPEN, None, MINUTE)
-    assert second.breakers.take_probe("work")
+    assert second.gate.breakers.take_probe("work")
 
 
 def test_a_task_that_must_run_alone_can_be_the_probe(app, work, service, clock):
@@ -264,7 +264,7 @@ def test_a_queued_probe_is_given_back_when_its_kind_is_paused(app, clock):
     worker = open_by_hand(app, clock)
     worker.switchboard.obey()
     worker.fetcher.tick()
-    assert worker.in_flight.count == 1
+    assert len(worker.in_flight.rows) == 1
 
     app.pause("step")
     worker.switchboard.obey()
@@ -315,7 +315,7 @@ def test_when_the_prober_dies_another_worker_probes_later(app, clock):
 
     successor = begin(app)
     successor.fetcher.tick()
-    assert successor.in_flight.start_next(is_async=True) is None
+    assert successor.in_flight.advance(None, None, is_async=True) is None
 
     clock.forward("1m")
     successor.fetcher.tick()
@@ -332,7 +332,7 @@ def test_a_task_whose_worker_died_probing_is_not_lost_even_if_it_is_the_only_one
     clock.forward("1m")
     ref = work.enqueue()
     prober = Doomed(app)
-    breakers = begin(app).breakers
+    breakers = begin(app).gate.breakers
     assert breakers.take_probe("work")
     assert len(prober.take()) == 1
     prober.die()
@@ -348,7 +348,7 @@ def test_a_task_whose_worker_died_probing_is_not_lost_even_if_it_is_the_only_one
 def test_a_late_success_of_a_probe_that_was_taken_over_closes_it(app, clock):
     slow = open_by_hand(app, clock, tasks=50)
     slow.fetcher.tick()
-    run = slow.in_flight.start_next(is_async=True)
+    run = slow.in_flight.advance(None, None, is_async=True)
     clock.forward("1m")
     hasty = join(app, slow)
     hasty.fetcher.tick()
@@ -367,7 +367,7 @@ def test_a_late_success_of_a_probe_that_was_taken_over_closes_it(app, clock):
 def test_a_late_failure_of_a_probe_that_was_taken_over_changes_nothing(app, clock):
     slow = open_by_hand(app, clock, tasks=50)
     slow.fetcher.tick()
-    run = slow.in_flight.start_next(is_async=True)
+    run = slow.in_flight.advance(None, None, is_async=True)
     clock.forward("1m")
     successor = join(app, slow)
     successor.fetcher.tick()

@@ -13,7 +13,7 @@ from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, Status
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.claim import Rows
 from windlass.database.dialect.base import Most, Stamp
 from windlass.value.outcome import Succeeded
 
@@ -233,7 +233,7 @@ def test_what_was_claimed_and_has_not_begun_is_given_back_as_if_never_taken(app,
     worker = begin(app)
     worker.in_flight.add(claim_all(app, worker))
     assert {row["status"] for row in tasks(app)} == {Status.RUNNING}
-    run = worker.in_flight.start_next(is_async=True)
+    run = worker.in_flight.advance(None, None, is_async=True)
 
     app.pause("step")
     worker.switchboard.obey()
@@ -252,7 +252,7 @@ def test_what_was_read_and_has_not_begun_is_forgotten(app, step):
     before = [facts(row) for row in tasks(app)]
     worker = begin(app)
     worker.fetcher.tick()
-    assert worker.in_flight.count == 6
+    assert len(worker.in_flight.rows) == 6
 
     app.pause("step")
     worker.switchboard.obey()

@@ -288,7 +288,7 @@ def test_what_runs_when_the_window_closes_finishes_and_the_rest_is_given_back(ap
     worker = app.worker()
     worker.heartbeat.join_ring()
     worker.fetcher.tick()
-    run = worker.in_flight.start_next(is_async=True)
+    run = worker.in_flight.advance(None, None, is_async=True)
 
     go_to(clock, 1)
     worker.switchboard.obey()

@@ -5,12 +5,10 @@ from typing import Any
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.one import Only
-from windlass.core.ring import leave
-from windlass.core.ring.mark import LONG_SECONDS, Mark
-from windlass.core.ring.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER
+from windlass.core.fetch.claim import Only
+from windlass.core.ring.heartbeat import mark_dead
+from windlass.core.ring.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER, LONG_SECONDS, Mark
 from windlass.core.run.ready import Run, State
-from windlass.database.number import Numbers
 from windlass.value.outcome import Outcome, Succeeded
 
 DEAD_AFTER = 5 * SECOND
@@ -36,9 +34,7 @@ class Mate:
             self.worker.in_flight,
         )
         self.runs: list[Run] = []
-        numbers = Numbers(app.database)
-        lease = app.settings.lease
-        self._mark = Mark(app.database, self.in_flight, self.clock, numbers, lease=lease)
+        self._mark = Mark(self.worker._site, self.in_flight, lease=app.settings.lease)
         self.heartbeat.join_ring()
 
     @property
@@ -59,7 +55,7 @@ class Mate:
 
     def start(self) -> Run | None:
         """Let the next handler begin."""
-        run = self.in_flight.start_next(is_async=True)
+        run = self.in_flight.advance(None, None, is_async=True)
         if run is not None:
             self.runs.append(run)
         return run
@@ -71,7 +67,7 @@ class Mate:
         """Look for rows until there are none, and let their handlers begin."""
         self.fetcher()
         began = self.start_all()
-        while self.in_flight.room().kinds and (more := self._take_more()):
+        while self.in_flight.capacity.room().kinds and (more := self._take_more()):
             began += more
         return began
 
@@ -110,7 +106,7 @@ class Mate:
         """Go in good order, whatever still runs."""
         self.in_flight.drop_queued()
         self.in_flight.drop(list(self.in_flight.running))
-        while self.in_flight.ended:
+        while self.in_flight.ended.waiting:
             self.flush()
         self.heartbeat.leave("stopped")
 
@@ -121,7 +117,7 @@ class Mate:
 
     def be_marked_dead(self) -> int | None:
         now = self.clock.now()
-        return leave.mark_dead(self.app.database, FACES, number=self.id, now=now, why="silent")
+        return mark_dead(self.app.database, FACES, number=self.id, now=now, why="silent")
 
 
 def settle(*mates: Mate) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from windlass import BadInput, BadMembers
 from windlass.core.ring.member import connect, parse
+from windlass.core.ring.member.address import Tls, with_environment
 from windlass.core.ring.member.base import LiveWorkers, Seat, workers_in
 
 
@@ -41,9 +42,15 @@ def test_a_url_has_hosts_with_ports_and_for_zookeeper_a_root(url, kind, hosts, r
         ("etcd://a b:1", "'a b:1' is not a host"),
         ("etcd://a:0", "there is no port 0"),
         ("etcd://a:65536", "there is no port 65536"),
-        ("etcd://me:secret@a:1", "credentials are not supported"),
         ("etcd://a:1/path", "etcd has no path '/path'"),
-        ("etcd://a:1?tls=true", "'?tls=true' is not understood"),
+        ("etcd://a:1?tls=maybe", "tls=maybe is neither true nor false"),
+        ("etcd://a:1?verify=false", "'verify' is not understood; the options are tls, ca, cert"),
+        ("etcd://a:1?tls", "'?tls' is not understood"),
+        ("etcd://a:1#b", "'#b' is not understood"),
+        ("etcd://me@a:1", "a user without a password; set $WINDLASS_MEMBERS_PASSWORD"),
+        ("etcd://a:1?cert=/dev/null", "a cert without a key; set $WINDLASS_MEMBERS_KEY"),
+        ("etcd://a:1?key=/dev/null", "a key without a cert; set $WINDLASS_MEMBERS_CERT"),
+        ("etcd://a:1?ca=/no/ca", "ca '/no/ca' cannot be read: No such file or directory"),
         ("zookeeper://a:1/a//b", "the path '/a//b' is not valid"),
         ("zookeeper://a:1/../b", "the path '/../b' is not valid"),
     ],
@@ -57,6 +64,63 @@ def test_a_bad_url_is_named_with_what_is_wrong_and_how_to_write_it(url, wrong):
     assert isinstance(raised.value, BadInput)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "etcd://me:hush@a:port",
+        "etcd://me:hu/sh@a:1",
+        "etcd://me:hush?@a:1",
+        "etcd://me:hush#@a:1",
+        "etcd://me:hush@a:1/path",
+        "consul://me:hush@a:1",
+        "etcd://me:hush@a:1?ca=/no/ca",
+        "me:hush@a:1",
+    ],
+)
+def test_the_password_in_a_url_is_never_shown(url):
+    with pytest.raises(BadMembers) as raised:
+        connect(url, dead_after=5_000_000)
+
+    assert "hu" not in str(raised.value)
+
+
+def test_user_password_and_certificates_are_read_from_the_url():
+    address = parse("zookeeper://me:a%2Fb%40c@a,b/team?ca=/ca.pem&cert=/my%20cert&key=/k")
+
+    assert (address.user, address.password) == ("me", "a/b@c")
+    assert address.tls == Tls("/ca.pem", "/my cert", "/k")
+    assert (address.hosts, address.root) == ((("a", 2181), ("b", 2181)), "/team")
+    assert "a/b@c" not in repr(address)
+    assert address.url == "zookeeper://me:***@a,b/team?ca=/ca.pem&cert=/my%20cert&key=/k"
+
+
+def test_the_environment_has_what_the_url_does_not_say(tmp_path):
+    here = str(tmp_path / "file")
+    (tmp_path / "file").touch()
+    environment = {
+        "WINDLASS_MEMBERS_USER": "other",
+        "WINDLASS_MEMBERS_PASSWORD": "hush",
+        "WINDLASS_MEMBERS_CA": here,
+        "WINDLASS_MEMBERS_CERT": here,
+        "WINDLASS_MEMBERS_KEY": here,
+    }
+
+    address = with_environment(parse("etcd://me@a"), environment)
+    plain = with_environment(parse("etcd://a?tls=false"), environment)
+
+    assert (address.user, address.password) == ("me", "hush")
+    assert address.tls == Tls(here, here, here)
+    assert (plain.user, plain.tls) == ("other", None)
+
+
+@pytest.mark.parametrize(
+    ("url", "tls"),
+    [("etcd://a", None), ("etcd://a?tls=true", Tls()), ("etcd://a?ca=/ca.pem", Tls("/ca.pem"))],
+)
+def test_connections_are_plain_unless_a_url_asks_for_tls_or_names_a_file(url, tls):
+    assert parse(url).tls == tls
+
+
 @pytest.mark.parametrize(("kind", "client"), [("etcd", "aetcd"), ("zookeeper", "kazoo")])
 def test_a_client_that_is_not_installed_is_named_with_the_command(kind, client, monkeypatch):
     really_import = builtins.__import__
@@ -66,7 +130,8 @@ def test_a_client_that_is_not_installed_is_named_with_the_command(kind, client, 
             raise ModuleNotFoundError(f"No module named {client!r}", name=client)
         return really_import(name, *args, **kwargs)
 
-    monkeypatch.delitem(sys.modules, f"windlass.core.ring.member.{kind}", raising=False)
+    for module in (kind, f"{kind}_client"):
+        monkeypatch.delitem(sys.modules, f"windlass.core.ring.member.{module}", raising=False)
     monkeypatch.setattr(builtins, "__import__", import_without)
 
     with pytest.raises(BadMembers, match=rf"needs {client}.*pip install 'windlass\[{kind}\]'"):

@@ -7,11 +7,11 @@ from tests.core.ring.peer import Mate, die, settle
 from tests.table import task, tasks
 from windlass import App, Status
 from windlass.clock import to_datetime
-from windlass.core.fetch.one import Only
+from windlass.core.fetch.claim import Only
 from windlass.core.run.ready import Run
 from windlass.core.task.store import task as task_store
 from windlass.database import schema
-from windlass.rolling.operate.visit import ItemVisit
+from windlass.rolling.operate.item import ItemVisit
 from windlass.value.outcome import Retried, Snoozed, Succeeded
 
 pytestmark = pytest.mark.usefixtures("one_clock")
@@ -62,7 +62,7 @@ def test_a_row_that_was_cancelled_and_retried_is_not_finished_by_the_run_before(
     (former,) = worker.take()
     ref.cancel()
     now = app.clock.now()
-    app.database.write(lambda connection: task_store.retry(connection, ref.id, now=now))
+    app.database.write(lambda connection: task_store.retry(connection, [ref.id], now=now))
 
     assert not worker.finish(former)
     (again,) = worker.take()
@@ -153,8 +153,7 @@ def test_a_visit_takes_nothing_that_runs_as_its_window_was_closed_just_now(app, 
     (run,) = worker.take()
 
     app.set("stock", window="12:00-13:00")
-    kind, dead_after = app.registry.get("stock"), app.settings.dead_after
-    wish = ItemVisit(app.fleet, kind, "a", worker_for=app._worker_for, dead_after=dead_after)
+    wish = ItemVisit(app.rolling_tools, app.registry.get("stock"), "a")
     assert not wish.has_worker()
 
     assert not visit(app, run.task.id, is_rested=wish.is_rested).start_all()

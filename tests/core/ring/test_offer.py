@@ -8,10 +8,10 @@ from sqlalchemy import insert, select
 from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import BadMembers, Status
+from windlass.core.fetch import store as fetch_store
+from windlass.core.fetch.claim import Rows
 from windlass.core.fetch.help import HELP_AGAIN_AFTER
-from windlass.core.fetch.rows import Rows
-from windlass.core.fetch.store import offer
-from windlass.core.ring.store import worker
+from windlass.core.ring import store as ring_store
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most
 
@@ -30,6 +30,7 @@ def busy_and_idle(app, step, rows: int) -> tuple[Mate, Mate]:
     """One that has more than it can start, and one that has nothing to do."""
     busy, idle = Mate(app, concurrency=2), Mate(app, concurrency=50)
     settle(busy, idle)
+    idle.fetcher()
     for number in range(1_000):
         ref = step.using(key=f"key-{number}").enqueue()
         if task(app, ref)["bucket"] not in busy.buckets:
@@ -40,7 +41,6 @@ def busy_and_idle(app, step, rows: int) -> tuple[Mate, Mate]:
     for _ in range(3):
         # One has found nothing and says so; the other has been behind for a while.
         pass_by(busy.clock, 0.5)
-        idle.fetcher()
         idle.beat()
         busy.fetcher()
     busy.beat()
@@ -57,7 +57,7 @@ def test_a_busy_owner_offers_to_an_idle_worker_nothing_that_it_has_begun(app, st
     offered = {row["id"] for row in tasks(app, batch=0)}
 
     assert offered
-    assert offered & busy.in_flight.held == set()
+    assert offered & busy.in_flight.rows.ids == set()
     assert count(app) == len(offered)
     assert all(busy.finish(run) for run in running)
 
@@ -268,7 +268,9 @@ def test_what_its_owner_serves_is_not_for_strangers(app, step, rare, clock):
 def test_workers_that_know_each_other_by_different_means_are_refused(app, step):
     member = Mate(app)
     now = app.clock.now()
-    _ring, agreed = app.database.write(lambda connection: worker.agree(connection, "etcd", now=now))
+    _ring, agreed = app.database.write(
+        lambda connection: ring_store.agree(connection, "etcd", now=now)
+    )
     assert agreed == "database"
 
     class Coordinator:
@@ -285,10 +287,12 @@ def test_workers_that_know_each_other_by_different_means_are_refused(app, step):
         late.heartbeat.join_ring()
 
     member.leave()
-    _ring, agreed = app.database.write(lambda connection: worker.agree(connection, "etcd", now=now))
+    _ring, agreed = app.database.write(
+        lambda connection: ring_store.agree(connection, "etcd", now=now)
+    )
     assert agreed == "etcd"
 
 
 def count(app) -> int:
     """How many rows are offered."""
-    return app.database.read(offer.count)
+    return app.database.read(fetch_store.offered_count)

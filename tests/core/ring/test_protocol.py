@@ -14,13 +14,12 @@ from tests.wait import eventually
 from windlass import Status
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
-from windlass.core.fetch.triage import Triage
-from windlass.core.ring import leave
-from windlass.core.ring.store import worker as worker_store
+from windlass.core.fetch.claim import Rows, Triage
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import leave
 from windlass.database import schema
+from windlass.database.database import Numbers
 from windlass.database.dialect.base import Lane, Most, Stamp
-from windlass.database.number import Numbers
 from windlass.value.outcome import Succeeded
 
 pytestmark = pytest.mark.usefixtures("one_clock")
@@ -251,7 +250,7 @@ def test_a_zombie_changes_nothing(app, step, owner, clock):
         limit=10,
         fail_as_poison=fail,
     )
-    assert leave.leave(app.database, FACES, number=zombie, now=now, why="late", due={}) is None
+    assert leave(app.database, FACES, number=zombie, now=now, why="late", due={}) is None
 
     assert (abandoned.again, abandoned.poison, abandoned.put_back) == ([], [], [])
     assert snapshot(app) == before
@@ -315,14 +314,14 @@ def offered_to_helper(app, owner: Mate) -> Mate:
 
 def make_offers(app, owner: Mate) -> None:
     lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    Rows(app.database).offer(owner.id, lane, most, unless=owner.in_flight.held)
+    Rows(app.database).offer(owner.id, lane, most, unless=owner.in_flight.rows.ids)
 
 
 def renew(mate: Mate) -> None:
     """A sign of life, and nothing else."""
     until = mate.clock.now() + mate.app.settings.dead_after
     assert mate.app.database.write(
-        lambda connection: worker_store.renew(connection, number=mate.id, lease_until=until)
+        lambda connection: ring_store.renew(connection, number=mate.id, lease_until=until)
     )
 
 

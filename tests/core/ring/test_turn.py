@@ -7,9 +7,9 @@ from tests.core.fetch.manual_worker import snapshot
 from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks, workers
 from windlass import Status
-from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.claim import Rows
+from windlass.core.ring import store as ring_store
 from windlass.core.ring.ring import GIVE_UP_AFTER
-from windlass.core.ring.store import bucket, held
 from windlass.core.run.ready import Run
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most
@@ -168,7 +168,7 @@ def test_the_dead_lose_their_buckets_and_their_heirs_are_told_in_one_transaction
 
     before = snapshot(app)
     with monkeypatch.context() as patch:
-        patch.setattr(held, "claimed_by", broken)
+        patch.setattr(ring_store, "claimed_by", broken)
         with pytest.raises(RuntimeError):
             dead.be_marked_dead()
     assert set(owners(app).values()) == {dead.id}
@@ -222,7 +222,7 @@ def test_a_clean_exit_hands_back_claims_uncounted_and_frees_its_buckets_at_once(
         raise RuntimeError("in the middle")
 
     with monkeypatch.context() as patch:
-        patch.setattr(held, "hand_back", broken)
+        patch.setattr(ring_store, "hand_back", broken)
         with pytest.raises(RuntimeError):
             leaver.heartbeat._leave("broken")
     assert set(owners(app).values()) == {leaver.id}
@@ -329,7 +329,7 @@ def claim_foreign_rows(app, owner: Mate, other: Mate) -> list[Run]:
 
 
 def owners(app) -> dict[int, int | None]:
-    found = app.database.read(bucket.listing)
+    found = app.database.read(ring_store.buckets)
     return {number: each.owner for number, each in found.items()}
 
 

@@ -1,6 +1,6 @@
 """Budget: several holds share one budget, and none of them starves."""
 
-from windlass.core.run.budget import Budget
+from windlass.core.run.ready import Budget
 
 
 def test_all_together_never_run_more_than_the_budget():
@@ -41,7 +41,7 @@ def test_who_wants_nothing_leaves_all_slots_to_the_others():
 
 def test_a_wish_that_is_not_repeated_is_forgotten(monkeypatch):
     slots, now = Budget(2, holders=2), [100.0]
-    monkeypatch.setattr("windlass.core.run.budget.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("windlass.core.run.ready.time.monotonic", lambda: now[0])
     assert slots.take("busy", "mail", 10)
     assert slots.take("busy", "mail", 10)
     assert not slots.take("other", "mail", 10)

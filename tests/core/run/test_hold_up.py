@@ -114,11 +114,11 @@ def test_what_was_claimed_is_run_though_the_claim_of_another_kind_fails(app, clo
     claims.tend()
     claims._gate = Broken("zeta")
 
-    taken = claims.take(worker.in_flight.room())
+    taken = claims.take(worker.in_flight.capacity.room())
 
     assert [task.kind for task in taken.tasks] == ["alpha"]
     with pytest.raises(OperationalError):
-        claims.take(worker.in_flight.room())
+        claims.take(worker.in_flight.capacity.room())
 
 
 def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch):
@@ -133,11 +133,11 @@ def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(claims, "_take_lane", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            claims.take(worker.in_flight.room())
+            claims.take(worker.in_flight.capacity.room())
     assert state(app) is BreakerState.PROBING
 
     clock.forward("2m")
-    taken = claims.take(worker.in_flight.room())
+    taken = claims.take(worker.in_flight.capacity.room())
 
     assert [task.id for task in taken.tasks] == list(taken.probes) != []
 

@@ -8,7 +8,7 @@ import pytest
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import State
 from windlass.core.task.kind import Options, make_kind
-from windlass.sweep.engine.item import ItemRun
+from windlass.sweep.engine.range_runner import ItemRun
 from windlass.value.outcome import Failed, Succeeded
 from windlass.value.task import Claimed
 
@@ -141,7 +141,7 @@ def test_a_runner_hands_in_one_run_and_gets_the_next():
     none = hold.advance(second, None, is_async=False)
 
     assert (second.task.id, none) == (2, None)
-    assert [run.task.id for run in hold.ended] == [1]
+    assert [run.task.id for run in hold.ended.waiting] == [1]
     assert held(hold) == {2: 1002}
 
 
@@ -154,7 +154,7 @@ def test_a_late_outcome_is_not_noted_and_the_runner_goes_on():
     second = hold.advance(first, Succeeded(), is_async=False)
 
     assert second.task.id == 2
-    assert [run.outcome for run in hold.ended] == [Failed("time is out", "t")]
+    assert [run.outcome for run in hold.ended.waiting] == [Failed("time is out", "t")]
 
 
 def test_a_run_that_was_dropped_has_no_outcome_any_more():
@@ -188,7 +188,7 @@ def test_a_halted_worker_starts_nothing_and_wants_nothing():
     hold.is_halted = True
 
     assert start_next(hold) is None
-    assert hold.room().kinds == {}
+    assert hold.capacity.room().kinds == {}
 
 
 def test_forgetting_what_has_not_begun_leaves_what_runs():
@@ -211,24 +211,24 @@ def test_giving_up_everything_keeps_outcomes_that_are_not_written():
     hold.drop_all()
 
     assert held(hold) == {}
-    assert [run.task.id for run in hold.ended] == [1]
+    assert [run.task.id for run in hold.ended.waiting] == [1]
 
 
 def test_a_row_is_known_from_its_claim_until_it_is_written_down():
     hold = hold_of(kind("a"))
     hold.add([claimed(1)])
-    known = [hold.knows(1)]
+    known = [1 in hold.rows]
     run = start_next(hold)
-    known.append(hold.knows(1))
+    known.append(1 in hold.rows)
     hold.end(run, Succeeded())
-    known.append(hold.knows(1))
+    known.append(1 in hold.rows)
     taken = hold.take_ended(10)
-    known.append(hold.knows(1))
+    known.append(1 in hold.rows)
     hold.written(taken)
 
     assert known == [True, True, True, True]
-    assert not hold.knows(1)
-    assert not hold.knows(2)
+    assert 1 not in hold.rows
+    assert 2 not in hold.rows
 
 
 def test_nothing_is_in_flight_only_when_all_is_written():
@@ -274,10 +274,10 @@ def test_a_deadline_is_set_when_the_run_begins():
 def test_the_worker_wants_as_many_of_a_kind_as_can_start_soon():
     hold = hold_of(kind("a", concurrency=3), kind("b"), concurrency=10)
 
-    before = hold.room()
+    before = hold.capacity.room()
     hold.add([claimed(1), claimed(2), claimed(3)])
     start_all(hold)
-    after = hold.room()
+    after = hold.capacity.room()
 
     assert before.kinds == {"a": 3, "b": 10}
     assert after.kinds == {"b": 7}
@@ -323,11 +323,11 @@ def test_what_has_a_rate_starts_before_what_has_none():
 
 def test_there_is_no_room_for_more_of_a_kind_with_a_rate_while_some_of_it_wait():
     hold = hold_of(kind("z", rate="10/s"), concurrency=10)
-    assert hold.room().kinds["z"] == 10
+    assert hold.capacity.room().kinds["z"] == 10
 
     hold.add([claimed(1, "z")])
 
-    assert "z" not in hold.room().kinds
+    assert "z" not in hold.capacity.room().kinds
 
 
 class Keeper:
@@ -358,7 +358,7 @@ def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():
 
     assert (running.state, runner.stopped) == (State.GONE, [running])
     assert [run.keeper for run in start_all(hold)] == [other]
-    assert (lost.back, hold.loads["a"].queued, hold.syncs.queued) == ([], 0, 0)
+    assert (lost.back, hold.loads["a"].queued, hold.queues.syncs.queued) == ([], 0, 0)
 
 
 def test_items_of_an_earlier_life_are_not_queued():

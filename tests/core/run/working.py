@@ -38,7 +38,8 @@ def working(app: App, **settings: Any) -> Iterator[Worker]:
         worker.stop()
         thread.join(30)
     assert not thread.is_alive()
-    assert problems == []
+    for problem in problems:
+        raise problem
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from windlass import App, DatabaseUnavailable, Status
 from windlass.operate.shard import operate
 from windlass.operate.task import operate as task
 from windlass.value.task import TaskFilter
-from windlass.watch.status import operate as status
+from windlass.watch.operate import status
 
 
 @pytest.fixture

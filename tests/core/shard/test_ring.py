@@ -12,8 +12,8 @@ from sqlalchemy import select
 from tests.core.fetch.manual_worker import Hand
 from tests.core.shard.fleet import declare_mail, key_for, rows, rows_of
 from tests.wait import eventually
-from windlass.core.fetch.rows import Rows
-from windlass.core.ring.store import bucket
+from windlass.core.fetch.claim import Rows
+from windlass.core.ring import store as ring_store
 from windlass.core.shard import move as moving
 from windlass.database import schema
 from windlass.database.dialect.base import Lane, Most
@@ -31,7 +31,7 @@ def hand_in(app, shard):
     """A worker of one shard, which owns all of its buckets."""
     app.database, app.clock = shard.database, shard.clock
     hand = Hand(app)
-    shard.database.write(lambda connection: bucket.acquire(connection, hand.id, range(BUCKETS)))
+    shard.database.write(lambda connection: ring_store.acquire(connection, hand.id, range(BUCKETS)))
     return hand
 
 

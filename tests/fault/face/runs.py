@@ -11,6 +11,7 @@ from typing import Any
 from tests.fault.crew import Process
 from windlass import App, RunLost
 from windlass.control.engine.register import Register
+from windlass.control.model import control as rules
 
 RACERS = 50
 FEW_RACERS = 12
@@ -78,7 +79,7 @@ def load(url: str, log: Log) -> None:
 
 
 def linger(url: str, log: Log) -> None:
-    """InFlight a run that has expired until another has taken it over, and then go on."""
+    """Hold a run that has expired until another has taken it over, and then go on."""
     app = App(url)
     try:
         with app.control("load", expires="1ms") as run:
@@ -93,7 +94,7 @@ def linger(url: str, log: Log) -> None:
 
 
 def hold(url: str, log: Log) -> None:
-    """InFlight a run until a signal comes."""
+    """Hold a run until a signal comes."""
     with App(url).control("load", lease="2s") as run:
         run.step("wait")
         log.write("began", run.batch)
@@ -155,14 +156,15 @@ async def hold_sync(app: App, log: Log, partition: str) -> None:
 def nested(url: str, log: Log) -> None:
     """SIGTERM comes while the end of the inner run is written."""
     app = App(url)
-    finish = Register.finish
+    change = Register.change
 
-    def slow(self: Register, *args: Any, **facts: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return finish(self, *args, **facts)
+    def slow(self: Register, key: Any, batch: Any, rule: Any, *args: Any, **facts: Any) -> Any:
+        if rule is rules.finish:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return change(self, key, batch, rule, *args, **facts)
 
     with app.control("load", "outer", expires="1h"):
-        Register.finish = slow
+        Register.change = slow
         with app.control("load", "inner", expires="1h"):
             pass
         log.write("went on")

@@ -13,7 +13,7 @@ from tests.fault.ring.circle import SECONDS, Circle, stays_true
 from tests.server.relay import Relay
 from tests.wait import eventually
 from windlass import MembersUnavailable
-from windlass.core.ring.member import connect, coordinated
+from windlass.core.ring.member import base, connect
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_whoever_dies_during_an_outage_is_missed_after_it(circle, coordinator):
 def test_joining_without_a_coordinator_fails_and_can_be_tried_again(
     circle, coordinator, monkeypatch
 ):
-    monkeypatch.setattr(coordinated, "JOIN_SECONDS", 1.0)
+    monkeypatch.setattr(base, "JOIN_SECONDS", 1.0)
     coordinator.kill()
     late = circle.member(1, joined=False)
 

@@ -6,7 +6,7 @@ from sqlalchemy import update
 from tests.fault.crew import check_accounts, ids_of
 from tests.wait import eventually
 from windlass.app import FACES
-from windlass.core.ring import leave
+from windlass.core.ring import heartbeat
 from windlass.database.schema import worker
 from windlass.value.status import Status
 
@@ -111,6 +111,8 @@ def mark_dead(crew, number: int) -> None:
     def mark() -> bool:
         database.write(lambda connection: connection.execute(silent))
         now = crew.jobs.app.clock.now()
-        return leave.mark_dead(database, FACES, number=number, now=now, why="a test") is not None
+        return (
+            heartbeat.mark_dead(database, FACES, number=number, now=now, why="a test") is not None
+        )
 
     eventually(mark, what="a worker that is marked dead")

@@ -42,12 +42,12 @@ def test_a_condition_over_what_is_not_there_disturbs_nobody(app, kinds):
 
 
 def test_a_node_that_cannot_be_filled_fails_alone(app, kinds, monkeypatch):
-    from windlass.flow.engine import resolve
+    from windlass.flow import face
 
     def fail(blank, results):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(resolve, "filled", fail)
+    monkeypatch.setattr(face, "filled", fail)
 
     @app.flow
     def branch(flow):

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from tests.wait import eventually
 from windlass.errors import Blocked, DatabaseUnavailable
 from windlass.ledger import Ledger
-from windlass.ledger.engine import pending
+from windlass.ledger.engine import group
 from windlass.ledger.engine.group import GroupCommit
 from windlass.ledger.model.ledger import Deduct
 
@@ -81,7 +81,7 @@ async def test_a_coroutine_that_holds_a_row_gets_its_other_answer(ledger):
 
 @pytest.mark.mostly("mariadb")
 def test_what_is_blocked_for_too_long_fails_and_can_be_tried_again(ledger, monkeypatch):
-    monkeypatch.setattr(pending, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(group, "LONGEST_BLOCKED_SECONDS", 0.0)
     ledger.restock("delivery-1", {"bolt": 10})
 
     with held(ledger, "bolt"), pytest.raises(Blocked, match="nothing was changed"):

@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.fixture.console import SECRET, VIEWER_SECRET, Console, Shop
-from windlass import App, web
+from tests.fixture.console import SECRET, VIEWER_SECRET, Console, Shop, opened
+from windlass import App
 from windlass.ledger import Ledger
 from windlass.ledger.http import create
-from windlass.ledger.store import list as ledger_list
+from windlass.ledger.store import view as ledger_view
 
 EVIL = "<img src=x onerror=alert(1)>/'\"&ü"
 
@@ -107,7 +107,7 @@ def test_deductions_are_found_by_what_became_of_them(console, ledger):
 
 
 def test_a_page_that_has_looked_at_enough_says_where_to_go_on(console, ledger, monkeypatch):
-    monkeypatch.setattr(ledger_list, "LOOKED_AT", 4)
+    monkeypatch.setattr(ledger_view, "LOOKED_AT", 4)
     ledger.restock("delivery-1", {"bolt": 100})
     ledger.deduct("held", {"bolt": 1}, hold="15m")
     for number in range(9):
@@ -120,7 +120,7 @@ def test_a_page_that_has_looked_at_enough_says_where_to_go_on(console, ledger, m
 
 
 def test_rare_entries_are_found_among_others_with_what_there_was_then(console, ledger, monkeypatch):
-    monkeypatch.setattr(ledger_list, "LOOKED_AT", 8)
+    monkeypatch.setattr(ledger_view, "LOOKED_AT", 8)
     ledger.restock("delivery-1", {"bolt": 100, "nut": 100})
     for number in range(12):
         ledger.deduct(f"order-{number}", {"bolt": 1, "nut": 1})
@@ -277,9 +277,9 @@ def test_whoever_only_looks_moves_no_stock(browse):
     viewer = browse(secret=SECRET, viewer_secret=VIEWER_SECRET)
     viewer.log_in(VIEWER_SECRET)
     nobody = browse(secret=SECRET)
-    frozen = browse(read_only=True).enter()
+    frozen = browse(read_only=True)
     hasty = browse()
-    hasty.client.get("/api/session")
+    hasty.headers.clear()
 
     answers = {
         name: console.post("ledger/restocks", id="delivery-1", lines=lines(bolt=1))
@@ -326,7 +326,7 @@ def test_what_users_gave_travels_as_text(console, ledger):
 
 def test_every_call_of_the_ledgers_own_api_is_there_and_the_same(browse, sqlite_url):
     with closing(Ledger(sqlite_url)) as ledger:
-        own = create(ledger).openapi()["paths"]
+        own = create(ledger, secret=SECRET).openapi()["paths"]
     here = browse().client.get("/api/openapi.json").json()["paths"]
 
     for path, methods in own.items():
@@ -344,7 +344,7 @@ def test_every_call_of_the_ledgers_own_api_is_there_and_the_same(browse, sqlite_
 def test_each_database_of_an_app_has_a_ledger_of_its_own(sqlite_url, tmp_path):
     other = f"sqlite:///{tmp_path / 'other.db'}"
     with closing(App(sqlite_url, other)) as app:
-        console = Console(web.create(app)).enter()
+        console = opened(app)
 
         places = console.get("ledgers")
         console.client.post(

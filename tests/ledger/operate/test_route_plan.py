@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from tests.fixture.console import Console
+from tests.fixture.console import opened
 from tests.ledger.test_plan import explained, fill, statements
-from windlass import App, web
+from windlass import App
 from windlass.ledger import Ledger
 
 # A call looks at some thousand rows at most, whatever the table has.
@@ -44,7 +44,7 @@ def test_no_list_of_the_ledger_reads_a_whole_table(database_url, database_engine
         ledger = Ledger(app.database, clock=app.clock)
         ledger.prepare()
         fill(ledger, database_engine)
-        console = Console(web.create(app))
+        console = opened(app)
         problems = {}
 
         for call in CALLS:

@@ -11,9 +11,9 @@ from tests.cli.terminal import Terminal, shown
 from tests.core.fetch.manual_worker import Hand
 from tests.wait import eventually
 from windlass.app import FACES
-from windlass.core.ring import leave
-from windlass.core.ring.store import bucket, worker
-from windlass.operate.ring.circle import BAND_CELLS, NOBODY, MemberMark, band, circle, marks_of
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import leave, mark_dead
+from windlass.operate.ring.command import BAND_CELLS, NOBODY, MemberMark, band, circle, marks_of
 from windlass.ring import assign, tokens_of
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -23,7 +23,7 @@ def member(app, buckets=None):
     """A worker that is there and owns those buckets, or what is to be its own."""
     hand = Hand(app)
     wanted = range(256) if buckets is None else buckets
-    app.database.write(lambda connection: bucket.acquire(connection, hand.id, wanted))
+    app.database.write(lambda connection: ring_store.acquire(connection, hand.id, wanted))
     return hand
 
 
@@ -33,7 +33,9 @@ def members(app, count):
     for hand in hands:
         wanted = assign(each.id for each in hands)[hand.id]
         app.database.write(
-            lambda connection, hand=hand, wanted=wanted: bucket.acquire(connection, hand.id, wanted)
+            lambda connection, hand=hand, wanted=wanted: ring_store.acquire(
+                connection, hand.id, wanted
+            )
         )
     return hands
 
@@ -95,9 +97,7 @@ def test_shares_add_up_to_what_is_owned(windlass, sqlite_shop):
 
 def test_the_table_and_the_moves_tell_what_json_does(windlass, shop):
     gone = member(shop.app, range(0))
-    leave.leave(
-        shop.app.database, FACES, number=gone.id, now=shop.app.clock.now(), why="stopped", due={}
-    )
+    leave(shop.app.database, FACES, number=gone.id, now=shop.app.clock.now(), why="stopped", due={})
     one, two = members(shop.app, 2)
 
     out = windlass("ring").out
@@ -114,7 +114,7 @@ def test_what_is_not_as_usual_is_said(windlass, sqlite_shop):
     shop = sqlite_shop
     shop.quick.enqueue()
     dead = member(shop.app, range(100))
-    leave.mark_dead(
+    mark_dead(
         shop.app.database,
         FACES,
         number=dead.id,
@@ -138,12 +138,12 @@ def test_members_that_serve_only_some_kinds_are_told(windlass, sqlite_shop):
     Hand(app)
     now = app.clock.now()
     app.database.write(
-        lambda connection: worker.join(
+        lambda connection: ring_store.join(
             connection,
             number=99,
             host="picky",
             pid=2,
-            kinds=worker.Kinds(serves=["quick"], declares=[]),
+            kinds=ring_store.Kinds(serves=["quick"], declares=[]),
             now=now,
             lease_until=now + 9_000_000,
         )
@@ -199,7 +199,7 @@ def test_watch_is_for_people_at_a_terminal(windlass, sqlite_shop):
 def test_on_a_terminal_it_is_a_circle_and_no_line_is_cut(sqlite_shop, columns):
     app = sqlite_shop.app
     hands = members(app, 3)
-    leave.leave(app.database, FACES, number=hands[0].id, now=app.clock.now(), why="x" * 255, due={})
+    leave(app.database, FACES, number=hands[0].id, now=app.clock.now(), why="x" * 255, due={})
     app.database.write(
         lambda connection: connection.exec_driver_sql(
             "update windlass_worker set host = 'shop-worker-17.internal', pid = 4194303"

@@ -4,10 +4,10 @@ import pytest
 
 from tests.core.fetch.manual_worker import DEAD_AFTER, Hand
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
-from windlass.core.ring.store import bucket, worker
+from windlass.core.fetch.claim import Rows
+from windlass.core.ring import store as ring_store
+from windlass.database.database import Numbers
 from windlass.database.dialect.base import Most
-from windlass.database.number import Numbers
 from windlass.database.schema import bucket as bucket_table
 from windlass.operate.ring import operate
 from windlass.ring import assign, tokens_of
@@ -26,7 +26,7 @@ def look(app):
 
 
 def own(hand, buckets):
-    hand.database.write(lambda connection: bucket.acquire(connection, hand.id, buckets))
+    hand.database.write(lambda connection: ring_store.acquire(connection, hand.id, buckets))
 
 
 def pass_by(app):
@@ -34,12 +34,12 @@ def pass_by(app):
     number = Numbers(app.database).take()[0]
     now = app.clock.now()
     app.database.write(
-        lambda connection: worker.join(
+        lambda connection: ring_store.join(
             connection,
             number=number,
             host="passing",
             pid=1,
-            kinds=worker.Kinds(serves=[], declares=["work"]),
+            kinds=ring_store.Kinds(serves=[], declares=["work"]),
             now=now,
             lease_until=now + DEAD_AFTER,
         )
@@ -117,7 +117,7 @@ def test_a_member_is_told_with_its_place_kinds_and_lease(app, clock, task):
     hand = Hand(app)
     after = clock.now()
     app.database.write(
-        lambda connection: worker.renew(
+        lambda connection: ring_store.renew(
             connection, number=hand.id, lease_until=after + DEAD_AFTER, idle=37
         )
     )
@@ -248,7 +248,7 @@ def test_offers_that_wait_are_counted(app, task):
 
 def test_it_tells_by_what_members_know_each_other(app, clock, task):
     app.prepare()
-    app.database.write(lambda connection: worker.agree(connection, "etcd", now=clock.now()))
+    app.database.write(lambda connection: ring_store.agree(connection, "etcd", now=clock.now()))
 
     assert look(app).known_by == "etcd"
 

@@ -13,7 +13,7 @@ from tests.wait import eventually
 from windlass import Status
 from windlass.control import store as control
 from windlass.control.model.control import RunStatus
-from windlass.core.ring.store import bucket
+from windlass.core.ring import store as ring_store
 from windlass.operate.shard import operate
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")
@@ -247,7 +247,7 @@ def test_the_ring_of_each_shard_is_shown_under_its_name(windlass, shop, urls):
     shop.app.prepare()
     hand = Hand(shop.app)
     first, second = shop.app.fleet.shards
-    first.database.write(lambda connection: bucket.acquire(connection, hand.id, range(256)))
+    first.database.write(lambda connection: ring_store.acquire(connection, hand.id, range(256)))
 
     answer, found = windlass("ring"), windlass("ring", "--json").json
 

@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixture.console import Console, Shop
-from windlass import App, Status, web
-from windlass.watch.change.operate import TOPICS
+from tests.fixture.console import Console, Shop, opened
+from windlass import App, Status
+from windlass.watch.operate.change import TOPICS
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -21,7 +21,7 @@ def wide(database_url: str, second_database_url: str) -> Iterator[Shop]:
 
 @pytest.fixture
 def console(wide: Shop) -> Iterator[Console]:
-    made = Console(web.create(wide.app)).enter()
+    made = opened(wide.app)
     with made.client:
         yield made
 

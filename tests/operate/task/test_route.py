@@ -7,7 +7,7 @@ from sqlalchemy import update
 from windlass import Status
 from windlass.core.task.store import page as task_page
 from windlass.database import schema
-from windlass.operate.task import bulk
+from windlass.operate.task import operate
 
 
 def pages(console, **query):
@@ -150,8 +150,8 @@ def test_a_failed_task_is_retried_and_a_waiting_one_cancelled(console, web_shop)
 
 
 def test_all_that_match_are_retried_call_by_call(console, web_shop, monkeypatch):
-    monkeypatch.setattr(bulk, "AT_ONCE", 3)
-    monkeypatch.setattr(bulk, "MOST", 6)
+    monkeypatch.setattr(operate, "BULK_AT_ONCE", 3)
+    monkeypatch.setattr(operate, "MOST_IN_BULK", 6)
     web_shop.send_mail.enqueue_many([{"to": "nobody"} for _ in range(10)])
     web_shop.app.drain()
     web_shop.is_broken = False

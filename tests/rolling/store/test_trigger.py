@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from tests.source.shop import EXACT, FollowedShop
-from windlass.database.number import Numbers
-from windlass.rolling.operate import follow
+from windlass.database.database import Numbers
+from windlass.rolling.operate import source as follow
 from windlass.value.period import GOES, PAYLOAD
 
 ODD_KINDS = ["it's", 'a "kind"', "back\\slash\\", "%s :name {x} $1 $body$", "\\'; drop table x; --"]

@@ -9,7 +9,7 @@ from tests.server import MariaDB
 from tests.source.shop import EXACT, FollowedShop
 from windlass.database.database import Database, normalise
 from windlass.errors import BadSource
-from windlass.rolling.operate import follow
+from windlass.rolling.operate import source as follow
 from windlass.source.store.table import Table
 
 

@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 from tests.core.fetch.manual_worker import Hand
 from windlass import App
 from windlass.clock import SECOND, ManualClock
-from windlass.core.fetch.rows import Rows
-from windlass.core.finish.store.finish import Group
+from windlass.core.fetch.claim import Rows
+from windlass.core.finish.store import Group
 from windlass.database.dialect.base import Lane, Most
 from windlass.database.schema import task
 from windlass.value.outcome import SUCCESS, settle, settle_visits

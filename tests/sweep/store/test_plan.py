@@ -14,13 +14,13 @@ from tests.sweep.manual_worker import SWEEP, Owner, SweepHand, begin, key, split
 from windlass import App, Keys
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring import leave
+from windlass.core.face import Site
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.sweep.engine import round as rounds
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
-from windlass.sweep.store.failed_item import NewFailedItem
-from windlass.sweep.store.sweep import is_
+from windlass.sweep.store.failed_item import FailedItem
 
 MANY = 20_000
 LAST = 1_000
@@ -63,7 +63,7 @@ def claim_reserve_and_save(hand: SweepHand) -> object:
     owner = owner_of(hand)
     hand.reserve(owner, 10)
     owner.run(owner.todo[0])
-    owner.failures = [NewFailedItem(hand.numbers.take()[0], key(1), "no", 1, 1)]
+    owner.failures = [FailedItem(hand.numbers.take()[0], key(1), "no", 1, 1)]
     return hand.save(owner)
 
 
@@ -88,7 +88,7 @@ def look(hand: SweepHand) -> object:
         ranges.free(connection)
         ranges.listing(connection, SWEEP)
         ranges.held(connection, hand.id)
-        return sweep_failure.is_retry_due(connection, SWEEP, now=now)
+        return sweep.due_retries(connection, now=now)
 
     return hand.database.read(read)
 
@@ -114,7 +114,7 @@ def fall_and_hand_back(hand: SweepHand) -> object:
     victim = SweepHand(hand.app, LAST)
     owner_of(victim)
     now = hand.app.clock.now() + 60 * SECOND
-    leave.mark_dead(hand.database, FACES, number=victim.id, now=now, why="silent")
+    mark_dead(hand.database, FACES, number=victim.id, now=now, why="silent")
     owner_of(hand)
     hand.database.write(lambda connection: ranges.hand_back(connection, hand.id, unless=[7]))
     return hand.leave()
@@ -122,7 +122,7 @@ def fall_and_hand_back(hand: SweepHand) -> object:
 
 @act
 def discover(hand: SweepHand) -> object:
-    return rounds.discover(hand.database, hand.app.registry.kinds, hand.app.clock)
+    return rounds.discover(Site.at(hand.app.fleet.shards[0], hand.app.registry))
 
 
 def test_no_statement_of_sweeps_that_runs_per_tick_reads_a_whole_table(
@@ -158,7 +158,7 @@ def test_a_statement_without_an_index_is_found(database_engine, database_url):
     with statements(app, "range") as caught:
         app.database.read(
             lambda connection: connection.execute(
-                ranges.select(ranges.range_.c.id).where(is_(ranges.range_.c.lost_at, "7"))
+                ranges.select(ranges.range_.c.id).where(ranges.range_.c.lost_at == "7")
             ).all()
         )
 

@@ -45,7 +45,10 @@ export const shared = {
   help: { title: "Keys", search: "Search on this page", close: "Close, or leave a field" },
   door: {
     lead: "This console is locked.",
+    linkLead:
+      "This console is locked. Open the link that it printed when it started. The link works once: for a new one, restart the console.",
     secret: "Secret",
+    token: "Token of the link",
     name: "Your name",
     nameHint: "for the audit log",
     enter: "Log in",

@@ -46,7 +46,10 @@ export const shared: typeof english = {
   help: { title: "快捷键", search: "在本页搜索", close: "关闭，或离开输入框" },
   door: {
     lead: "此控制台已上锁。",
+    linkLead:
+      "此控制台已上锁。请打开控制台启动时显示的链接。链接只能使用一次；要获得新链接，请重新启动控制台。",
     secret: "密钥",
+    token: "链接中的令牌",
     name: "你的名字",
     nameHint: "写入审计日志",
     enter: "登录",

@@ -11,17 +11,16 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.audit import audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     complain,
     console,
     counted,
-    done,
     moment_text,
     plain,
     print_fitting,
     print_json,
+    report,
     say,
     table,
     timestamp,
@@ -31,7 +30,7 @@ from windlass.cli.output import (
 )
 from windlass.clock import SECOND, from_datetime
 from windlass.control import operate
-from windlass.control.command.option import NameArgument, PartitionOption
+from windlass.control.command.run import NameArgument, PartitionOption
 from windlass.control.model.argument import ControlKey, check_key
 from windlass.control.model.control import DONE, RunStatus, RunView
 from windlass.control.model.step import StepName, StepState
@@ -45,6 +44,7 @@ COLOURS = {
     RunStatus.SUCCEEDED: "green",
     RunStatus.FAILED: "red",
 }
+AT_STEP = {RunStatus.RUNNING: "is at step", RunStatus.FAILED: "stopped at step"}
 STEP_COLOURS = {
     StepState.DONE: "green",
     StepState.UNDER_WAY: "blue",
@@ -93,8 +93,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show the steps of a run, where it stopped, its error, and its earlier tries."""
-    loaded, key = _load(app), check_key(name, partition)
-    run, now = _find(loaded, key), loaded.clock.now()
+    loaded, key, run, now = _look(app, name, partition)
     tries = operate.history(loaded.fleet, key)
     if as_json:
         print_json(plain(run) | {"history": plain(tries)})
@@ -121,8 +120,7 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """Release a run that is stuck: its holder can record nothing more, and anyone may start it."""
-    loaded, key = _load(app), check_key(name, partition)
-    run, now = _find(loaded, key), loaded.clock.now()
+    loaded, key, run, now = _look(app, name, partition)
     if run.status is not RunStatus.RUNNING:
         _refuse(key, f"there is nothing to release: {_past(run, now)}")
     if not yes:
@@ -135,10 +133,8 @@ def release(
             state = f"{latest.who} runs it now" if latest.batch != run.batch else "it is free"
             _refuse(key, f"it has ended meanwhile; {state}")
         entry.says(f"{key} is released")
-    if as_json:
-        print_json(plain(_find(loaded, key)))
-    else:
-        done(f"{key} is released; {reply.data['who']} can record nothing more")
+    told = f"{key} is released; {reply.data['who']} can record nothing more"
+    report(told, plain(_find(loaded, key)) if as_json else {}, as_json=as_json)
 
 
 @cli.command()
@@ -150,8 +146,7 @@ def reset(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run that failed start over: forget which steps are done, their results, its data."""
-    loaded, key = _load(app), check_key(name, partition)
-    run, now = _find(loaded, key), loaded.clock.now()
+    loaded, key, run, now = _look(app, name, partition)
     if run.status is RunStatus.RUNNING:
         _refuse(key, f"{run.who} is running it; release it first")
     if run.status is not RunStatus.FAILED:
@@ -166,16 +161,19 @@ def reset(
         if operate.reset(loaded.fleet, key, batch=run.batch).code != DONE:
             _refuse(key, "it was started meanwhile")
         entry.says(f"{key} starts over")
-    if as_json:
-        print_json(plain(_find(loaded, key)))
-    else:
-        done(f"{key} is reset; its next try begins with its first step")
+    told = f"{key} is reset; its next try begins with its first step"
+    report(told, plain(_find(loaded, key)) if as_json else {}, as_json=as_json)
 
 
 def _load(app: str | None) -> App:
     loaded = load_app(app, needs_kinds=False)
     loaded.prepare()
     return loaded
+
+
+def _look(app: str | None, name: str, partition: str) -> tuple[App, ControlKey, RunView, int]:
+    loaded, key = _load(app), check_key(name, partition)
+    return loaded, key, _find(loaded, key), loaded.clock.now()
 
 
 def _find(loaded: App, key: ControlKey) -> RunView:
@@ -255,36 +253,29 @@ def _show_list(found: list[RunView], now: int) -> None:
 
 
 def _show_facts(run: RunView, now: int) -> None:
-    name = visible(run.name)
+    name, is_running = visible(run.name), run.status is RunStatus.RUNNING
+    moments = {
+        "first try": run.first_time,
+        "this try": run.start_time,
+        "expired" if run.expired else "expires": run.expire_time if is_running else None,
+        "ended": run.end_time,
+    }
+    facts = {
+        "partition": visible(run.partition) or None,
+        "status": _status(run),
+        AT_STEP.get(run.status, "last step"): None if run.step is None else _step(run.step),
+        "progress": None if run.progress is None else _progress(run),
+        "who": visible(run.who or "-"),
+        "tries": str(run.tries),
+        **{label: moment_text(at, now=now) for label, at in moments.items() if at is not None},
+        "running for" if is_running else "took": _took(run, now),
+        "data": None if run.data is None else _json(run.data),
+    }
     shown = table("run", name, wrap=(name,))
-    if run.partition:
-        shown.add_row("partition", visible(run.partition))
-    shown.add_row("status", _status(run))
-    if run.step is not None:
-        shown.add_row(_where(run), _step(run.step))
-    if run.progress is not None:
-        shown.add_row("progress", _progress(run))
-    shown.add_row("who", visible(run.who or "-"))
-    shown.add_row("tries", str(run.tries))
-    is_running = run.status is RunStatus.RUNNING
-    for label, moment in (
-        ("first try", run.first_time),
-        ("this try", run.start_time),
-        ("expired" if run.expired else "expires", run.expire_time if is_running else None),
-        ("ended", run.end_time),
-    ):
-        if moment is not None:
-            shown.add_row(label, moment_text(moment, now=now))
-    shown.add_row("running for" if is_running else "took", _took(run, now))
-    if run.data is not None:
-        shown.add_row("data", _json(run.data))
+    for label, fact in facts.items():
+        if fact is not None:
+            shown.add_row(label, fact)
     console.print(shown)
-
-
-def _where(run: RunView) -> str:
-    return {RunStatus.RUNNING: "is at step", RunStatus.FAILED: "stopped at step"}.get(
-        run.status, "last step"
-    )
 
 
 def _show_steps(run: RunView, now: int) -> None:

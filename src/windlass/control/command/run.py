@@ -16,7 +16,6 @@ from typer.core import TyperCommand
 
 from windlass.cli.load import AppOption, load_app
 from windlass.cli.output import complain
-from windlass.control.command.option import NameArgument, PartitionOption
 from windlass.control.engine.terminate import Terminated
 from windlass.control.model.control import RUNNING
 from windlass.errors import AlreadyRunning, RunLost
@@ -24,6 +23,11 @@ from windlass.value.outcome import storable
 
 if TYPE_CHECKING:
     from windlass.control.engine.run import ControlRun
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the run.")]
+PartitionOption = Annotated[
+    str, typer.Option("--partition", metavar="P", help="Its partition; default: none.")
+]
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -48,11 +52,6 @@ class AfterDashes(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["NAME", "[OPTIONS]", "--", "COMMAND", "[ARGS]..."]
-
-
-def register(cli: typer.Typer) -> None:
-    """Add the command."""
-    cli.command(cls=AfterDashes)(run)
 
 
 def run(

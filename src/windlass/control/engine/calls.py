@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import ParamSpec
 
 from windlass.control.engine.hold import HeldRun
 from windlass.control.engine.register import Register
-from windlass.control.engine.run import ControlRun
+from windlass.control.engine.run import ControlRun, error_text
+from windlass.control.model import control as rules
 from windlass.control.model.argument import (
     ControlKey,
     Expiry,
@@ -14,13 +16,14 @@ from windlass.control.model.argument import (
     check_key,
     parse_expires,
 )
-from windlass.control.model.control import DONE, REFUSED, Noted, Reply, RunView
+from windlass.control.model.control import DONE, REFUSED, Noted, Reply, Rule, RunView
 from windlass.control.model.step import StepName, check_step
 from windlass.core.shard.fleet import Fleet
 from windlass.errors import BadInput, BadStep
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.outcome import LONGEST_TRACEBACK, storable
 from windlass.value.twin import awaited
+
+P = ParamSpec("P")
 
 LEASE = "60s"
 # At most this many batches are kept of runs that were started here and ended elsewhere.
@@ -49,14 +52,9 @@ class Controls:
         Without `expires` it is held by a `lease` that is renewed while the block runs.
         """
         key = check_key(name, partition)
-        held = HeldRun(
-            self._register,
-            key,
-            expires=parse_expires(expires),
-            lease=parse_duration(lease, what="lease"),
-            data=check_data(data, key),
-        )
-        return ControlRun(held)
+        until, given = parse_expires(expires), check_data(data, key)
+        lasting = parse_duration(lease, what="lease")
+        return ControlRun(HeldRun(self._register, key, expires=until, lease=lasting, given=given))
 
     def start(
         self,
@@ -71,9 +69,8 @@ class Controls:
         Without `expires` it is held until it is finished, failed or released.
         """
         key = check_key(name, partition)
-        reply = self._register.start(
-            key, expires=parse_expires(expires), data=check_data(data, key)
-        )
+        until, given = parse_expires(expires), check_data(data, key)
+        reply = self._register.start(key, expires=until, data=given)
         if reply.code == DONE:
             self._remember(key, reply.data["batch"])
         return reply
@@ -88,7 +85,7 @@ class Controls:
         key = check_key(name, partition)
         asked = check_step(step, what=f"control {key}")
         try:
-            return self._register.step(key, asked, batch=self._batch(key, batch))
+            return self._register.change(key, self._batch(key, batch), rules.step, asked)
         except BadStep as problem:
             return Reply(REFUSED, str(problem))
 
@@ -97,9 +94,7 @@ class Controls:
     ) -> Reply:
         """End a run as succeeded: 0, or 451."""
         key = check_key(name, partition)
-        mine = self._batch(key, batch)
-        reply = self._register.finish(key, Noted(check_data(data, key)), batch=mine)
-        return self._forget(key, reply)
+        return self._end(key, batch, rules.finish, Noted(check_data(data, key)))
 
     def error(
         self,
@@ -112,10 +107,8 @@ class Controls:
     ) -> Reply:
         """End a run as failed: 0, or 451. Its steps are kept for the next try."""
         key = check_key(name, partition)
-        mine = self._batch(key, batch)
-        why = storable(str(error))[:LONGEST_TRACEBACK] or "failed"
-        reply = self._register.fail(key, Noted(check_data(data, key)), batch=mine, error=why)
-        return self._forget(key, reply)
+        noted = Noted(check_data(data, key))
+        return self._end(key, batch, rules.fail, noted, error=error_text(error))
 
     def get(self, name: str, partition: str = "") -> RunView | None:
         """The row of a run, or None if it was never started."""
@@ -148,7 +141,10 @@ class Controls:
             if len(self._batches) > MOST_REMEMBERED:
                 del self._batches[next(iter(self._batches))]
 
-    def _forget(self, key: ControlKey, reply: Reply) -> Reply:
+    def _end(
+        self, key: ControlKey, batch: int | None, rule: Rule[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Reply:
+        reply = self._register.change(key, self._batch(key, batch), rule, *args, **kwargs)
         # The batch of a run that was taken over stays known: later calls must be refused.
         if reply.code == DONE:
             with self._lock:

@@ -6,28 +6,23 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec
 
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.control.engine.register import Register
 from windlass.control.engine.terminate import Terminated
+from windlass.control.model import control as rules
 from windlass.control.model.argument import ControlKey, Expires
-from windlass.control.model.control import (
-    DONE,
-    INTERRUPTED,
-    REFUSED,
-    RUNNING,
-    LoopProgress,
-    Noted,
-    Reply,
-)
-from windlass.control.model.step import StepName, check_step
+from windlass.control.model.control import LoopProgress, Noted, Reply, Rule
 from windlass.core.loop import Loop
 from windlass.errors import AlreadyRunning, BadInput, RunLost
 from windlass.value.outcome import describe
 from windlass.value.twin import twin
+
+P = ParamSpec("P")
 
 RENEWALS_PER_LEASE = 4
 JOIN_SECONDS = 10.0
@@ -53,33 +48,26 @@ class LeaseRenewal(Loop):
         return self._every
 
 
+@dataclass(eq=False)
 class HeldRun:
     """One try of a control run, from its start to its end."""
 
-    def __init__(
-        self,
-        register: Register,
-        key: ControlKey,
-        *,
-        expires: Expires | None,
-        lease: int,
-        data: object,
-    ) -> None:
-        self._register = register
-        self.key = key
-        self._expires = expires
-        self._lease = lease
-        self._given = data
-        self._batch: int | None = None
-        self._lost: str | None = None
-        self._pid = 0
-        self.is_entered = False
-        self.renewal: LeaseRenewal | None = None
-        self.tries = 0
-        self.data: Any = None
-        self.progress: LoopProgress | None = None
-        # Why it is recorded as failed, although its block does not raise.
-        self.failing: str | None = None
+    register: Register
+    key: ControlKey
+    expires: Expires | None
+    lease: int
+    given: object
+    # The data that is kept with the run.
+    data: Any = field(init=False, default=None)
+    is_entered: bool = field(init=False, default=False)
+    renewal: LeaseRenewal | None = field(init=False, default=None)
+    tries: int = field(init=False, default=0)
+    progress: LoopProgress | None = field(init=False, default=None)
+    # Why it is recorded as failed, although its block does not raise.
+    failing: str | None = field(init=False, default=None)
+    _batch: int | None = field(init=False, default=None)
+    _is_lost: bool = field(init=False, default=False)
+    _pid: int = field(init=False, default=0)
 
     @property
     def batch(self) -> int:
@@ -87,12 +75,10 @@ class HeldRun:
             raise BadInput(f"control {self.key} is not running; enter it with `with` first")
         return self._batch
 
-    @property
-    def current_batch(self) -> int:
-        """The batch, for what is done inside the block."""
-        if self._batch is not None and not self.is_entered:
+    def check_entered(self) -> None:
+        """BadInput outside of the block."""
+        if self.batch and not self.is_entered:
             raise BadInput(f"control {self.key}: its block has ended; enter it again")
-        return self.batch
 
     @property
     def is_of_parent(self) -> bool:
@@ -103,17 +89,17 @@ class HeldRun:
         """Start it; AlreadyRunning if it is held."""
         if self.is_entered:
             raise BadInput(f"control {self.key} is entered already; make another run for it")
-        expires = Expires(after=self._lease) if self._expires is None else self._expires
-        reply = self._register.start(self.key, expires=expires, data=self._given)
+        expires = Expires(after=self.lease) if self.expires is None else self.expires
+        reply = self.register.start(self.key, expires=expires, data=self.given)
         facts = reply.data
-        if reply.code == RUNNING:
+        if reply.code == rules.RUNNING:
             since = None if facts["since"] is None else datetime.fromisoformat(facts["since"])
             raise AlreadyRunning(*self.key, who=facts["who"], since=since, step=facts["step"])
         self._batch, self.tries, self.data = facts["batch"], facts["tries"], facts["data"]
-        self._lost = self.failing = self.progress = None
-        self.is_entered, self._pid = True, os.getpid()
-        if self._expires is None:
-            every = self._lease / SECOND / RENEWALS_PER_LEASE
+        self.failing = self.progress = None
+        self.is_entered, self._is_lost, self._pid = True, False, os.getpid()
+        if self.expires is None:
+            every = self.lease / SECOND / RENEWALS_PER_LEASE
             self.renewal = LeaseRenewal(self.renew, every=every)
             self.renewal.start()
 
@@ -142,68 +128,50 @@ class HeldRun:
 
     def renew(self) -> bool:
         """Extend the lease; False if the run is lost."""
-        batch = self.current_batch
-        reply = self._register.note(self.key, Noted(), batch=batch, lease=self._lease)
-        if reply.code == REFUSED:
-            self._lose(reply.msg)
-        return reply.code == DONE
+        self.check_entered()
+        return self._change(rules.note, Noted(), lease=self.lease).code == rules.DONE
 
-    def step(self, step: StepName, *, called: bool = False) -> Reply:
-        """Begin a step, or learn that it is done."""
-        asked, batch = check_step(step, what=f"control {self.key}"), self.current_batch
-        return self._must(
-            self._register.step(self.key, asked, batch=batch, called=called, in_block=True)
-        )
-
-    def complete(self, step: StepName, result: object) -> None:
-        """Keep the result of the function of a step."""
-        batch = self.current_batch
-        self._must(self._register.complete(self.key, step, batch=batch, result=result))
-
-    def note(self, noted: Noted) -> Reply:
-        """Keep what the run says about itself."""
-        return self._must(self._register.note(self.key, noted, batch=self.current_batch))
+    def change(self, rule: Rule[P], *args: P.args, **kwargs: P.kwargs) -> Reply:
+        """Make what a rule decides true, inside the block; RunLost if the run is lost."""
+        self.check_entered()
+        return self._must(self._change(rule, *args, **kwargs))
 
     def end(self, error: BaseException | None) -> None:
         """Record how the block ended."""
         if self.renewal is not None:
             self.renewal.stop()
             self.renewal.join(JOIN_SECONDS)
-        batch, noted = self.current_batch, Noted(progress=self.progress)
-        self.is_entered = False
+        self.check_entered()
+        self.is_entered, noted, why = False, Noted(progress=self.progress), self.failing
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            why = self.failing
             self._must(
-                self._register.finish(self.key, noted, batch=batch)
+                self._change(rules.finish, noted)
                 if why is None
-                else self._register.fail(self.key, noted, batch=batch, error=why)
+                else self._change(rules.fail, noted, error=why)
             )
-            return
-        if self._lost is not None:
-            return
-        try:
-            reply = self._register.fail(self.key, noted, batch=batch, error=_error_text(error))
-        except Exception:
-            # The error of the block matters more than a failure to record it.
-            telemetry.log.exception("control %s: its error could not be recorded", self.key)
-            return
-        if reply.code == REFUSED:
-            self._lose(reply.msg)
+        elif not self._is_lost:
+            try:
+                self._change(rules.fail, noted, error=_error_text(error))
+            except Exception:
+                # The error of the block matters more than a failure to record it.
+                telemetry.log.exception("control %s: its error could not be recorded", self.key)
 
-    def _must(self, reply: Reply) -> Reply:
-        if reply.code == REFUSED:
-            self._lose(reply.msg)
-            raise RunLost(*self.key, why=reply.msg)
+    def _change(self, rule: Rule[P], *args: P.args, **kwargs: P.kwargs) -> Reply:
+        reply = self.register.change(self.key, self.batch, rule, *args, **kwargs)
+        if reply.code == rules.REFUSED and not self._is_lost:
+            self._is_lost = True
+            facts = {"batch": self.batch, "why": reply.msg}
+            telemetry.emit("control.lost", **self.key._asdict(), **facts)
         return reply
 
-    def _lose(self, why: str) -> None:
-        if self._lost is None:
-            self._lost = why
-            telemetry.emit("control.lost", **self.key._asdict(), batch=self._batch, why=why)
+    def _must(self, reply: Reply) -> Reply:
+        if reply.code == rules.REFUSED:
+            raise RunLost(*self.key, why=reply.msg)
+        return reply
 
 
 def _error_text(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt | Terminated | asyncio.CancelledError):
-        return INTERRUPTED
+        return rules.INTERRUPTED
     text, trace = describe(error)
     return f"{text}\n\n{trace}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
+import time
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -14,7 +16,8 @@ from collections.abc import (
     Sized,
 )
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import wraps
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -22,10 +25,10 @@ import msgspec
 
 from windlass.control.engine.hold import HeldRun
 from windlass.control.engine.terminate import termination
-from windlass.control.engine.track import Tracker, bar, each
+from windlass.control.model import control as rules
 from windlass.control.model.argument import check_data
-from windlass.control.model.control import DONE, SKIP, Noted, Reply
-from windlass.control.model.step import LARGEST_NUMBER, StepName
+from windlass.control.model.control import DONE, SKIP, LoopProgress, Noted, Reply
+from windlass.control.model.step import LARGEST_NUMBER, StepName, check_step
 from windlass.errors import BadInput, BadStep
 from windlass.value.outcome import LONGEST_TRACEBACK, storable
 from windlass.value.payload import LARGEST_RESULT, result_decoder
@@ -33,6 +36,8 @@ from windlass.value.twin import awaited, twin
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+PROGRESS_SECONDS = 1.0
 
 
 class ControlRun:
@@ -127,10 +132,10 @@ class ControlRun:
         try and every later one return the result as it is read back from JSON.
         """
         if function is None:
-            return self._held.step(step).code == DONE
+            return self._begin(step).code == DONE
         if inspect.iscoroutinefunction(function):
             raise BadInput(f"control {self._key}: {step!r} is async; use await run.astep(...)")
-        reply = self._held.step(step, called=True)
+        reply = self._begin(step, called=True)
         if reply.code == SKIP:
             return self._remembered(reply, function)
         return self._keep(step, function, function(*args, **kwargs))
@@ -158,8 +163,8 @@ class ControlRun:
     ) -> Any:
         """`step`, awaited; the function may be async, and runs on a thread if it is not."""
         if function is None:
-            return (await twin(self._held.step, step)).code == DONE
-        reply = await twin(self._held.step, step, called=True)
+            return (await twin(self._begin, step)).code == DONE
+        reply = await twin(self._begin, step, called=True)
         if reply.code == SKIP:
             return self._remembered(reply, function)
         if inspect.iscoroutinefunction(function):
@@ -172,15 +177,15 @@ class ControlRun:
 
     def note(self, data: object) -> None:
         """Keep `data` with the run: objects are merged, anything else replaces what was there."""
-        reply = self._held.note(Noted(check_data(data, self._key)))
+        reply = self._held.change(rules.note, Noted(check_data(data, self._key)))
         self._held.data = reply.data["data"]
 
     anote = awaited(note)
 
     def error(self, why: object) -> None:
         """Record the run as failed when its block ends, even if the block does not raise."""
-        assert self._held.current_batch
-        self._held.failing = storable(str(why))[:LONGEST_TRACEBACK] or "failed"
+        self._held.check_entered()
+        self._held.failing = error_text(why)
 
     def track(self, iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
         """Go through `iterable` and show how far: a bar on a terminal, a number in the table."""
@@ -198,11 +203,15 @@ class ControlRun:
         """`track` for `async for`; the iterable may be async."""
         with self._tracker(iterable, total) as tracker:
             await twin(tracker.write)
-            async for item in each(iterable):
+            async for item in _each(iterable):
                 yield item
                 if tracker.advance():
                     await twin(tracker.write)
             await twin(tracker.write)
+
+    def _begin(self, step: StepName, *, called: bool = False) -> Reply:
+        asked = check_step(step, what=f"control {self._key}")
+        return self._held.change(rules.step, asked, called=called, in_block=True)
 
     def _remembered(self, reply: Reply, function: Callable[..., Any]) -> Any:
         if "result" not in reply.data:
@@ -215,7 +224,7 @@ class ControlRun:
     def _keep(self, step: StepName, function: Callable[..., Any], result: object) -> Any:
         what = f"the result of step {step!r}"
         plain = check_data(result, self._key, what=what, largest=LARGEST_RESULT)
-        self._held.complete(step, plain)
+        self._held.change(rules.complete, step, result=plain)
         return _as_promised(plain, function)
 
     @contextmanager
@@ -226,9 +235,8 @@ class ControlRun:
         with ExitStack() as stack:
             stack.callback(setattr, self, "_is_tracking", is_inner)
             title = " ".join(filter(None, self._key))
-            advance_bar = (lambda: None) if is_inner else bar(stack, title, expected)
-            keep = partial(setattr, self._held, "progress")
-            yield Tracker(expected, keep=keep, write=self._held.note, bar=advance_bar)
+            advance_bar = (lambda: None) if is_inner else _bar(stack, title, expected)
+            yield Tracker(self._held, expected, advance_bar)
 
     def _total(self, iterable: object, total: object) -> int | None:
         if total is None:
@@ -241,6 +249,64 @@ class ControlRun:
         """While the end is recorded, SIGTERM waits; after that it may end the process."""
         yields, self._yields_to_sigterm = self._yields_to_sigterm, False
         return termination.recording() if yields else nullcontext()
+
+
+@dataclass(eq=False)
+class Tracker:
+    """Counts the turns of one loop."""
+
+    held: HeldRun
+    total: int | None
+    advance_bar: Callable[[], None]
+    done: int = 0
+    written_at: float = 0.0
+
+    def advance(self) -> bool:
+        """Count one turn; whether it is time to write the count."""
+        self.done += 1
+        self.held.progress = LoopProgress(self.done, self.total)
+        self.advance_bar()
+        return time.monotonic() - self.written_at >= PROGRESS_SECONDS
+
+    def write(self) -> None:
+        """Write the count into the table."""
+        self.held.progress = LoopProgress(self.done, self.total)
+        self.held.change(rules.note, Noted(progress=self.held.progress))
+        self.written_at = time.monotonic()
+
+
+async def _each(iterable: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(iterable, AsyncIterable):
+        async for item in iterable:
+            yield item
+    else:
+        for item in iterable:
+            yield item
+
+
+def _bar(stack: ExitStack, what: str, total: int | None) -> Callable[[], None]:
+    """Show a bar if standard error is a terminal; returns what advances it."""
+    if not sys.stderr.isatty():
+        return lambda: None
+    from rich import progress
+    from rich.console import Console
+
+    shown = stack.enter_context(
+        progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn() if total is None else progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+    )
+    task = shown.add_task(what, total=total)
+    return lambda: shown.advance(task)
+
+
+def error_text(given: object) -> str:
+    """The error of a run, as a caller gave it."""
+    return storable(str(given))[:LONGEST_TRACEBACK] or "failed"
 
 
 def controlled(make: Callable[[], ControlRun], function: Callable[..., Any]) -> Callable[..., Any]:

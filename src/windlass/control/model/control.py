@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import IntEnum
 from functools import wraps
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
@@ -21,6 +20,7 @@ from windlass.clock import SECOND, to_datetime
 from windlass.control.model import step as rule
 from windlass.control.model.argument import ControlKey, check_data
 from windlass.control.model.step import StepName, Steps, StepText, StepView, step_view
+from windlass.value.status import NamedCode
 from windlass.view.field import CODE, Json
 
 P = ParamSpec("P")
@@ -34,16 +34,13 @@ EXPIRED = "expired"
 INTERRUPTED = "interrupted"
 
 
-class RunStatus(IntEnum):
+class RunStatus(NamedCode):
     """The states of a control run."""
 
     FAILED = -1
     SUCCEEDED = 0
     RUNNING = 8
     READY = 9
-
-    def __str__(self) -> str:
-        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +156,28 @@ def _moment(microseconds: int | None) -> datetime | None:
 
 
 class Decision(NamedTuple):
-    """What becomes of a row: `after` None changes nothing, `ended` goes into the history."""
+    """What becomes of a row: `after` None changes nothing, `ended` goes into the history.
+
+    The event, a name and facts, is emitted after the commit.
+    """
 
     reply: Reply
     after: Control | None = None
     ended: Control | None = None
+    event: tuple[str, dict[str, Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Who starts, when, under which number, until when, and with which data."""
-
-    batch: int
-    now: int
-    who: str
-    expire_time: int | None = None
-    data: Any = None
-
-
-def start(found: Control, asked: Start) -> Decision:
+def start(
+    found: Control,
+    batch: int,
+    now: int,
+    *,
+    who: str,
+    expire_time: int | None = None,
+    data: Any = None,
+) -> Decision:
     """Start it, unless it is held. What earlier tries of the same run have done is kept."""
-    if found.is_held(asked.now):
+    if found.is_held(now):
         return Decision(_running(found))
     is_expired = found.status is RunStatus.RUNNING
     is_again = is_expired or found.status is RunStatus.FAILED
@@ -187,26 +185,32 @@ def start(found: Control, asked: Start) -> Decision:
         name=found.name,
         partition=found.partition,
         status=RunStatus.RUNNING,
-        stat_date=to_datetime(asked.now).date().isoformat(),
+        stat_date=to_datetime(now).date().isoformat(),
         steps=found.steps if is_again else (),
-        first_time=found.first_time if is_again else asked.now,
-        start_time=asked.now,
-        expire_time=asked.expire_time,
-        data=found.data if is_again and asked.data is None else asked.data,
+        first_time=found.first_time if is_again else now,
+        start_time=now,
+        expire_time=expire_time,
+        data=found.data if is_again and data is None else data,
         # Numbers come in blocks: another process may have a smaller one than the last start had.
-        batch=max(asked.batch, (found.batch or 0) + 1),
+        batch=max(batch, (found.batch or 0) + 1),
         tries=found.tries + 1 if is_again else 1,
-        who=asked.who,
+        who=who,
     )
+    facts = {"batch": after.batch, "tries": after.tries}
+    done = [step.step for step in after.steps if step.is_done]
+    reply = Reply(DONE, "started", {**facts, "data": after.data, "done": done})
     ended = None
     if is_expired:
-        ended = end(found, now=_last_seen(found, asked.now), error=EXPIRED)
-    return Decision(_started(after), after, ended)
+        ended = end(found, now=_last_seen(found, now), error=EXPIRED)
+    took_over = found.who if is_expired else None
+    return Decision(reply, after, ended, ("control.started", {**facts, "took_over": took_over}))
 
 
-def _about_a_running_row(
-    decide: Callable[Concatenate[Control, P], Decision],
-) -> Callable[Concatenate[Control | None, int | None, P], Decision]:
+# What a rule takes: the row, the batch of the try that asks, the time, and what the rule needs.
+Rule = Callable[Concatenate[Control | None, int | None, int, P], Decision]
+
+
+def _about_a_running_row(decide: Callable[Concatenate[Control, int, P], Decision]) -> Rule[P]:
     """Let a rule take any row and a batch; refuse a row that is not running under that batch.
 
     Without a batch the call is about the current try.
@@ -214,7 +218,7 @@ def _about_a_running_row(
 
     @wraps(decide)
     def checked(
-        found: Control | None, batch: int | None, /, *args: P.args, **kwargs: P.kwargs
+        found: Control | None, batch: int | None, now: int, /, *args: P.args, **kwargs: P.kwargs
     ) -> Decision:
         if found is None or found.status is RunStatus.READY:
             return Decision(_refuse("it was not started"))
@@ -223,14 +227,14 @@ def _about_a_running_row(
             return Decision(_refuse(why, found))
         if found.status is not RunStatus.RUNNING:
             return Decision(_refuse(f"it is not running: it has {found.status}", found))
-        return decide(found, *args, **kwargs)
+        return decide(found, now, *args, **kwargs)
 
     return checked
 
 
 @_about_a_running_row
 def step(
-    run: Control, asked: StepName, *, now: int, called: bool = False, in_block: bool = False
+    run: Control, now: int, asked: StepName, *, called: bool = False, in_block: bool = False
 ) -> Decision:
     """Begin a step, or skip it if it is done. BadStep if it is out of order.
 
@@ -259,51 +263,56 @@ def step(
 
 
 @_about_a_running_row
-def complete(run: Control, asked: StepName, *, now: int, result: object) -> Decision:
+def complete(run: Control, now: int, asked: StepName, *, result: object) -> Decision:
     """The function of a step has returned: the step is done, and its result is kept."""
     steps = rule.complete(run.steps, asked, now=now, result=result)
     return Decision(Reply(DONE, f"step {asked!r} is done"), replace(run, steps=steps))
 
 
 @_about_a_running_row
-def finish(run: Control, noted: Noted, *, now: int) -> Decision:
+def finish(run: Control, now: int, noted: Noted) -> Decision:
     """End it as succeeded."""
     steps = rule.finish(run.steps, tries=run.tries, now=now)
     after = end(_with(noted, replace(run, steps=steps)), now=now, error=None)
-    reply = Reply(DONE, "finished", {"batch": after.batch, "run_seconds": after.run_seconds})
-    return Decision(reply, after, after)
+    took = {"run_seconds": after.run_seconds}
+    reply = Reply(DONE, "finished", {"batch": after.batch, **took})
+    return Decision(reply, after, after, ("control.finished", took))
 
 
 @_about_a_running_row
-def fail(run: Control, noted: Noted, *, now: int, error: str) -> Decision:
+def fail(run: Control, now: int, noted: Noted, *, error: str) -> Decision:
     """End it as failed; its steps are kept for the next try."""
     after = end(_with(noted, run), now=now, error=error)
     reply = Reply(DONE, "recorded as failed", {"batch": after.batch, "step": after.step})
-    return Decision(reply, after, after)
+    facts = {"step": after.step, "error": error.splitlines()[0]}
+    return Decision(reply, after, after, ("control.failed", facts))
 
 
 @_about_a_running_row
-def note(run: Control, noted: Noted, *, expire_time: int | None = None) -> Decision:
-    """Keep what a run says about itself; a new expiry renews its lease."""
+def note(run: Control, now: int, noted: Noted, *, lease: int | None = None) -> Decision:
+    """Keep what a run says about itself; with a lease, hold the run that long from now on."""
     after = _with(noted, run)
-    if expire_time is not None:
-        after = replace(after, expire_time=expire_time)
+    if lease is not None:
+        after = replace(after, expire_time=now + lease)
     return Decision(Reply(DONE, "noted", {"data": after.data}), after)
 
 
 @_about_a_running_row
-def release(run: Control, *, now: int, who: str) -> Decision:
+def release(run: Control, now: int, *, who: str) -> Decision:
     """Take it from its holder: the holder is fenced off, and anyone may start it."""
     after = end(run, now=now, error=f"released by {who}")
-    return Decision(Reply(DONE, "released", {"batch": after.batch, "who": run.who}), after, after)
+    reply = Reply(DONE, "released", {"batch": after.batch, "who": run.who})
+    event = "control.released", {"who": who, "held_by": run.who}
+    return Decision(reply, after, after, event)
 
 
-def reset(found: Control | None, batch: int | None = None) -> Decision:
+def reset(found: Control | None, batch: int | None, _now: int, *, who: str) -> Decision:
     """Forget what the tries of a failed run have done: the next one starts over."""
     if found is None or found.status is not RunStatus.FAILED or batch not in {None, found.batch}:
         status = "not started" if found is None else str(found.status)
         return Decision(_refuse(f"only a run that failed can be reset; it is {status}", found))
-    return Decision(Reply(DONE, "reset"), Control(*found.key, batch=found.batch))
+    after = Control(*found.key, batch=found.batch)
+    return Decision(Reply(DONE, "reset"), after, event=("control.reset", {"who": who}))
 
 
 def end(run: Control, *, now: int, error: str | None) -> Control:
@@ -327,16 +336,6 @@ def _last_seen(expired: Control, now: int) -> int:
 def _refuse(why: str, found: Control | None = None) -> Reply:
     facts = {} if found is None else {"status": int(found.status), "batch": found.batch}
     return Reply(REFUSED, why, facts)
-
-
-def _started(run: Control) -> Reply:
-    facts = {
-        "batch": run.batch,
-        "tries": run.tries,
-        "data": run.data,
-        "done": [step.step for step in run.steps if step.is_done],
-    }
-    return Reply(DONE, "started", facts)
 
 
 def _running(run: Control) -> Reply:

@@ -1,6 +1,6 @@
 """Raises alerts and prunes old ones.
 
-An alert never changes. `windlass.watch.alert` shows alerts and records acknowledgements.
+An alert never changes. `windlass.watch` shows alerts and records acknowledgements.
 """
 
 from __future__ import annotations

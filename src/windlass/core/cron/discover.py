@@ -8,16 +8,14 @@ from enum import Enum
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.cron import store
-from windlass.core.ring.store import worker
+from windlass.core.ring import store as ring_store
 from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
-from windlass.database.database import Database
-from windlass.database.number import Numbers
+from windlass.database.database import Database, Numbers
 from windlass.value.bucket import bucket_of
 from windlass.value.cron import Schedule
-from windlass.value.outcome import KEEP_FAILED
-from windlass.value.task import NewTask
+from windlass.value.task import KEEP_FAILED, NewTask
 
 
 class Belongs(Enum):
@@ -111,8 +109,8 @@ def _declare(
 def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> Iterable[str]:
     """Kinds with waiting rows that are not a cron here, and that no other worker declares."""
 
-    def look(connection: Connection) -> tuple[list[str], list[worker.WorkerView]]:
-        return store.kinds_waiting(connection), worker.listing(connection)
+    def look(connection: Connection) -> tuple[list[str], list[ring_store.WorkerView]]:
+        return store.kinds_waiting(connection), ring_store.workers(connection)
 
     waiting, workers = database.read(look)
     elsewhere = {name for view in workers for name in view.declared} - kinds.keys()

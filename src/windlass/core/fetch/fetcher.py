@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from windlass import telemetry
-from windlass.core.face import Resolved
+from windlass.core.face import Site
 from windlass.core.fetch.claim import Claims, Taken
-from windlass.core.fetch.handoff import HandOff
-from windlass.core.fetch.quarantine import Quarantine
+from windlass.core.limit.gate import Gate
 from windlass.core.loop import Loop
+from windlass.core.ring.ring import Ring
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import Room
+from windlass.database.dialect.base import Dialect, Executor
 from windlass.value.task import Claimed
 
 SHORTEST_PAUSE = 0.010
@@ -21,6 +23,8 @@ LOOK_FOR_ABANDONED_AFTER = 1.0
 SETTLING_PAUSE = 0.05
 PACE_SECONDS = 0.02
 WAIT_FOR_RATE = 2.0
+# While rows of other owners are due, look for offers this often.
+OFFER_PAUSE = 0.25
 # After a hand-off, look for other rows after 20 ms without a new one, and at least every 250 ms.
 HANDED_PAUSE = 0.02
 LONGEST_HANDED = 0.25
@@ -31,19 +35,13 @@ class Fetcher(Loop):
 
     name = "fetcher"
 
-    def __init__(
-        self,
-        claims: Claims,
-        in_flight: InFlight,
-        *,
-        hand_off: HandOff,
-        resolve: Callable[[Sequence[Claimed]], Resolved],
-    ) -> None:
+    def __init__(self, site: Site, claims: Claims, in_flight: InFlight) -> None:
         super().__init__()
+        assert site.hand_off is not None
+        self._site = site
         self._claims = claims
         self._in_flight = in_flight
-        self._hand_off = hand_off
-        self._resolve = resolve
+        self._hand_off = site.hand_off
         self._looked_at = self._look_at = 0.0
         # Why it woke up: rows may be due, or rows were handed off.
         self._is_asked = self._is_handed = False
@@ -99,12 +97,12 @@ class Fetcher(Loop):
         rescued = self._rescue()
         # Set before looking: a run that ends from now on wakes the fetcher, so no room is missed.
         self._in_flight.is_hungry = True
-        room = self._in_flight.room()
+        room = self._in_flight.capacity.room()
         self._claims.help()
         if not room.kinds:
             if was_empty and not rescued:
                 self.idle.set()
-            return LONGEST_PAUSE
+            return min(LONGEST_PAUSE, self._claims.help_again_in)
         self._in_flight.is_hungry = bool(self._abandoned)
         self._in_flight.is_claiming = True
         try:
@@ -122,16 +120,16 @@ class Fetcher(Loop):
         is_paced = held_for is not None and held_for < WAIT_FOR_RATE
         if was_empty and not (rescued or taken.is_settling or is_paced):
             self.idle.set()
-        pause = self._rest(taken)
+        pause = min(self._rest(taken), self._claims.help_again_in)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
 
     def _take_handed(self) -> bool:
         if self._quarantine.is_wanted:
             self._hand_off.clear()
             return False
-        tasks = self._hand_off.take(self._in_flight.room())
+        tasks = self._hand_off.take(self._in_flight.capacity.room())
         # A read may have found a handed-off row first.
-        tasks = [task for task in tasks if not self._in_flight.knows(task.id)]
+        tasks = [task for task in tasks if task.id not in self._in_flight.rows]
         if tasks:
             self._start(tasks)
         return bool(tasks)
@@ -149,6 +147,8 @@ class Fetcher(Loop):
     def _rest(self, taken: Taken) -> float:
         pause = self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        if taken.others_have_due:
+            pause = min(pause, OFFER_PAUSE)
         if taken.next_due_in is not None:
             pause = min(pause, taken.next_due_in)
         return max(pause, 0.001)
@@ -159,7 +159,7 @@ class Fetcher(Loop):
         is_time = now - self._looked_for_abandoned > LOOK_FOR_ABANDONED_AFTER
         if not (is_time or self._abandoned):
             return False
-        room = self._in_flight.room_for_abandoned()
+        room = self._in_flight.capacity.room_for_abandoned()
         kinds: Collection[str] = self._abandoned & room.kinds.keys()
         if is_time:
             kinds = self._in_flight.loads
@@ -185,7 +185,7 @@ class Fetcher(Loop):
         if not self._quarantine.may_begin(is_empty=is_empty):
             return None if self._quarantine.stops_waiting() else SHORTEST_PAUSE
         taken = self._claims.take_abandoned(
-            self._in_flight.loads, self._in_flight.room_for_abandoned(), alone=True
+            self._in_flight.loads, self._in_flight.capacity.room_for_abandoned(), alone=True
         )
         self._add(taken)
         if taken.tasks:
@@ -204,5 +204,146 @@ class Fetcher(Loop):
     def _start(self, tasks: Sequence[Claimed], *, probes: Collection[int] = ()) -> None:
         refused: Mapping[int, Exception] = {}
         if any(task.flow_id is not None for task in tasks):
-            tasks, refused = self._resolve(tasks)
+            tasks, refused = self._site.faces.resolve(self._site.database, tasks)
         self._in_flight.add(tasks, probes=probes, refused=refused)
+
+
+PATIENCE = 5.0
+LEAVE_ALONE_FOR = 30.0
+LAST_RESORT = 300.0
+
+
+class Quarantine:
+    """Decides when to stop fetching so that one row can run alone before it can fail as poison.
+
+    A row that ran when its worker died may have killed it, or may only have run beside the row that
+    did. So the row gets one more try alone: the worker fetches nothing until it is empty, runs that
+    row, and then continues. No row fails as poison because of another row.
+    """
+
+    def __init__(self) -> None:
+        self.is_running = False
+        self._wanted_since: float | None = None
+        self._first_wanted: float | None = None
+        self._tried_at = float("-inf")
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the fetcher must not take other rows now."""
+        return self.is_running or self._wanted_since is not None
+
+    def want(self) -> bool:
+        """A row waits to run alone; returns whether to try now."""
+        now = time.monotonic()
+        if now - self._tried_at < LEAVE_ALONE_FOR:
+            return False
+        self._wanted_since = now
+        self._first_wanted = self._first_wanted or now
+        return True
+
+    def may_begin(self, *, is_empty: bool) -> bool:
+        """Whether the row may start: the worker is empty, or has not been for too long.
+
+        A worker with long runs may never be empty. As a last resort the row runs beside them, but
+        no other row starts beside it.
+        """
+        first = self._first_wanted or time.monotonic()
+        return is_empty or time.monotonic() - first > LAST_RESORT
+
+    def stops_waiting(self) -> bool:
+        """Whether to stop waiting for an empty worker, and try again later."""
+        since = self._wanted_since
+        if since is None or time.monotonic() - since < PATIENCE:
+            return False
+        self._wanted_since, self._tried_at = None, time.monotonic()
+        return True
+
+    def found_none(self) -> None:
+        """No row waits to run alone."""
+        self._wanted_since = self._first_wanted = None
+        self._tried_at = time.monotonic()
+
+
+class HandOff:
+    """Due rows on their way from the finish to the fetcher of the same worker.
+
+    Only rows of this worker's buckets, and of kinds that nothing holds back, are handed off. They
+    wait for the fetcher's thread. Only that thread takes rows and releases buckets, so it never
+    takes a row twice, nor a row of a bucket that it released. The owner of the bucket reads all
+    other due rows.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        kinds: Collection[str],
+        gate: Gate,
+        *,
+        ring: Ring,
+        fetch: Callable[[bool], None],
+    ) -> None:
+        self._dialect = dialect
+        self._kinds = kinds
+        self._gate = gate
+        self._in_flight = gate.in_flight
+        self._ring = ring
+        # Wakes the fetcher to take handed-off rows; with True, to read as well.
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._rows: dict[int, Claimed] = {}
+
+    def is_near(self, bucket: int) -> bool:
+        """Whether this worker owns a bucket."""
+        return any(bucket in run for run in self._ring.share.runs)
+
+    def announce(self, executor: Executor, buckets: Collection[int]) -> None:
+        """The transaction makes rows of these buckets due: wake their owners, once for each."""
+        are_others = self._dialect.wakes and self._ring.has_others
+        if are_others and not all(map(self.is_near, buckets)):
+            self._dialect.notify(executor, str(self._in_flight.owner))
+
+    def put(self, rows: Collection[Claimed], *, due: int) -> None:
+        """Hand off `rows`, which are some of the `due` rows that a transaction made due here."""
+        ours = [row for row in rows if self._is_ours(row)]
+        if ours:
+            with self._lock:
+                self._rows |= {row.id: row for row in ours if row.id not in self._in_flight.rows}
+            self._fetch(False)
+        if len(ours) < due:
+            self._fetch(True)
+
+    def take(self, room: Room) -> list[Claimed]:
+        """The rows that fit into `room`. A read finds the others."""
+        if not self._rows:
+            return []
+        with self._lock:
+            rows, self._rows = self._rows, {}
+        left = dict(room.kinds)
+        taken: list[Claimed] = []
+        for row in rows.values():
+            if left.get(row.kind, 0) < 1 or len(taken) >= room.total or not self._is_ours(row):
+                continue
+            left[row.kind] -= 1
+            taken.append(row)
+        if len(taken) < len(rows):
+            self._fetch(True)
+        return taken
+
+    def forget(self, taken: Iterable[Claimed]) -> None:
+        """A read found these rows."""
+        if self._rows:
+            with self._lock:
+                for row in taken:
+                    self._rows.pop(row.id, None)
+
+    def clear(self) -> None:
+        """Drop all rows: their buckets may belong to other workers, which read them."""
+        with self._lock:
+            self._rows.clear()
+
+    def _is_ours(self, row: Claimed) -> bool:
+        """Whether a row that became due may run here without a read."""
+        if row.kind not in self._kinds:
+            return False
+        is_new = not row.lost and (row.due_at or 0) > self._ring.share.careful_to
+        return is_new and self._gate.is_free(row.kind) and self.is_near(row.bucket)

@@ -1,34 +1,42 @@
 """How many rows a busy owner offers to other workers.
 
-An owner does not know how fast the others run these rows. So it first offers as many as they can
-start at once, and doubles the number each time they took all of them.
+An owner does not know how fast the others run these rows. So it first offers as many as they would
+start soon if they were as fast as itself, and doubles the number each time they took all of them.
+
+At first it does not even know whether they are still idle: their heartbeats may be older than the
+burst that made everyone busy. Until they are newer, it offers one row to each idle worker.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from windlass import telemetry
-from windlass.core.fetch.rows import Rows
-from windlass.core.fetch.store import offer
+from windlass.core.fetch import store as fetch_store
+from windlass.core.fetch.claim import Rows
 from windlass.core.limit.gate import Gate
-from windlass.core.ring.ring import Ring, Share
-from windlass.core.ring.store import worker
-from windlass.core.ring.store.worker import WorkerView
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.ring import Share
+from windlass.core.ring.store import WorkerView
 from windlass.core.run.in_flight import InFlight
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Lane, Most
 
 HELP_AGAIN_AFTER = 0.25
+# Look this often for rows to offer while none were due at the last look.
+LOOK_AGAIN_AFTER = 0.5
 # A kind that ends this many runs a second is not worth a claim.
 FAST = 1_000
 MOST_OFFERED = 1_000
+BEHIND_SECONDS = 0.25
 # After this time, every heartbeat that an owner sees is newer than its delay.
-BEHIND_SECONDS = 1.2
+KNOWN_SECONDS = 1.2
+# An owner keeps the rows that it can run within this time.
+KEEP_SECONDS = 0.5
 # Stop offering when no worker had time for the offers for this long.
 PATIENCE_SECONDS = 2.5
 
@@ -55,21 +63,33 @@ class Level:
 class Helping:
     """The kinds that an owner is behind with. Times are monotonic seconds."""
 
+    # The kinds that had as many due rows as there was room for, and perhaps more.
+    full: set[str] = field(default_factory=set)
     _behind: dict[str, float] = field(default_factory=dict)
     _levels: dict[str, Level] = field(default_factory=dict)
 
-    def caught_up(self, kinds: Iterable[str]) -> None:
-        """All waiting rows of these kinds can start now."""
-        for kind in kinds:
-            self._behind.pop(kind, None)
-            self._levels.pop(kind, None)
+    def fetched(self, *, all_of: Iterable[str], some_of: Iterable[str]) -> None:
+        """All due rows of some kinds can start now; others may have more than was fetched."""
+        self.full.update(some_of)
+        self._forget(all_of)
 
-    def behind(self, kinds: set[str], now: float) -> list[str]:
-        """The busy kinds that this owner has been behind with for a while."""
-        self.caught_up(self._behind.keys() - kinds)
+    def behind(self, kinds: set[str], now: float) -> dict[str, float]:
+        """The busy kinds that this owner has been behind with for a moment, and for how long."""
+        self._forget(self._behind.keys() - kinds)
         for kind in kinds:
             self._behind.setdefault(kind, now)
-        return [kind for kind, since in self._behind.items() if now - since >= BEHIND_SECONDS]
+        seconds = {kind: now - since for kind, since in self._behind.items()}
+        return {kind: late for kind, late in seconds.items() if late >= BEHIND_SECONDS}
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._behind or self.full)
+
+    def _forget(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            self.full.discard(kind)
+            self._behind.pop(kind, None)
+            self._levels.pop(kind, None)
 
     def wanted(self, kind: str, *, idle: int, offered: int, now: float) -> int:
         """How many more rows to offer: others have time for `idle`, and `offered` rows wait."""
@@ -80,8 +100,8 @@ class Helping:
             level = self._levels[kind] = Level(min(idle, MOST_OFFERED), now)
         all_taken = level.made > 0 and offered == 0
         level.made = 0
-        if all_taken:
-            level.rows = min(2 * level.rows, MOST_OFFERED)
+        doubled = 2 * level.rows if all_taken else level.rows
+        level.rows = min(max(doubled, idle), MOST_OFFERED)
         if idle or all_taken:
             level.wanted_at = now
         elif now - level.wanted_at > PATIENCE_SECONDS:
@@ -103,73 +123,100 @@ class Offers:
         database: Database,
         rows: Rows,
         in_flight: InFlight,
-        ring: Ring,
         *,
         gate: Gate,
         due: Due,
+        read_again: Callable[[], None],
     ) -> None:
         self._database = database
         self._rows = rows
         self._in_flight = in_flight
-        self._ring = ring
         self._gate = gate
         self._due = due
+        # Call it when rows that were read are forgotten.
+        self._read_again = read_again
         self._helping = Helping()
         self._helped_at = 0.0
+        self._pause = HELP_AGAIN_AFTER
 
-    def caught_up(self, kinds: Iterable[str]) -> None:
-        """Nothing of these kinds waits but what can be started here."""
-        self._helping.caught_up(kinds)
+    def fetched(self, *, all_of: Iterable[str], some_of: Iterable[str]) -> None:
+        """All due rows of some kinds can start now; others may have more than was fetched."""
+        self._helping.fetched(all_of=all_of, some_of=some_of)
+
+    @property
+    def again_in(self) -> float:
+        """Seconds until `help` has something to do."""
+        if not self._helping.is_behind:
+            return float("inf")
+        return max(0.01, self._helped_at + self._pause - time.monotonic())
 
     def help(self, share: Share, *, now: int) -> None:
-        """Offer rows of kinds that this worker is behind with, if there are other workers."""
+        """Offer rows of kinds that this worker is behind with."""
         elapsed = time.monotonic()
         if elapsed - self._helped_at < HELP_AGAIN_AFTER:
             return
-        self._helped_at = elapsed
+        self._helped_at, self._pause = elapsed, HELP_AGAIN_AFTER
+        # When all runs have ended at once, nothing runs, but rows may still wait.
         slow = {
             name
             for name, load in self._in_flight.loads.items()
-            if (load.running or load.queued) and load.per_second < FAST
+            if (load.running or load.queued or name in self._helping.full)
+            and load.per_second < FAST
         }
         behind = self._helping.behind(slow, elapsed)
-        if behind and self._ring.has_others:
+        if behind:
             self._help_with(behind, share, now=now)
 
-    def _help_with(self, kinds: list[str], share: Share, *, now: int) -> None:
+    def _help_with(self, kinds: dict[str, float], share: Share, *, now: int) -> None:
         def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
             lanes = self._database.dialect.lanes(connection, kinds)
-            return lanes, offer.counts(connection), worker.listing(connection)
+            return lanes, fetch_store.offered_counts(connection), ring_store.workers(connection)
 
         lanes, offered, workers = self._database.read(look)
         others = [view for view in workers if view.id != share.worker]
-        free = [
-            lane
-            for lane in lanes
-            if self._in_flight.loads[lane.kind].is_open and self._gate.is_free(lane.kind)
-        ]
-        for kind in {lane.kind for lane in free}:
-            idle = sum(view.idle for view in others if kind in view.kinds)
+        for kind, seconds in kinds.items():
+            if not (self._in_flight.loads[kind].is_open and self._gate.is_free(kind)):
+                continue
+            idle = self._idle_for(kind, others, is_known=seconds >= KNOWN_SECONDS)
             waiting = offered.get(kind, 0)
             wanted = self._helping.wanted(kind, idle=idle, offered=waiting, now=self._helped_at)
             if wanted:
-                of_kind = [lane for lane in free if lane.kind == kind]
-                self._helping.made(kind, self._offer(of_kind, wanted, share, now=now))
+                self._trim(kind)
+                due = [each for each in lanes if each.kind == kind and self._due.is_due(each, now)]
+                self._helping.made(kind, self._offer(due, wanted, share, now=now) if due else 0)
+        if not any(self._due.is_due(lane, now) for lane in lanes):
+            self._pause = LOOK_AGAIN_AFTER
+
+    def _idle_for(self, kind: str, others: list[WorkerView], *, is_known: bool) -> int:
+        """How many rows idle workers would run until the next offer, if they were as fast."""
+        slots = [view.idle for view in others if view.idle and kind in view.kinds]
+        if not is_known:
+            return len(slots)
+        load = self._in_flight.loads[kind]
+        return sum(slots) * max(1, int(load.per_second * HELP_AGAIN_AFTER / load.limit))
+
+    def _trim(self, kind: str) -> None:
+        """Forget the rows that cannot start here soon, so that others may have them."""
+        gone = self._in_flight.trim(kind, self._own(kind))
+        if gone:
+            self._read_again()
+        claimed = [task for task in gone if not task.is_read]
+        if claimed:
+            # The owners of their buckets read or offer them.
+            self._rows.put_back(claimed)
+
+    def _own(self, kind: str) -> int:
+        """How many rows this worker keeps for itself."""
+        return int(self._in_flight.loads[kind].per_second * KEEP_SECONDS)
 
     def _offer(self, lanes: list[Lane], count: int, share: Share, *, now: int) -> int:
         """Offer up to `count` rows of a kind's lanes, the lowest priority first; how many."""
         kind, offered = lanes[0].kind, 0
-        load = self._in_flight.loads[kind]
-        # Keep the rows that can run here within a second.
-        own = int(load.per_second)
-        self._in_flight.trim(kind, own)
-        spare = max(0, own - load.queued)
+        spare = max(0, self._own(kind) - self._in_flight.loads[kind].queued)
         for lane in sorted(lanes, key=lambda lane: lane.priority):
-            if not self._due.is_due(lane, now):
-                continue
             begin = lane._replace(due_at=max(lane.due_at, share.careful_to + 1))
             for buckets in share.runs:
-                held = self._in_flight.held
+                held = self._in_flight.rows.ids
                 left = count - offered
                 most = self._due.most(lane, len(held) + spare + left, now, buckets=buckets)
                 if left > 0:

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from windlass.clock import SECOND, Clock
-from windlass.core.fetch.claim import Taken
+from windlass.core.face import Site
+from windlass.core.fetch import store as fetch_store
+from windlass.core.fetch.claim import Claims, FailAsPoison, Rows, Taken, Triage
 from windlass.core.fetch.help import Offers
-from windlass.core.fetch.rows import FailAsPoison, Rows
-from windlass.core.fetch.store import offer
-from windlass.core.fetch.triage import Triage
 from windlass.core.limit.gate import Allowed, Gate
+from windlass.core.ring import store as ring_store
 from windlass.core.ring.ring import Ring, Share
-from windlass.core.ring.store import worker
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.load import Room
+from windlass.core.run.ready import Room
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.database.database import Database
 from windlass.database.dialect.base import ENDLESS, Lane, Most, Stamp
-from windlass.database.number import Numbers
 from windlass.value.task import Claimed
 
 TAKE_AT_MOST = 1_000
@@ -48,27 +46,27 @@ OFFERS_FIRST = 4
 OFFERS = -(1 << 15) - 1
 
 
+@dataclass(frozen=True)
 class DueRules:
     """Which rows of a worker's kinds may be taken now, and how many of them at once."""
 
-    def __init__(self, kinds: Mapping[str, Kind], *, once_since: int | None) -> None:
-        self._kinds = kinds
-        # A drain visits each item at most once after this time, so that it ends.
-        self._once_since = once_since
+    kinds: Mapping[str, Kind]
+    # A drain visits each item at most once after this time, so that it ends.
+    once_since: int | None
 
     def is_due(self, lane: Lane, now: int) -> bool:
         return lane.due_at <= self.until(lane.kind, now)
 
     def until(self, kind: str, now: int) -> int:
         """Rows of a kind that are due by then may be taken now."""
-        until = self._kinds[kind].due_until(now)
-        period = self._kinds[kind].period
-        if self._once_since is None or period is None:
+        until = self.kinds[kind].due_until(now)
+        period = self.kinds[kind].period
+        if self.once_since is None or period is None:
             return until
-        return min(until, self._once_since + period.shortest - 1)
+        return min(until, self.once_since + period.shortest - 1)
 
     def seconds_until(self, lane: Lane, now: int) -> float:
-        return max(0, self._kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
+        return max(0, self.kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
 
     def most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
         """Up to `limit` rows of a lane that need not run alone."""
@@ -77,39 +75,39 @@ class DueRules:
 
     def alone_from(self, kind: str) -> int:
         """Rows that were lost this often in a row run alone."""
-        return max(1, self._kinds[kind].max_lost - 1)
+        return max(1, self.kinds[kind].max_lost - 1)
 
 
+@dataclass(eq=False)
 class BucketReader:
     """Reads rows of a worker's own buckets in due order, each time from where it ended."""
 
-    def __init__(self, rows: Rows, in_flight: InFlight, clock: Clock, due: DueRules) -> None:
-        self._rows = rows
-        self._in_flight = in_flight
-        self._clock = clock
-        self._due = due
-        # By kind, priority and bucket: the due time to read from, and whether that is old.
-        self._cursors: dict[tuple[str, int, int], tuple[int, bool]] = {}
-        self._started_over_at = 0.0
+    rows: Rows
+    in_flight: InFlight
+    clock: Clock
+    due: DueRules
+    # By kind, priority and bucket: the due time to read from, and whether that is old.
+    cursors: dict[tuple[str, int, int], tuple[int, bool]] = field(default_factory=dict)
+    started_over_at: float = 0.0
 
     def start_over(self, *, is_rung: bool) -> bool:
         """Read everything from its beginning if it is time for that, sooner if `is_rung`."""
         now = time.monotonic()
-        since = now - self._started_over_at
+        since = now - self.started_over_at
         # A hurried row may lie before the cursors.
         if since > START_OVER_AFTER or (is_rung and since > LOOK_AGAIN_AFTER):
-            self._cursors.clear()
-            self._started_over_at = now
+            self.cursors.clear()
+            self.started_over_at = now
             return True
         return False
 
     def forget(self) -> None:
         """Read everything from its beginning now."""
-        self._cursors.clear()
+        self.cursors.clear()
 
     def has_new_buckets(self) -> None:
         """Rows of new buckets lie before the cursors."""
-        self._started_over_at = float("-inf")
+        self.started_over_at = float("-inf")
 
     def read(self, lane: Lane, limit: int, share: Share) -> list[Claimed]:
         """Up to `limit` rows of a lane that are not in flight; nothing is written."""
@@ -124,75 +122,73 @@ class BucketReader:
 
     def _read_run(self, lane: Lane, limit: int, buckets: range, *, stamp: Stamp) -> list[Claimed]:
         place = lane.kind, lane.priority, buckets.start
-        begin, is_ahead = self._cursors.get(place, (0, False))
+        begin, is_ahead = self.cursors.get(place, (0, False))
         begin = max(begin, lane.due_at)
         # Unless the cursor is past the held rows, the read finds them again.
-        found_again = BESIDE_CURSOR if is_ahead else self._in_flight.count
-        most = self._due.most(lane, limit + found_again, stamp.now, buckets=buckets)
+        found_again = BESIDE_CURSOR if is_ahead else len(self.in_flight.rows)
+        most = self.due.most(lane, limit + found_again, stamp.now, buckets=buckets)
         rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
         if rows and not new and len(rows) == most.limit:
             # Too many held rows have the due time of the cursor.
-            most = most._replace(limit=limit + self._in_flight.count)
+            most = most._replace(limit=limit + len(self.in_flight.rows))
             rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
         taken = new[:limit]
         if rows:
             last = (taken if len(new) > limit else rows)[-1].due_at
             is_ahead = last < stamp.now - JUST_NOW
-            self._cursors[place] = last if is_ahead else max(begin, last - A_MOMENT), is_ahead
+            self.cursors[place] = last if is_ahead else max(begin, last - A_MOMENT), is_ahead
         return taken
 
     def _read_new(
         self, lane: Lane, stamp: Stamp, most: Most
     ) -> tuple[list[Claimed], list[Claimed]]:
         """The rows that a read finds, and those of them that are not in flight."""
-        self._in_flight.begin_read()
-        rows = self._rows.read(lane, stamp, most)
-        return rows, self._in_flight.new(rows)
+        self.in_flight.rows.begin_read()
+        rows = self.rows.read(lane, stamp, most)
+        return rows, self.in_flight.rows.new(rows)
 
     def _stamp(self, share: Share) -> Stamp:
-        now = self._clock.now()
+        now = self.clock.now()
         return Stamp(None, share.worker, now, now)
 
 
-class OwnersRead:
+class OwnersRead(Claims):
     """Takes due rows of this worker's buckets, and rows that any worker may take."""
 
     def __init__(
         self,
-        database: Database,
+        site: Site,
         kinds: Mapping[str, Kind],
-        clock: Clock,
-        numbers: Numbers,
         in_flight: InFlight,
-        ring: Ring,
         *,
+        ring: Ring,
+        gate: Gate,
         lease: int,
         dead_after: int,
         fail_as_poison: FailAsPoison,
-        gate: Gate,
+        on_news: Callable[[], None],
         once: bool = False,
-        on_news: Callable[[], None] = lambda: None,
     ) -> None:
-        self._database = database
+        self._site = site
+        self._database = site.database
+        self._clock = site.clock
         self._kinds = kinds
-        self._clock = clock
-        self._numbers = numbers
         self._in_flight = in_flight
         self._ring = ring
+        self._gate = gate
         self._lease = lease
         # By then every other worker has sent a heartbeat or was marked dead.
         self._known_at = time.monotonic() + 2 * dead_after / SECOND + 1.0
-        self._rows = Rows(database)
+        self._rows = Rows(site.database)
         self._fail_as_poison = fail_as_poison
-        self._gate = gate
         self._on_news = on_news
         self._refused: set[str] = set()
         self._probes: set[int] = set()
         self._found_none: dict[str, float] = {}
         self._once = once
-        self._due = DueRules(kinds, once_since=clock.now() if once else None)
-        self._reader = BucketReader(self._rows, in_flight, clock, self._due)
-        self._helper = Offers(database, self._rows, in_flight, ring, gate=gate, due=self._due)
+        self._due = DueRules(kinds, once_since=site.clock.now() if once else None)
+        self._reader = BucketReader(self._rows, in_flight, site.clock, self._due)
+        self._helper: Offers | None = None
         self._lanes: list[Lane] = []
         self._looked_at = float("-inf")
         self._offered: set[str] = set()
@@ -264,7 +260,29 @@ class OwnersRead:
         )
 
     def help(self) -> None:
-        self._helper.help(self._share, now=self._clock.now())
+        helper = self._helper_of_others()
+        if helper is not None:
+            helper.help(self._share, now=self._clock.now())
+
+    @property
+    def help_again_in(self) -> float:
+        helper = self._helper_of_others()
+        return super().help_again_in if helper is None else helper.again_in
+
+    def _helper_of_others(self) -> Offers | None:
+        """None without other workers: what it knew of them is old when they are back."""
+        if not self._ring.has_others:
+            self._helper = None
+        elif self._helper is None:
+            self._helper = Offers(
+                self._database,
+                self._rows,
+                self._in_flight,
+                gate=self._gate,
+                due=self._due,
+                read_again=self._reader.forget,
+            )
+        return self._helper
 
     def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
         now = self._clock.now()
@@ -284,6 +302,7 @@ class OwnersRead:
             and time.monotonic() < self._known_at,
             some_quarantined=bool(due) and self._some_wait_to_run_alone(due, now),
             held_for=held_for,
+            others_have_due=bool(due) and ring.has_others,
         )
 
     def _some_wait_to_run_alone(self, due: list[Lane], now: int) -> bool:
@@ -299,7 +318,7 @@ class OwnersRead:
     def _look(self) -> list[Lane]:
         def look(connection: Connection) -> tuple[list[Lane], set[str], set[int]]:
             lanes = self._database.dialect.lanes(connection, self._kinds)
-            return lanes, offer.kinds(connection), worker.present(connection)
+            return lanes, fetch_store.offered_kinds(connection), ring_store.present(connection)
 
         self._lanes, self._offered, present = self._database.read(look)
         if present != self._ring.present:
@@ -351,7 +370,9 @@ class OwnersRead:
                 left[lane.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
-        self._helper.caught_up(left.keys() - more)
+        helper = self._helper_of_others()
+        if helper is not None:
+            helper.fetched(all_of=left.keys() - more, some_of=more)
         return tasks
 
     def _offers(self, kinds: Collection[str]) -> list[Lane]:
@@ -410,7 +431,7 @@ class OwnersRead:
 
     def _unless_held(self, claimed: list[Claimed]) -> list[Claimed]:
         """Put back rows that are in flight here: they were changed after they were read."""
-        held = [row for row in claimed if self._in_flight.knows(row.id)]
+        held = [row for row in claimed if row.id in self._in_flight.rows]
         if held:
             self._rows.put_back(held)
         return [row for row in claimed if row not in held]
@@ -454,8 +475,7 @@ class OwnersRead:
             yield self._rows.claim_foreign(lane, self._stamp(), most, owners=owners)
 
     def _stamp(self) -> Stamp:
-        now = self._clock.now()
-        return Stamp(self._numbers.take()[0], self._share.worker, now, now + self._lease)
+        return self._site.stamp(self._share.worker, self._lease)
 
 
 def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:

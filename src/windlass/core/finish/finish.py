@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from windlass import telemetry
 from windlass.core.face import Ended, Ending, Site
-from windlass.core.finish.group import make_group, write_group, write_inside
-from windlass.core.finish.store import finish as store
-from windlass.core.finish.store.history import MINUTE
-from windlass.core.limit.breaker import Breakers, Move
+from windlass.core.finish import store as finish_store
+from windlass.core.finish.callback import Callbacks, has_callbacks
+from windlass.core.finish.store import MINUTE, FailureRow, Group, PoisonAlert
+from windlass.core.limit.gate import Breakers, Move
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
-from windlass.core.run.runner import failure
+from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
-from windlass.database.dialect.base import Count
+from windlass.database.dialect.base import Count, lock_runs
 from windlass.value.outcome import (
     SUCCESS,
     Cancelled,
-    Expanded,
     Failed,
     Outcome,
     Retried,
     Snoozed,
-    Submitted,
     Succeeded,
+    Visits,
+    settle,
+    settle_visits,
 )
+from windlass.value.period import HURRIED
 from windlass.value.task import Claimed
 
 MOST_AT_ONCE = 1_000
 WINDOW_SECONDS = 0.003
 LARGEST_PART = 2 * 1024 * 1024
-CALLBACK_TRIES = 3
 LOCKED_PAUSE = 0.2
-
-
-class CallbackFailed(Exception):
-    """An `on_finish` callback raised; its transaction was rolled back."""
 
 
 class Finish(Loop):
@@ -54,24 +52,34 @@ class Finish(Loop):
         self._database = site.database
         self._in_flight = in_flight
         self._breakers = breakers
+        # Made when the first run has callbacks.
+        self._callbacks: Callbacks | None = None
+        self._counting = threading.Lock()
         self.done = 0
         self.failed = 0
 
     def tick(self) -> float:
         in_flight = self._in_flight
-        if not in_flight.ended:
+        if not in_flight.ended.waiting:
             return 1.0
-        if len(in_flight.ended) < MOST_AT_ONCE and in_flight.running:
+        if len(in_flight.ended.waiting) < MOST_AT_ONCE and in_flight.running:
             # Wait for runs that are about to end: one commit serves all.
             time.sleep(WINDOW_SECONDS)
         self.flush()
-        if not in_flight.ended:
+        if not in_flight.ended.waiting:
             return 1.0
-        return LOCKED_PAUSE if all(run.is_locked for run in list(in_flight.ended)) else 0.0
+        return LOCKED_PAUSE if all(run.is_locked for run in list(in_flight.ended.waiting)) else 0.0
 
     def flush(self) -> None:
-        """Write ended runs. Raises on an error; outcomes that were not written stay."""
+        """Write ended runs, except those with callbacks, which are written on other threads.
+
+        Raises on an error; outcomes that were not written stay.
+        """
         runs = self._in_flight.take_ended(MOST_AT_ONCE)
+        if any(run.on_finish for run in runs):
+            self._callbacks = self._callbacks or self._make_callbacks()
+            self._callbacks.add([run for run in runs if has_callbacks(run)])
+            runs = [run for run in runs if not has_callbacks(run)]
         try:
             with self._in_flight.writing:
                 self._write(runs)
@@ -81,8 +89,24 @@ class Finish(Loop):
             self._in_flight.put_back([run for run in runs if run.outcome is not None])
 
     def flush_all(self) -> None:
-        while self._in_flight.ended:
+        """Write all ended runs, with their callbacks."""
+        self._join_callbacks()
+        while self._in_flight.ended.waiting:
             self.flush()
+            self._join_callbacks()
+
+    def _make_callbacks(self) -> Callbacks:
+        return Callbacks(
+            self._database,
+            self._in_flight,
+            save=lambda run, on_accepted: self._save([run], on_accepted=on_accepted),
+            report=lambda run, accepted: self._report([run], accepted),
+            on_failed=self.wake,
+        )
+
+    def _join_callbacks(self) -> None:
+        if self._callbacks is not None:
+            self._callbacks.join()
 
     def fail_as_poison(self, connection: Connection, tasks: list[Claimed]) -> None:
         """Fail rows without a run, in the transaction that rescues them."""
@@ -100,14 +124,8 @@ class Finish(Loop):
 
     def _write(self, runs: Sequence[Run]) -> None:
         for alike in _by_claim(runs):
-            together, apart = alike, []
-            if any(run.on_finish for run in alike):
-                apart = [run for run in alike if _has_callbacks(run)]
-                together = [run for run in alike if not _has_callbacks(run)]
-            for part in _parts(together):
+            for part in _parts(alike):
                 self._write_together(part)
-            for run in apart:
-                self._write_with_callbacks(run)
 
     def _write_together(self, runs: Sequence[Run]) -> None:
         if not runs:
@@ -134,7 +152,7 @@ class Finish(Loop):
         wanted = flows | {run.task.id for run in runs}
         dialect = self._database.dialect
         held = self._database.write(
-            lambda connection: store.locked_by_others(connection, dialect, wanted), tries=2
+            lambda connection: finish_store.locked_by_others(connection, dialect, wanted), tries=2
         )
         for run in runs:
             run.is_locked = run.task.id in held or run.task.flow_id in held
@@ -155,40 +173,13 @@ class Finish(Loop):
         run.outcome = Failed(text, text)
         self._write_together(runs)
 
-    def _write_with_callbacks(self, run: Run) -> None:
-        """Write a run with `on_finish` in its own transaction, which its callbacks may undo."""
-        callbacks = run.on_finish or []
+    def _store(self, runs: Sequence[Run]) -> None:
+        self._report(runs, self._save(runs))
 
-        def on_accepted(connection: Connection) -> None:
-            run.callback_tries += 1
-            try:
-                with self._database.dialect.lent(connection):
-                    for callback in callbacks:
-                        callback(connection)
-            except BaseException as error:
-                if isinstance(error, Exception) and self._database.can_retry(error):
-                    raise
-                raise CallbackFailed from error
-
-        before = run.callback_tries
-        try:
-            self._store([run], on_accepted=on_accepted)
-        except (CallbackFailed, *BAD_VALUES) as failed:
-            self._fail_callback(run, failed.__cause__ or failed)
-        except Exception as problem:
-            # The callbacks ran several times, but the transaction never committed.
-            if run.callback_tries == before or run.callback_tries < CALLBACK_TRIES:
-                raise
-            self._fail_callback(run, problem)
-
-    def _fail_callback(self, run: Run, error: BaseException) -> None:
-        run.on_finish = None
-        run.outcome = failure(run, error)
-        self._write_together([run])
-
-    def _store(
+    def _save(
         self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
-    ) -> None:
+    ) -> set[int]:
+        """Write the outcomes; returns the ids of the accepted ones."""
         now = self._site.clock.now()
         group = make_group(runs, self._site)
         endings = self._endings(runs)
@@ -205,7 +196,7 @@ class Finish(Loop):
         self._breakers.tell(moves)
         for ending in endings:
             ending.committed(accepted)
-        self._report(runs, accepted)
+        return accepted
 
     def _endings(self, runs: Sequence[Run]) -> list[Ending]:
         concerned = [
@@ -217,7 +208,8 @@ class Finish(Loop):
         return site.faces.endings(site, concerned, worker=runs[0].task.worker)
 
     def _report(self, runs: Sequence[Run], accepted: set[int]) -> None:
-        self.done += len(accepted)
+        with self._counting:
+            self.done += len(accepted)
         for run in runs:
             outcome, run.outcome = run.outcome, None
             assert outcome is not None
@@ -270,10 +262,6 @@ def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
         yield runs[begin:]
 
 
-def _has_callbacks(run: Run) -> bool:
-    return bool(run.on_finish) and isinstance(run.outcome, Succeeded | Expanded | Submitted)
-
-
 def _counts(runs: Sequence[Run], accepted: set[int], now: int) -> list[Count]:
     counts: dict[str, Count] = {}
     spent: defaultdict[str, float] = defaultdict(float)
@@ -294,3 +282,146 @@ def _counts(runs: Sequence[Run], accepted: set[int], now: int) -> list[Count]:
     for name, count in counts.items():
         count.milliseconds = round(spent[name])
     return sorted(counts.values(), key=lambda count: count.kind)
+
+
+def make_group(runs: Sequence[Run], site: Site, *, inside: Connection | None = None) -> Group:
+    """The changes of `runs`, which are of one worker, and all read or all claimed.
+
+    Takes numbers for failures `inside` the given transaction, if there is one.
+    """
+    now = site.clock.now()
+    group = Group(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
+    plain = [run.task for run in runs if run.outcome is SUCCESS and run.leaves_nothing]
+    group.removals = {task.id: task.fence for task in plain}
+    if len(plain) < len(runs):
+        others = [run for run in runs if run.task.id not in group.removals]
+        visits = [run for run in others if run.outcome is SUCCESS and run.is_visit]
+        if visits:
+            others = [run for run in others if not (run.outcome is SUCCESS and run.is_visit)]
+            group.visits = _visits(visits, now)
+        errors = sum(isinstance(run.outcome, Failed | Retried) for run in others)
+        numbers = site.numbers.take(2 * errors, inside=inside) if errors else ()
+        _settle(others, group, now=now, numbers=iter(numbers))
+    return group
+
+
+def write_group(
+    site: Site,
+    group: Group,
+    endings: Sequence[Ending],
+    *,
+    beside: Callable[[Connection, set[int]], None],
+    on_accepted: Callable[[Connection], None] | None = None,
+    tries: int = 2,
+) -> set[int] | None:
+    """Write a group in one transaction; returns the accepted ids, None if the worker has left.
+
+    `beside` writes what follows from the accepted ids. `on_accepted` is called if all were
+    accepted; if it raises, the transaction rolls back. Writing a group again changes nothing.
+    Without `on_accepted`, raises a driver's error if another transaction keeps a row locked.
+    """
+    locks, dialect = _locks(endings), site.database.dialect
+
+    def work(connection: Connection, locked: Mapping[int, int]) -> set[int] | None:
+        accepted = finish_store.apply(connection, dialect, group)
+        if on_accepted is not None and len(accepted) == group.count:
+            # Before the statistics: other outcomes of the kind must not wait for their row.
+            on_accepted(connection)
+        beside(connection, accepted)
+        for ending in endings:
+            ending.write(connection, accepted, locked)
+        return accepted
+
+    if on_accepted is not None and dialect.fence_stops_heartbeat:
+        return _write_fenced_last(site, group, locks, work, tries=tries)
+    is_patient = on_accepted is not None
+    return site.database.write_locked_as(
+        group.worker, locks, work, lost=None, tries=tries, patient=is_patient
+    )
+
+
+class _WorkerLeft(Exception):
+    """The worker was marked left, so its transaction must not commit."""
+
+
+def _write_fenced_last(
+    site: Site,
+    group: Group,
+    locks: Collection[int],
+    work: Callable[[Connection, Mapping[int, int]], set[int] | None],
+    *,
+    tries: int,
+) -> set[int] | None:
+    """`write_locked_as` for a transaction that may last: it locks the worker's row at the end."""
+
+    def fenced(connection: Connection) -> set[int] | None:
+        accepted = work(connection, lock_runs(connection, locks) if locks else {})
+        if not site.database.dialect.alive(connection, group.worker):
+            raise _WorkerLeft
+        return accepted
+
+    try:
+        return site.database.write(fenced, tries=tries)
+    except _WorkerLeft:
+        return None
+
+
+def write_inside(
+    connection: Connection, site: Site, group: Group, endings: Sequence[Ending]
+) -> None:
+    """Write a group in an open transaction of the worker."""
+    locked = lock_for(connection, endings)
+    accepted = finish_store.apply(connection, site.database.dialect, group)
+    for ending in endings:
+        ending.write(connection, accepted, locked)
+
+
+def lock_for(connection: Connection, endings: Sequence[Ending]) -> Mapping[int, int]:
+    """Lock the rows that `endings` need, before all others; their open slots by id."""
+    locks = _locks(endings)
+    return lock_runs(connection, locks) if locks else {}
+
+
+def _locks(endings: Sequence[Ending]) -> set[int]:
+    return {number for ending in endings for number in ending.locks}
+
+
+def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[int]) -> None:
+    for run in runs:
+        task, outcome = run.task, run.outcome
+        assert outcome is not None
+        change = settle(task, outcome, run.kind.terms, now=now, turns=run.turns)
+        if change is None:
+            group.removals[task.id] = task.fence
+        else:
+            group.changes.append(change)
+        if isinstance(outcome, Failed | Retried):
+            group.failures.append(_failure_row(run, outcome, next(numbers), now))
+        if run.is_poison and isinstance(outcome, Failed):
+            text = f"task {task.id} of kind {run.kind.name!r} failed as {outcome.error}"
+            group.alerts.append(PoisonAlert(next(numbers), task.id, run.kind.name, text, now))
+    group.changes.sort(key=lambda change: change.id)
+
+
+def _visits(runs: Sequence[Run], now: int) -> list[Visits]:
+    """Plain successes of recurring rows: one entry for all rows with the same change."""
+    alike: dict[tuple[Kind, bool], list[Claimed]] = {}
+    for run in runs:
+        alike.setdefault((run.kind, run.task.priority == HURRIED), []).append(run.task)
+    return [
+        settle_visits(rows, kind.terms, now=now, is_hurried=is_hurried)
+        for (kind, is_hurried), rows in alike.items()
+    ]
+
+
+def _failure_row(run: Run, outcome: Failed | Retried, number: int, now: int) -> FailureRow:
+    return FailureRow(
+        id=number,
+        task_id=run.task.id,
+        kind=run.kind.name,
+        attempt=run.task.attempt,
+        worker=run.task.worker,
+        failed_at=now,
+        error=outcome.error,
+        trace=outcome.trace,
+    )

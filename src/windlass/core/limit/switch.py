@@ -1,8 +1,4 @@
-"""The switchboard: applies the operators' settings and the windows to the kinds of a worker.
-
-The settings are rows of the switch table. Each worker applies a change within half a second,
-however it was made. Running tasks continue; claimed tasks that have not started are put back.
-"""
+"""Switches: what an operator and the time window allow, and how a worker obeys."""
 
 from __future__ import annotations
 
@@ -10,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from windlass import telemetry
-from windlass.clock import Clock
-from windlass.core.limit.breaker import Breakers
-from windlass.core.limit.rate import Rates
-from windlass.core.limit.store import switch
-from windlass.core.limit.store.switch import Switch
+from windlass.clock import SECOND, to_datetime
+from windlass.core.face import Site
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.gate import Gate
+from windlass.core.limit.store import Switch
 from windlass.core.loop import Loop
-from windlass.core.ring.store import held
-from windlass.core.run.in_flight import InFlight
-from windlass.core.run.load import KindLoad
+from windlass.core.ring import store as ring_store
+from windlass.core.run.ready import KindLoad
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database
 from windlass.errors import BadInput
+from windlass.value.breaker import BreakerState
+from windlass.value.duration import format_duration
 from windlass.value.rate import parse_rate
 from windlass.value.window import Window, parse_window
 
@@ -68,26 +64,19 @@ def setting_of(kind: Kind, found: Switch) -> Setting:
 
 
 class Switchboard(Loop):
-    """Reads the switches twice a second and applies them to the rows in flight."""
+    """Reads the switches twice a second and applies them to the rows in flight.
+
+    So each worker applies a change within half a second, however it was made. Running tasks
+    continue; claimed tasks that have not started are put back.
+    """
 
     name = "switch"
 
-    def __init__(
-        self,
-        database: Database,
-        in_flight: InFlight,
-        clock: Clock,
-        rates: Rates,
-        breakers: Breakers,
-        *,
-        opened: Callable[[], None],
-    ) -> None:
+    def __init__(self, site: Site, gate: Gate, *, opened: Callable[[], None]) -> None:
         super().__init__()
-        self._database = database
-        self._in_flight = in_flight
-        self._clock = clock
-        self._rates = rates
-        self._breakers = breakers
+        self._site = site
+        self._gate = gate
+        self._in_flight = gate.in_flight
         self._opened = opened
         self._problems: dict[str, str | None] = {}
 
@@ -97,8 +86,8 @@ class Switchboard(Loop):
 
     def obey(self) -> None:
         """Apply the switches now."""
-        switches = self._database.read(switch.listing, tries=2)
-        now = self._clock.now()
+        switches = self._site.database.read(limit_store.switches, tries=2)
+        now = self._site.clock.now()
         for name, load in self._in_flight.loads.items():
             self._set(load, switches.get(name, Switch(name)), now)
 
@@ -107,12 +96,12 @@ class Switchboard(Loop):
         setting = setting_of(load.kind, found)
         self._report(name, setting.problem)
         load.limits(setting.concurrency, self._in_flight.concurrency)
-        self._rates.set(name, setting.rate)
+        self._gate.rates.set(name, setting.rate)
         load.is_rated = setting.rate is not None
         if load.kind.breaker is not None:
-            self._breakers.see(name, found.breaker)
+            self._gate.breakers.see(name, found.breaker)
         was_open, load.is_open = load.is_open, setting.is_open(now)
-        if not load.is_open or self._breakers.is_open(name):
+        if not load.is_open or self._gate.breakers.is_open(name):
             # Every time: a claim that was running when the kind closed may add rows later.
             self._give_back(name)
         if load.is_open and not was_open:
@@ -125,9 +114,9 @@ class Switchboard(Loop):
         # Rows that were only read need no write: the database has them as waiting.
         queued = [task for task in self._in_flight.take_back(kind) if not task.is_read]
         if queued:
-            self._database.write_as(
+            self._site.database.write_as(
                 queued[0].worker,
-                lambda connection: held.put_back(connection, queued),
+                lambda connection: ring_store.put_back(connection, queued),
                 lost=None,
             )
 
@@ -135,3 +124,28 @@ class Switchboard(Loop):
         if problem is not None and self._problems.get(kind) != problem:
             telemetry.emit("switch.unreadable", kind=kind, error=problem)
         self._problems[kind] = problem
+
+
+def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
+    """The reason in a few words; None if the kind may run."""
+    if found.off:
+        who = f" by {found.who}" if found.who else ""
+        since = f" {_away(now - found.since)} ago" if found.since else ""
+        return f"paused{who}{since}" + (f": {found.reason}" if found.reason else "")
+    breaker = found.breaker
+    if kind is not None and kind.breaker is not None and breaker.is_open:
+        probe_at = breaker.probe_at or now
+        when = f"probed in {_away(probe_at - now)}" if probe_at > now else "about to be probed"
+        if breaker.state is BreakerState.PROBING:
+            when = "being probed"
+        return f"breaker open after {breaker.errors_in_a_row} errors in a row, {when}"
+    window = None if kind is None else setting_of(kind, found).window
+    if window is not None and not window.is_open(now):
+        opens_at = window.opens_at(now)
+        shown = to_datetime(opens_at).strftime("%a %H:%M UTC")
+        return f"window closed, opens {shown} (in {_away(opens_at - now)})"
+    return None
+
+
+def _away(microseconds: int) -> str:
+    return format_duration(max(SECOND, microseconds // SECOND * SECOND))

@@ -22,20 +22,19 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from windlass import telemetry
-from windlass.clock import SECOND, Clock, DatabaseClock
-from windlass.core.face import Faces
+from windlass.clock import SECOND, DatabaseClock
+from windlass.core.face import Faces, Site
 from windlass.core.loop import Loop
-from windlass.core.ring.leave import leave, mark_dead
+from windlass.core.ring import store as ring_store
 from windlass.core.ring.member import Members
-from windlass.core.ring.store import held as held_claims
-from windlass.core.ring.store import worker
 from windlass.core.run.in_flight import InFlight
+from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.database.number import Numbers
 from windlass.errors import BadMembers, MembersUnavailable
 
 LONGEST_BEAT_SECONDS = 1.0
@@ -51,29 +50,26 @@ class Heartbeat(Loop):
 
     def __init__(
         self,
-        database: Database,
+        site: Site,
         in_flight: InFlight,
-        clock: Clock,
-        numbers: Numbers,
+        kinds: Mapping[str, Kind],
         *,
-        kinds: worker.Kinds,
-        due: Callable[[int], dict[str, int]],
+        declared: ring_store.Kinds,
         lease: int,
         dead_after: int,
         flush: Callable[[], None],
-        see: Callable[[int, Sequence[worker.WorkerView]], None],
+        see: Callable[[int, Sequence[ring_store.WorkerView]], None],
         idle: Callable[[], int],
-        faces: Faces,
-        serving: Faces,
         members: Members | None = None,
     ) -> None:
         super().__init__()
-        self._database = database
+        # Handlers may use up the connections of the app; a heartbeat must not wait for them.
+        self._database = site.database.reserved
         self._in_flight = in_flight
-        self._clock = clock
-        self._numbers = numbers
+        self._clock = site.clock
+        self._numbers = site.numbers
         self._kinds = kinds
-        self._due = due
+        self._declared = declared
         self._lease = lease
         self._dead_after = dead_after
         self._flush = flush
@@ -85,9 +81,7 @@ class Heartbeat(Loop):
         self._heard: set[int] = set()
         self._missed: dict[int, float] = {}
         self._idle = idle
-        self._faces = faces
-        # The faces of the kinds that this worker serves.
-        self._serving = serving
+        self._faces = site.faces
         self._lock = threading.Lock()
         self._renewed_at = 0.0
         self._steady_since = 0.0
@@ -116,7 +110,7 @@ class Heartbeat(Loop):
         self._in_flight.owner = number
         self._in_flight.renew(before + self._dead_after / SECOND)
         self._in_flight.is_halted = False
-        self._see(number, self._database.read(worker.listing))
+        self._see(number, self._database.read(ring_store.workers))
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
     def leave(self, why: str) -> None:
@@ -145,13 +139,13 @@ class Heartbeat(Loop):
     def _beat(self) -> None:
         before = time.monotonic()
         if isinstance(self._clock, DatabaseClock):
-            self._clock.synchronise()
+            self._clock.synchronise(partial(self._database.measure, tries=1))
         now = self._clock.now()
         idle = self._idle()
         # Not in a transaction: a process that is stopped inside one would keep its row locked, and
         # no worker could mark it dead.
         is_alive = self._database.single(
-            lambda connection: worker.renew(
+            lambda connection: ring_store.renew(
                 connection,
                 number=self.id,
                 lease_until=now + self._dead_after,
@@ -196,9 +190,16 @@ class Heartbeat(Loop):
 
     def _leave(self, why: str) -> int | None:
         now = self._clock.now()
-        return leave(
-            self._database, self._serving, number=self.id, now=now, why=why, due=self._due(now)
-        )
+        faces = self._faces.serving(self._kinds)
+        return leave(self._database, faces, number=self.id, now=now, why=why, due=self._due(now))
+
+    def _due(self, now: int) -> dict[str, int]:
+        """The due time of rows that are handed back, for kinds with a tick: the last tick."""
+        return {
+            name: kind.due_until(now)
+            for name, kind in self._kinds.items()
+            if kind.period is not None and kind.period.tick is not None
+        }
 
     def _lose(self, why: str) -> None:
         was_known, self._in_flight.is_halted = self._in_flight.is_halted, True
@@ -225,12 +226,10 @@ class Heartbeat(Loop):
 
         def work(connection: Connection) -> set[int]:
             if not lapsing:
-                return held_claims.still_held(connection, held)
-            kept = held_claims.push(connection, held, worker=me, until=until) if held else set()
-            is_known = self._in_flight.knows
-            held_claims.hand_back(
-                connection, worker=me, now=now, due=self._due(now), unless=is_known
-            )
+                return ring_store.still_held(connection, held)
+            kept = ring_store.push(connection, held, worker=me, until=until) if held else set()
+            rows = self._in_flight.rows
+            ring_store.hand_back(connection, worker=me, now=now, due=self._due(now), unless=rows)
             return kept
 
         # If this worker was marked left, the next beat sees that and stops everything.
@@ -241,7 +240,7 @@ class Heartbeat(Loop):
             telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
 
     def _mark_dead(self, now: int) -> None:
-        workers = self._database.read(worker.listing, tries=1)
+        workers = self._database.read(ring_store.workers, tries=1)
         self._see(self.id, workers)
         silent = self._silent(workers, now)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
@@ -263,9 +262,9 @@ class Heartbeat(Loop):
             if abandoned is not None:
                 telemetry.emit("worker.marked_dead", worker=number, abandoned=abandoned)
         if silent:
-            self._see(self.id, self._database.read(worker.listing, tries=1))
+            self._see(self.id, self._database.read(ring_store.workers, tries=1))
 
-    def _silent(self, workers: Sequence[worker.WorkerView], now: int) -> list[int]:
+    def _silent(self, workers: Sequence[ring_store.WorkerView], now: int) -> list[int]:
         """The other workers to mark dead."""
         others = [view for view in workers if view.id != self.id]
         lapsed = [view.id for view in others if view.lease_until < now]
@@ -292,15 +291,15 @@ class Heartbeat(Loop):
         return sorted(gone | useless | (set(lapsed) - members))
 
     def _join(self, connection: Connection, number: int) -> None:
-        if self._kinds.serves:
+        if self._declared.serves:
             self._agree(connection)
         now = self._clock.now()
-        worker.join(
+        ring_store.join(
             connection,
             number=number,
             host=socket.gethostname(),
             pid=os.getpid(),
-            kinds=self._kinds,
+            kinds=self._declared,
             now=now,
             lease_until=now + self._dead_after,
         )
@@ -308,10 +307,57 @@ class Heartbeat(Loop):
     def _agree(self, connection: Connection) -> str:
         """The name of the ring, after a check that its workers use the same kind of membership."""
         kind = "database" if self._members is None else self._members.kind
-        ring, agreed = worker.agree(connection, kind, now=self._clock.now())
+        ring, agreed = ring_store.agree(connection, kind, now=self._clock.now())
         if agreed != kind:
             raise BadMembers(
                 f"the workers of {self._database.name} use {agreed} for membership, but this one "
                 f"uses {kind}; give all workers the same members=, or stop the others first"
             )
         return ring
+
+
+def mark_dead(
+    database: Database,
+    faces: Faces,
+    *,
+    number: int,
+    now: int,
+    why: str = "it missed its heartbeat",
+    by_lease: bool = True,
+) -> int | None:
+    """Mark a silent worker left and abandon its rows; how many, or None if it is alive.
+
+    Its claims become due at once and lose their batch, so nothing that it still writes matches.
+    Also None if another transaction keeps one of the rows locked: the caller must not miss its own
+    heartbeat, and tries again at the next one.
+    """
+
+    def work(connection: Connection) -> int | None:
+        dialect = database.dialect
+        if not ring_store.mark_dead(
+            connection, dialect, number=number, now=now, why=why, by_lease=by_lease
+        ):
+            return None
+        abandoned = faces.abandon(connection, number)
+        ring_store.abandon_buckets(connection, number, now=now)
+        return abandoned + ring_store.abandon_claims(connection, number, now=now)
+
+    return database.write_unless_locked(work, locked=None)
+
+
+def leave(
+    database: Database, faces: Faces, *, number: int, now: int, why: str, due: Mapping[str, int]
+) -> int | None:
+    """Leave and hand back all claims without counting the attempt; None if already marked left.
+
+    The rows are due now, or at the time that `due` has for their kind.
+    """
+
+    def work(connection: Connection) -> int | None:
+        if not ring_store.leave(connection, database.dialect, number=number, now=now, why=why):
+            return None
+        handed_back = faces.hand_back(connection, number)
+        ring_store.leave_buckets(connection, number)
+        return handed_back + ring_store.hand_back(connection, worker=number, now=now, due=due)
+
+    return database.write(work)

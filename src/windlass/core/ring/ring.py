@@ -29,17 +29,84 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from windlass import telemetry
-from windlass.clock import Clock
-from windlass.core.ring.mark import write_down
-from windlass.core.ring.store import bucket
-from windlass.core.ring.store.worker import WorkerView
+from windlass.core.face import Site
+from windlass.core.loop import Loop
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.store import WorkerView
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.ready import Run
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
-from windlass.database.number import Numbers
 from windlass.ring import assign
+
+LONG_SECONDS = 0.25
+LOOK_SECONDS = 0.1
+
+
+class Mark(Loop):
+    """Writes the claims of rows that were only read and whose handlers run long.
+
+    If such a row has changed since it was read, it was cancelled or moved, and its run is stopped.
+    """
+
+    name = "mark"
+
+    def __init__(self, site: Site, in_flight: InFlight, *, lease: int) -> None:
+        super().__init__()
+        self._site = site
+        self._in_flight = in_flight
+        self._lease = lease
+
+    def tick(self) -> float:
+        if self._long_runs():
+            with self._in_flight.writing:
+                runs = self._long_runs()
+                for worker in {run.task.worker for run in runs}:
+                    self._mark(worker, [run for run in runs if run.task.worker == worker])
+        return LOOK_SECONDS
+
+    def _long_runs(self) -> list[Run]:
+        return self._in_flight.long_reads(time.monotonic() - LONG_SECONDS)
+
+    def _mark(self, worker: int, runs: list[Run]) -> None:
+        stamp = self._site.stamp(worker, self._lease)
+        write_down(self._site.database, self._in_flight, runs, stamp)
+
+
+def write_down(
+    database: Database,
+    in_flight: InFlight,
+    runs: Sequence[Run],
+    stamp: Stamp,
+    *,
+    beside: Callable[[Connection], None] | None = None,
+) -> None:
+    """Write the claims of runs that were only read, and call `beside` in the same transaction.
+
+    Hold `in_flight.writing`, so that no outcome of these runs is written at the same time.
+    """
+
+    def work(connection: Connection) -> set[int] | None:
+        marked = ring_store.mark(connection, [run.task for run in runs], stamp) if runs else set()
+        if beside is not None:
+            beside(connection)
+        return marked
+
+    marked = database.write_as(stamp.worker, work, lost=None)
+    if marked is None:
+        # The worker was marked left; its next heartbeat will see that and stop everything.
+        return
+    for run in runs:
+        if run.task.id in marked:
+            run.task = replace(run.task, batch=stamp.batch)
+    changed = [run.task.id for run in runs if run.task.id not in marked]
+    for run in in_flight.drop(changed):
+        telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
+
 
 GIVE_UP_AFTER = 0.25
 ASK_AGAIN_AFTER = 0.1
@@ -62,19 +129,16 @@ class Ring:
 
     def __init__(
         self,
-        database: Database,
+        site: Site,
         in_flight: InFlight,
-        clock: Clock,
-        numbers: Numbers,
         *,
         kinds: Collection[str],
         lease: int,
         changed: Callable[[], None],
     ) -> None:
-        self._database = database
+        self._site = site
+        self._database = site.database
         self._in_flight = in_flight
-        self._clock = clock
-        self._numbers = numbers
         self._kinds = frozenset(kinds)
         self._lease = lease
         self._changed = changed
@@ -160,8 +224,8 @@ class Ring:
         wanted = self._wanted
 
         def work(connection: Connection) -> dict[int, int]:
-            bucket.acquire(connection, worker, wanted)
-            return bucket.owned(connection, worker)
+            ring_store.acquire(connection, worker, wanted)
+            return ring_store.owned(connection, worker)
 
         nothing: dict[int, int] = {}
         owned = self._database.write_as(worker, work, lost=nothing)
@@ -178,7 +242,9 @@ class Ring:
         with self._in_flight.writing:
             held = self._in_flight.reads(lambda task: task.due_at <= until)
             if held:
-                write_down(self._database, self._in_flight, held, self._stamp(worker))
+                write_down(
+                    self._database, self._in_flight, held, self._site.stamp(worker, self._lease)
+                )
 
     def _give_up(self, worker: int, surplus: set[int]) -> None:
         now = time.monotonic()
@@ -209,10 +275,10 @@ class Ring:
                     self._database,
                     self._in_flight,
                     self._in_flight.reads(lambda task: task.bucket in ready),
-                    self._stamp(worker),
-                    beside=lambda connection: bucket.release(connection, worker, ready),
+                    self._site.stamp(worker, self._lease),
+                    beside=lambda connection: ring_store.release(connection, worker, ready),
                 )
-        except Exception:
+        except BaseException:
             # It may have been written or not: ask what is ours again before reading.
             self._giving_up = {}
             self._set_owned(worker, {})
@@ -221,10 +287,6 @@ class Ring:
             self._giving_up.pop(number, None)
         self._set_owned(worker, {k: v for k, v in self._owned.items() if k not in ready})
         telemetry.emit("ring.released", worker=worker, buckets=len(ready), owned=len(self._owned))
-
-    def _stamp(self, worker: int) -> Stamp:
-        now = self._clock.now()
-        return Stamp(self._numbers.take()[0], worker, now, now + self._lease)
 
     def _set_owned(self, worker: int, owned: dict[int, int]) -> None:
         """Own these buckets, and read those that are not being given up."""
@@ -236,4 +298,4 @@ class Ring:
         with self._lock:
             if worker == self._worker:
                 self._owned = owned
-                self.share = Share(worker, bucket.runs(kept), careful_to)
+                self.share = Share(worker, ring_store.runs_of(kept), careful_to)

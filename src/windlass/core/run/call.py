@@ -5,17 +5,20 @@ A thread cannot be stopped. A thread that is not a daemon would keep the process
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, TypeVar
+
+from windlass.value.twin import in_background
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 MOST_HUNG = 16
+THREAD = "external"
 
 
 class Calls:
@@ -37,7 +40,7 @@ class Calls:
         self._hung = [future for future in self._hung if not future.done()]
         if len(self._hung) + len(arguments) > MOST_HUNG:
             raise TimeoutError(f"{len(self._hung)} earlier calls have not come back")
-        futures = [_begin(function, argument) for argument in arguments]
+        futures = [in_background(partial(function, argument), THREAD) for argument in arguments]
         wait(futures, timeout=self._seconds)
         self._hung += [future for future in futures if not future.done()]
         return [self._found(future) for future in futures]
@@ -62,7 +65,7 @@ def spread(
     found: dict[A, T | Exception] = {}
     deadline = time.monotonic() + seconds
 
-    def work(_number: int) -> None:
+    def work() -> None:
         while time.monotonic() < deadline:
             try:
                 argument = left.popleft()
@@ -73,18 +76,5 @@ def spread(
             except Exception as problem:
                 found[argument] = problem
 
-    wait([_begin(work, number) for number in range(min(at_once, len(left)))])
+    wait([in_background(work, THREAD) for _ in range(min(at_once, len(left)))])
     return found
-
-
-def _begin(function: Callable[[A], T], argument: A) -> Future[T]:
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function(argument))
-        except BaseException as problem:
-            future.set_exception(problem)
-
-    threading.Thread(target=run, name="windlass-external", daemon=True).start()
-    return future

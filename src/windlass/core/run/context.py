@@ -65,7 +65,8 @@ class RunContext:
     def on_finish(self, write: Callable[[Connection], None]) -> None:
         """Call `write(connection)` in the transaction that records the success.
 
-        What it writes to the same database happens exactly once. If it raises, the run fails.
+        What it writes to the same database happens exactly once. If it raises, or takes longer than
+        the `finish_timeout` of the kind, the run fails.
         """
         if self._run.keeper is not None:
             raise NoContext(

@@ -13,9 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from windlass.core.run.budget import Budget
-from windlass.core.run.load import AHEAD_SECONDS, NO_ROOM, KindLoad, Room, Speedometer
-from windlass.core.run.ready import Keeper, ReadyQueue, Run, State
+from windlass.core.run.ready import (
+    AHEAD_SECONDS,
+    NO_ROOM,
+    Budget,
+    Keeper,
+    KindLoad,
+    Queues,
+    ReadyQueue,
+    Room,
+    Run,
+    Speedometer,
+    State,
+)
 from windlass.core.task.kind import Kind
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
@@ -25,6 +35,86 @@ T = TypeVar("T")
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 NOTHING: Mapping[int, Exception] = MappingProxyType({})
+
+
+class KnownRows:
+    """The rows that a worker has. Call `add` and `forget` under the lock."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._runs: dict[int, Run] = {}
+        self._keys: set[tuple[str, str]] = set()
+        # Rows forgotten during the current read: it may still see their old state.
+        self._let_go: set[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __contains__(self, number: object) -> bool:
+        with self._lock:
+            return number in self._runs
+
+    @property
+    def ids(self) -> set[int]:
+        with self._lock:
+            return set(self._runs)
+
+    def begin_read(self) -> None:
+        """A read starts; `new` ends it."""
+        with self._lock:
+            self._let_go = set()
+
+    def new(self, tasks: Sequence[Claimed]) -> list[Claimed]:
+        """The rows of a read that were not in flight at any time since it began."""
+        with self._lock:
+            let_go, self._let_go = self._let_go or set(), None
+            return [
+                task
+                for task in tasks
+                if task.id not in self._runs
+                and task.id not in let_go
+                # A row that replaced a running row waits until that ends.
+                and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
+            ]
+
+    def add(self, run: Run) -> None:
+        self._runs[run.task.id] = run
+        if run.task.task_key is not None:
+            self._keys.add((run.task.kind, run.task.task_key))
+
+    def forget(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            if self._runs.get(run.task.id) is not run:
+                # The worker has joined again and taken the row again.
+                continue
+            del self._runs[run.task.id]
+            if run.task.task_key is not None:
+                self._keys.discard((run.task.kind, run.task.task_key))
+            if self._let_go is not None:
+                self._let_go.add(run.task.id)
+
+
+class EndedRuns:
+    """The runs whose outcome waits to be written, or is being written. Used under the lock."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Run] = deque()
+        self.committing: dict[int, Run] = {}
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.committing)
+
+    def take(self, most: int) -> list[Run]:
+        count = min(most, len(self.waiting))
+        taken = [self.waiting.popleft() for _ in range(count)]
+        self.committing.update((run.task.id, run) for run in taken)
+        return taken
+
+    def release(self, runs: list[Run]) -> None:
+        """They are no longer being written."""
+        for run in runs:
+            if self.committing.get(run.task.id) is run:
+                del self.committing[run.task.id]
 
 
 class InFlight:
@@ -42,53 +132,30 @@ class InFlight:
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
-        self._budget = budget
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self
             budget.on_free(self._made_room)
-        self.asyncs = ReadyQueue()
-        self.syncs = ReadyQueue()
+        # Held while outcomes or marks are written, so that the two never overlap.
+        self.writing = threading.RLock()
+        self.lock = threading.Lock()
+        self.rows = KnownRows(self.lock)
+        self.queues = Queues()
         self.running: dict[int, Run] = {}
-        self.ended: deque[Run] = deque()
-        self.committing: dict[int, Run] = {}
+        self.ended = EndedRuns()
         self.is_claiming = False
         self.abandoned = 0
         self.begun = 0
         self.is_halted = False
         self.owner: int | None = None
         self.good_until = float("inf")
-        # Held while outcomes or marks are written, so that the two never overlap.
-        self.writing = threading.RLock()
-        self._lock = threading.Lock()
-        self._ids: dict[int, Run] = {}
-        self._keys: set[tuple[str, str]] = set()
-        # Rows forgotten during the current read: it may still see their old state.
-        self._let_go: set[int] | None = None
-        self._speed = Speedometer()
+        self.speed = Speedometer()
+        self.capacity = Capacity(self, budget)
         self.is_hungry = False
         # They wake the runners of async or sync handlers, the finish, and the fetcher.
         self._on_queued = on_queued
         self._on_ended = on_ended
         self._on_hungry = on_hungry
-
-    def begin_read(self) -> None:
-        """A read starts; `new` ends it."""
-        with self._lock:
-            self._let_go = set()
-
-    def new(self, tasks: Sequence[Claimed]) -> list[Claimed]:
-        """The rows of a read that were not in flight at any time since it began."""
-        with self._lock:
-            let_go, self._let_go = self._let_go or set(), None
-            return [
-                task
-                for task in tasks
-                if task.id not in self._ids
-                and task.id not in let_go
-                # A row that replaced a running row waits until that ends.
-                and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
-            ]
 
     def add(
         self,
@@ -103,58 +170,36 @@ class InFlight:
         call of the handler.
         """
         woken: set[bool] = set()
-        with self._lock:
+        with self.lock:
             for task in tasks:
                 if not self._belongs_to(task.worker):
                     continue
-                if task.task_key is not None:
-                    self._keys.add((task.kind, task.task_key))
-                load = self.loads[task.kind]
-                load.queued += 1
-                self._ids[task.id] = run = Run(task, load)
+                run = Run(task, self.loads[task.kind])
                 if probes and task.id in probes:
                     run.is_probe = True
                 if refused:
                     run.refusal = refused.get(task.id)
-                self._ready(load).put(run)
-                woken.add(load.kind.is_async)
+                self.rows.add(run)
+                self.queues.put(run)
+                woken.add(run.kind.is_async)
             if woken:
-                self._speed.begin()
+                self.speed.begin()
         for is_async in woken:
             self._on_queued(is_async)
 
     def add_items(self, runs: Sequence[Run]) -> None:
         """Queue runs of one sweep's items, which have no rows of their own."""
-        load = runs[0].load
-        with self._lock:
+        with self.lock:
             if not self._belongs_to(runs[0].task.worker):
                 return
-            load.queued += len(runs)
             for run in runs:
-                self._ready(load).put(run)
-        self._on_queued(load.kind.is_async)
+                self.queues.put(run)
+        self._on_queued(runs[0].kind.is_async)
 
     def undisturbed(self, call: Callable[[], T]) -> T:
         """Call `call` while no run can end or be taken back; returns its result."""
-        with self._lock:
+        with self.lock:
             return call()
-
-    def item_room(self, kind: str) -> int:
-        """How many more items of a sweep could start soon."""
-        with self._lock:
-            self._measure()
-            load = self.loads[kind]
-            if self.is_halted or not load.is_open:
-                return 0
-            free = load.limit - load.running - load.queued
-            if load.is_rated:
-                return 0 if load.queued else max(0, free)
-            ahead = free + int(load.per_second * AHEAD_SECONDS)
-            return max(0, min(ahead, MOST_AHEAD - load.queued))
-
-    def start_next(self, *, is_async: bool) -> Run | None:
-        """The next run that may start now, marked as running."""
-        return self.advance(None, None, is_async=is_async)
 
     def advance(self, ended: Run | None, outcome: Outcome | None, *, is_async: bool) -> Run | None:
         """Record the outcome of a runner's last run, and return the next run that may start.
@@ -163,14 +208,14 @@ class InFlight:
         """
         now = time.monotonic()
         is_first = wake_other = False
-        with self._lock:
+        with self.lock:
             if ended is not None and outcome is not None and ended.state is State.RUNNING:
                 is_first = self._end(ended, outcome, now)
-                other = self.syncs if is_async else self.asyncs
+                other = self.queues.syncs if is_async else self.queues.asyncs
                 wake_other = other.queued > 0
-            run = self._start(self.asyncs if is_async else self.syncs, now)
-            if run is None and not (self.running or self._queued):
-                self._speed.rest(now)
+            run = self._start(self.queues.asyncs if is_async else self.queues.syncs, now)
+            if run is None and not (self.running or self.queues):
+                self.speed.rest(now)
         if ended is not None:
             if wake_other:
                 self._on_queued(not is_async)
@@ -189,7 +234,7 @@ class InFlight:
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Record the outcome of `run`; returns False if it is no longer running."""
-        with self._lock:
+        with self.lock:
             if run.state is not State.RUNNING:
                 return False
             is_first = self._end(run, outcome, time.monotonic())
@@ -200,34 +245,31 @@ class InFlight:
 
     def take_ended(self, most: int) -> list[Run]:
         """Ended runs to write now; `written` or `put_back` must follow."""
-        with self._lock:
-            count = min(most, len(self.ended))
-            taken = [self.ended.popleft() for _ in range(count)]
-            self.committing.update((run.task.id, run) for run in taken)
-            return taken
+        with self.lock:
+            return self.ended.take(most)
 
     def put_back(self, runs: list[Run]) -> None:
         """Keep ended runs that could not be written, to write them later."""
-        with self._lock:
-            self._no_longer_committing(runs)
-            self.ended.extendleft(reversed(runs))
+        with self.lock:
+            self.ended.release(runs)
+            self.ended.waiting.extendleft(reversed(runs))
 
     def written(self, runs: list[Run]) -> None:
         """Forget runs whose outcome was written or refused."""
-        with self._lock:
-            self._no_longer_committing(runs)
-            self._forget(runs)
+        with self.lock:
+            self.ended.release(runs)
+            self.rows.forget(runs)
         if self.is_hungry:
             self._on_hungry()
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:
         """Stop running runs and forget them."""
-        with self._lock:
+        with self.lock:
             dropped = [self.running[number] for number in numbers if number in self.running]
             for run in dropped:
                 run.state = State.GONE
                 self._stopped_running(run)
-            self._forget(dropped)
+            self.rows.forget(dropped)
         for run in dropped:
             if run.runner is not None:
                 run.runner.stop(run)
@@ -236,8 +278,8 @@ class InFlight:
 
     def drop_kept(self, keeper: Keeper) -> None:
         """Drop the queued and running runs of one keeper."""
-        with self._lock:
-            self._dequeue(lambda run: run.keeper is keeper)
+        with self.lock:
+            self.queues.drop(lambda run: run.keeper is keeper)
             running = [run.number for run in self.running.values() if run.keeper is keeper]
         self.drop(running)
 
@@ -246,53 +288,57 @@ class InFlight:
 
         The probe of an open breaker stays queued while the kind may run.
         """
-        with self._lock:
+        with self.lock:
             load = self.loads[kind]
             if not load.queued:
                 return []
-            gone = self._dequeue(
+            gone = self.queues.drop(
                 lambda run: run.load is load and not (run.is_probe and load.is_open)
             )
             for run in reversed(gone):
                 if run.keeper is not None:
                     run.keeper.taken_back(run)
-            self._forget(gone)
+            self.rows.forget(gone)
             return [run.task for run in gone if run.keeper is None]
 
     def forget_reads(self, is_meant: Callable[[Claimed], bool]) -> None:
         """Forget the rows that were read, have not started, and are meant."""
-        with self._lock:
-            self._forget(self._dequeue(lambda run: run.task.is_read and is_meant(run.task)))
+        with self.lock:
+            self.rows.forget(self.queues.drop(lambda run: run.task.is_read and is_meant(run.task)))
 
-    def trim(self, kind: str, most: int) -> None:
-        """Forget a kind's rows that were read and have not started, except the first `most`."""
-        with self._lock:
+    def trim(self, kind: str, most: int) -> list[Claimed]:
+        """Forget a kind's rows that have not started, except the first `most`; returns them.
+
+        In the database, claimed ones stay ours. Probes, and rows of dead workers, stay queued.
+        """
+        with self.lock:
             load = self.loads[kind]
             if load.queued <= most:
-                return
-            ready = self._ready(load)
-            queued = (run for lane in ready.order for run in ready.queues[lane])
-            last = [run for run in queued if run.load is load and run.task.is_read][most:]
-            gone = set(map(id, last))
-            self._forget(self._dequeue(lambda run: id(run) in gone))
+                return []
+            last = [run for run in self.queues if run.load is load][most:]
+            gone = {id(run) for run in last if not (run.is_probe or run.task.lost or run.keeper)}
+            dropped = self.queues.drop(lambda run: id(run) in gone)
+            self.rows.forget(dropped)
+            return [run.task for run in dropped]
 
     def reads(self, is_meant: Callable[[Claimed], bool]) -> list[Run]:
         """The runs of meant rows that were read and have started, until they are written."""
-        with self._lock:
-            held = (*self.running.values(), *self.ended, *self.committing.values())
+        with self.lock:
+            ended = (*self.ended.waiting, *self.ended.committing.values())
+            held = (*self.running.values(), *ended)
             return [run for run in held if run.task.is_read and is_meant(run.task)]
 
     def long_reads(self, began_before: float) -> list[Run]:
         """The runs of rows that were read, and that have been running since before then."""
-        with self._lock:
+        with self.lock:
             running = self.running.values()
             return [run for run in running if run.began < began_before and run.task.is_read]
 
     def drop_queued(self) -> int:
         """Forget all queued rows; in the database they stay ours until we leave."""
-        with self._lock:
-            dropped = self._dequeue(lambda _run: True)
-            self._forget(dropped)
+        with self.lock:
+            dropped = self.queues.drop(lambda _run: True)
+            self.rows.forget(dropped)
             return len(dropped)
 
     def drop_all(self) -> list[Run]:
@@ -300,23 +346,9 @@ class InFlight:
         self.drop_queued()
         return self.drop(list(self.running))
 
-    def knows(self, number: int) -> bool:
-        with self._lock:
-            return number in self._ids
-
-    @property
-    def count(self) -> int:
-        return len(self._ids)
-
-    @property
-    def held(self) -> set[int]:
-        """The ids of all rows in flight."""
-        with self._lock:
-            return set(self._ids)
-
     def overdue(self, now: float) -> list[Run]:
         """Running runs past their deadline."""
-        with self._lock:
+        with self.lock:
             return [
                 run
                 for run in self.running.values()
@@ -326,77 +358,8 @@ class InFlight:
     @property
     def is_empty(self) -> bool:
         """Whether no run is queued, running, or waiting to be written."""
-        with self._lock:
-            return not (self.running or self.ended or self.committing or self._queued)
-
-    def room(self) -> Room:
-        """How many more rows could start soon, and so are worth a claim."""
-        with self._lock:
-            self._measure()
-            if self.is_halted or len(self.ended) + len(self.committing) > MOST_ENDED:
-                return NO_ROOM
-            # Queued items of sweeps do not take room from rows: the two take turns.
-            items = sum(load.queued for load in self.loads.values() if not load.has_rows)
-            queued = self._queued - items
-            speed = sum(load.per_second for load in self.loads.values())
-            free = self._free() - queued
-            total = free + int(speed * AHEAD_SECONDS)
-            total = min(total, MOST_AHEAD - queued)
-            if total < 1 or (queued and total < (total + queued) // 4):
-                return NO_ROOM
-            room = {
-                name: load.room(total, free=free)
-                for name, load in self.loads.items()
-                if load.has_rows
-            }
-            return Room(total, {name: count for name, count in room.items() if count > 0})
-
-    def room_for_abandoned(self) -> Room:
-        """How many rows of dead workers can start at once, plus a few to follow them.
-
-        No more than that: if this worker dies, every row that it took counts one more loss.
-        """
-        with self._lock:
-            if self.is_halted:
-                return NO_ROOM
-            waiting = Counter(
-                run.kind.name
-                for ready in (self.asyncs, self.syncs)
-                for queue in ready.queues.values()
-                for run in queue
-                if run.task.lost and not run.task.is_read and run.keeper is None
-            )
-            loads = [load for load in self.loads.values() if load.is_open and load.has_rows]
-            free = self._free() - sum(load.queued for load in loads)
-            total = max(free, self.concurrency // 4, 1) - waiting.total()
-            if total < 1:
-                return NO_ROOM
-            room = {
-                load.kind.name: max(load.limit - load.running - load.queued, load.limit // 4, 1)
-                - waiting[load.kind.name]
-                for load in loads
-            }
-            return Room(total, {name: count for name, count in room.items() if count > 0})
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no other run may start here now."""
-        is_full = len(self.running) >= self.concurrency
-        return is_full or (self._budget is not None and self._budget.free < 1)
-
-    def _free(self) -> int:
-        """How many more runs may start, or wait for a slot of the shared budget."""
-        free = self.concurrency - len(self.running)
-        if self._budget is None:
-            return free
-        return min(free, max(self._budget.free, self._budget.ahead))
-
-    @property
-    def _queued(self) -> int:
-        return self.asyncs.queued + self.syncs.queued
-
-    def _ready(self, load: KindLoad) -> ReadyQueue:
-        return self.asyncs if load.kind.is_async else self.syncs
+        with self.lock:
+            return not (self.running or self.ended or self.queues)
 
     def _belongs_to(self, worker: int) -> bool:
         """Whether rows that were taken as `worker` are still ours.
@@ -404,12 +367,6 @@ class InFlight:
         A worker that was marked dead joins again under another id; other workers have its old rows.
         """
         return not self.is_halted and self.owner in (None, worker)
-
-    def _dequeue(self, is_meant: Callable[[Run], bool]) -> list[Run]:
-        dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant)
-        for run in dropped:
-            run.load.queued -= 1
-        return dropped
 
     def _start(self, ready: ReadyQueue, now: float) -> Run | None:
         if self.is_halted or not ready.order or len(self.running) >= self.concurrency:
@@ -435,41 +392,23 @@ class InFlight:
         """Record the outcome; returns whether it is the first that waits to be written."""
         run.state = State.ENDED
         run.outcome = outcome
-        run.milliseconds = (now - run.began) * 1_000
+        seconds = now - run.began
+        run.milliseconds = seconds * 1_000
+        run.load.run_seconds += seconds
         self._stopped_running(run)
         if run.keeper is not None:
             run.keeper.landed(run)
             return False
-        self.ended.append(run)
-        return len(self.ended) == 1
-
-    def _measure(self) -> None:
-        is_idle = not (self.running or self._queued)
-        self._speed.measure(self.loads.values(), is_idle=is_idle)
+        self.ended.waiting.append(run)
+        return len(self.ended.waiting) == 1
 
     def _made_room(self) -> None:
         """A run ended outside its runner: wake the runners, as others may start in its place."""
-        for is_async, ready in ((True, self.asyncs), (False, self.syncs)):
+        for is_async, ready in ((True, self.queues.asyncs), (False, self.queues.syncs)):
             if ready.queued:
                 self._on_queued(is_async)
         if self.is_hungry:
             self._on_hungry()
-
-    def _forget(self, runs: Iterable[Run]) -> None:
-        for run in runs:
-            if self._ids.get(run.task.id) is not run:
-                # The worker has joined again and taken the row again.
-                continue
-            del self._ids[run.task.id]
-            if run.task.task_key is not None:
-                self._keys.discard((run.task.kind, run.task.task_key))
-            if self._let_go is not None:
-                self._let_go.add(run.task.id)
-
-    def _no_longer_committing(self, runs: list[Run]) -> None:
-        for run in runs:
-            if self.committing.get(run.task.id) is run:
-                del self.committing[run.task.id]
 
     def _stopped_running(self, run: Run) -> None:
         if self.running.get(run.number) is run:
@@ -479,3 +418,91 @@ class InFlight:
         load.ended += 1
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
+
+
+class Capacity:
+    """How many more runs a worker could start soon."""
+
+    def __init__(self, in_flight: InFlight, budget: Budget | None) -> None:
+        self._in_flight = in_flight
+        self._budget = budget
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no other run may start here now."""
+        is_full = len(self._in_flight.running) >= self._in_flight.concurrency
+        return is_full or (self._budget is not None and self._budget.free < 1)
+
+    def room(self) -> Room:
+        """How many more rows could start soon, and so are worth a claim."""
+        flight = self._in_flight
+        with flight.lock:
+            self._measure()
+            if flight.is_halted or len(flight.ended) > MOST_ENDED:
+                return NO_ROOM
+            # Queued items of sweeps do not take room from rows: the two take turns.
+            items = sum(load.queued for load in flight.loads.values() if not load.has_rows)
+            queued = len(flight.queues) - items
+            speed = sum(load.per_second for load in flight.loads.values())
+            free = self._free() - queued
+            total = free + int(speed * AHEAD_SECONDS)
+            total = min(total, MOST_AHEAD - queued)
+            if total < 1 or (queued and total < (total + queued) // 4):
+                return NO_ROOM
+            room = {
+                name: load.room(total, free=free)
+                for name, load in flight.loads.items()
+                if load.has_rows
+            }
+            return Room(total, {name: count for name, count in room.items() if count > 0})
+
+    def room_for_items(self, kind: str) -> int:
+        """How many more items of a sweep could start soon."""
+        with self._in_flight.lock:
+            self._measure()
+            load = self._in_flight.loads[kind]
+            if self._in_flight.is_halted or not load.is_open:
+                return 0
+            free = load.limit - load.running - load.queued
+            if load.is_rated:
+                return 0 if load.queued else max(0, free)
+            ahead = free + int(load.per_second * AHEAD_SECONDS)
+            return max(0, min(ahead, MOST_AHEAD - load.queued))
+
+    def room_for_abandoned(self) -> Room:
+        """How many rows of dead workers can start at once, plus a few to follow them.
+
+        No more than that: if this worker dies, every row that it took counts one more loss.
+        """
+        flight = self._in_flight
+        with flight.lock:
+            if flight.is_halted:
+                return NO_ROOM
+            waiting = Counter(
+                run.kind.name
+                for run in flight.queues
+                if run.task.lost and not run.task.is_read and run.keeper is None
+            )
+            loads = [load for load in flight.loads.values() if load.is_open and load.has_rows]
+            free = self._free() - sum(load.queued for load in loads)
+            total = max(free, flight.concurrency // 4, 1) - waiting.total()
+            if total < 1:
+                return NO_ROOM
+            room = {
+                load.kind.name: max(load.limit - load.running - load.queued, load.limit // 4, 1)
+                - waiting[load.kind.name]
+                for load in loads
+            }
+            return Room(total, {name: count for name, count in room.items() if count > 0})
+
+    def _free(self) -> int:
+        """How many more runs may start, or wait for a slot of the shared budget."""
+        free = self._in_flight.concurrency - len(self._in_flight.running)
+        if self._budget is None:
+            return free
+        return min(free, max(self._budget.free, self._budget.ahead))
+
+    def _measure(self) -> None:
+        flight = self._in_flight
+        is_idle = not (flight.running or flight.queues)
+        flight.speed.measure(flight.loads.values(), is_idle=is_idle)

@@ -1,18 +1,198 @@
-"""Runs, and the queues where they wait until they may start."""
+"""Runs, the queues where they wait until they may start, and how busy each kind is."""
 
 from __future__ import annotations
 
+import threading
+import time
 from bisect import insort
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from windlass.core.run.load import KindLoad
-from windlass.core.task.kind import CRON_KEY
+from windlass.core.face import Site
+from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.database.connection import Connection
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
+
+# A worker that has not asked again for this long no longer wants a slot.
+WANTED_SECONDS = 1.0
+
+
+class Budget:
+    """One budget for the workers of several shards in one process: limits their runs in total.
+
+    The worker that ends a run is the first to ask for its slot again, so a busy shard could keep
+    all slots. Therefore a worker that uses more than its part waits while another wants a slot.
+
+    Its lock is taken inside the lock of `InFlight`. It calls nothing while it holds it.
+    """
+
+    def __init__(self, total: int, holders: int = 1) -> None:
+        self.total = total
+        # How many rows each worker may have waiting for a slot.
+        self.ahead = max(1, total // (4 * holders))
+        self._lock = threading.Lock()
+        self._used: Counter[str | None] = Counter()
+        self._used_by: Counter[tuple[Hashable, str | None]] = Counter()
+        self._wanted: dict[tuple[Hashable, str | None], float] = {}
+        self._wakers: list[Callable[[], None]] = []
+
+    def on_free(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when a slot becomes free that a worker asked for."""
+        self._wakers.append(wake)
+
+    @property
+    def free(self) -> int:
+        return self.total - self._used[None]
+
+    def take(self, holder: Hashable, kind: str, limit: int) -> bool:
+        """Take a slot for a run of `kind`, at most `limit` of that kind; False if there is none."""
+        with self._lock:
+            now = time.monotonic()
+            for what, most in ((None, self.total), (kind, limit)):
+                if self._used[what] >= most or self._has_its_part(holder, what, most, now):
+                    self._wanted[holder, what] = now
+                    return False
+            for what in (None, kind):
+                self._used[what] += 1
+                self._used_by[holder, what] += 1
+                self._wanted.pop((holder, what), None)
+            return True
+
+    def give_back(self, holder: Hashable, kind: str) -> None:
+        with self._lock:
+            for what in (None, kind):
+                self._used[what] -= 1
+                self._used_by[holder, what] -= 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all workers try to start runs again, if one of them got no slot before."""
+        if self._wanted:
+            for wake in self._wakers:
+                wake()
+
+    def _has_its_part(self, holder: Hashable, what: str | None, most: int, now: float) -> bool:
+        others = [
+            self._used_by[other, what]
+            for (other, wanted), asked_at in self._wanted.items()
+            if wanted == what and other != holder and now - asked_at < WANTED_SECONDS
+        ]
+        mine = self._used_by[holder, what]
+        return bool(others) and mine >= most / (len(others) + 1) and mine > min(others)
+
+
+AHEAD_SECONDS = 0.2
+RATE_WINDOW = 0.05
+SPEED_WINDOW = 0.2
+LEAST_BUSY = 0.001
+# Kinds with a lower or equal `max_lost` are frail: one loss makes a row poison, or run alone.
+MOST_FRAIL = 2
+
+
+class KindLoad:
+    """How busy one kind is in this worker."""
+
+    def __init__(self, kind: Kind, concurrency: int) -> None:
+        self.kind = kind
+        self.timeout = None if kind.timeout is None else kind.timeout / 1e6
+        self.is_scheduled = kind.schedule is not None
+        self.is_rolling = kind.period is not None
+        self.has_rows = kind.has_rows
+        # Whether a success without a result is deleted at once: without a key, and with one.
+        self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
+        self.is_open = True
+        # Whether a breaker is about to open: nothing starts until that is written.
+        self.is_tripped = False
+        self.is_rated = kind.rate is not None
+        # Whether rows are taken only when they can start, as a loss costs too much.
+        self.is_frail = kind.max_lost <= MOST_FRAIL
+        self.limits(kind.concurrency, concurrency)
+        # The budget that the workers of several shards share, and the name of this one in it.
+        self.budget: Budget | None = None
+        self.holder: object = None
+        # Where its rows are, for faces that write beside them.
+        self.site: Site | None = None
+        self.queued = 0
+        self.running = 0
+        self.ended = 0
+        self.per_second = 0.0
+        # How many had ended at the last measurement, and how long those ran that ended since.
+        self.ended_before = 0
+        self.run_seconds = 0.0
+
+    def limits(self, own: int | None, concurrency: int) -> None:
+        """Run at most `own` at once, or up to the worker's `concurrency` if that is None."""
+        self.has_own_limit = own is not None
+        self.limit = min(own or concurrency, concurrency)
+
+    def room(self, total: int, *, free: int) -> int:
+        """How many more of this kind could start soon, of `total` in all and `free` at once."""
+        if not self.is_open:
+            return 0
+        total = min(total, free) if self.is_frail else total
+        free = self.limit - self.running - self.queued
+        if self.is_rated or self.is_frail:
+            # Rows that wait would start later than the rate allows, or be lost with the worker.
+            return 0 if self.queued else min(total, free)
+        if not self.has_own_limit:
+            return total
+        return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+
+class Room(NamedTuple):
+    """How many rows a worker could start soon: in all, and of each kind."""
+
+    total: int
+    kinds: dict[str, int]
+
+
+NO_ROOM = Room(0, {})
+
+
+class Speedometer:
+    """Measures how fast each kind runs; time without work does not count."""
+
+    def __init__(self) -> None:
+        self._measured_at = time.monotonic()
+        self._busy_since: float | None = None
+        self._busy_seconds = 0.0
+
+    def begin(self) -> None:
+        """There is work."""
+        if self._busy_since is None:
+            self._busy_since = time.monotonic()
+
+    def rest(self, now: float) -> None:
+        """There is no work any more."""
+        if self._busy_since is not None:
+            self._busy_seconds += now - self._busy_since
+            self._busy_since = None
+
+    def measure(self, loads: Iterable[KindLoad], *, is_idle: bool) -> None:
+        """Set the speed of each load, unless it was measured just now."""
+        now = time.monotonic()
+        if now - self._measured_at < RATE_WINDOW:
+            return
+        was_busy = self._busy_since is not None
+        self.rest(now)
+        if was_busy and not is_idle:
+            self._busy_since = now
+        busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
+        if not busy:
+            return
+        # A long measurement counts more than a short one.
+        weight = min(1.0, busy / SPEED_WINDOW)
+        for load in loads:
+            ended = load.ended - load.ended_before
+            speed = ended / max(busy, LEAST_BUSY)
+            if load.run_seconds:
+                # A long run may end just after a measurement began.
+                speed = min(speed, load.limit * ended / load.run_seconds)
+            load.ended_before, load.run_seconds = load.ended, 0.0
+            load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
 
 
 class State(Enum):
@@ -177,4 +357,31 @@ class ReadyQueue:
             else:
                 self.queues[lane] = deque(run for run in queue if not is_meant(run))
         self.queued -= len(dropped)
+        return dropped
+
+
+class Queues:
+    """The queued runs of a worker. Those of async and of sync handlers wait apart."""
+
+    def __init__(self) -> None:
+        self.asyncs = ReadyQueue()
+        self.syncs = ReadyQueue()
+
+    def __len__(self) -> int:
+        return self.asyncs.queued + self.syncs.queued
+
+    def __iter__(self) -> Iterator[Run]:
+        for ready in (self.asyncs, self.syncs):
+            for lane in ready.order:
+                yield from ready.queues[lane]
+
+    def put(self, run: Run) -> None:
+        run.load.queued += 1
+        (self.asyncs if run.kind.is_async else self.syncs).put(run)
+
+    def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
+        """Remove and return all runs that are meant."""
+        dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant)
+        for run in dropped:
+            run.load.queued -= 1
         return dropped

@@ -92,7 +92,7 @@ class Coroutines:
     def _wake_one(self) -> None:
         """Wake one runner, which wakes the next. One runner is enough for short tasks."""
         self._is_waking = False
-        if self._is_stopping or not self._in_flight.asyncs.queued:
+        if self._is_stopping or not self._in_flight.queues.asyncs.queued:
             return
         while self._resting:
             future = self._resting.pop()
@@ -123,7 +123,7 @@ class Coroutines:
                 slice_began = time.monotonic()
                 continue
             if (
-                in_flight.asyncs.queued
+                in_flight.queues.asyncs.queued
                 and not self._is_waking
                 and (self._resting or self._may_grow)
             ):
@@ -211,7 +211,7 @@ class Threads:
     def wake(self) -> None:
         """Let as many threads look for work as there are queued runs."""
         with self._condition:
-            wanted = self._in_flight.syncs.queued
+            wanted = self._in_flight.queues.syncs.queued
             if self._resting:
                 self._condition.notify(wanted)
             while self._count < self._in_flight.concurrency and wanted > self._resting:
@@ -258,7 +258,7 @@ class Threads:
 
     def _rest(self) -> bool:
         with self._condition:
-            if self._in_flight.syncs.queued and not self._in_flight.is_full:
+            if self._in_flight.queues.syncs.queued and not self._in_flight.capacity.is_full:
                 # A kind may be at its limit: look again soon, without spinning.
                 self._condition.wait(0.005)
                 return True

@@ -1,14 +1,16 @@
-"""The shards of an app: which one a row belongs to, and which ones answer."""
+"""The shards of an app: which one a row belongs to, which answer, and pages of rows from all."""
 
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from windlass import telemetry
 from windlass.clock import Clock, DatabaseClock
@@ -19,6 +21,7 @@ from windlass.core.shard.store import shard as store
 from windlass.core.task.enqueue import Guard, Vanished
 from windlass.core.task.store import task
 from windlass.database import migrate
+from windlass.database.bound import Bounds
 from windlass.database.connection import Connection
 from windlass.database.database import TRIES, URL, Database
 from windlass.database.dialect.base import Executor
@@ -26,10 +29,16 @@ from windlass.errors import BadDatabase, BadInput, DatabaseUnavailable
 from windlass.value.shard import COMING, CONTROL, MOST_SHARDS, Roster, place_of
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Movable")
 
 OPEN_SECONDS = 3.0
 ROUTE_SECONDS = 10.0
 ROUTE_PAUSE = 0.02
+
+# A cursor has for each shard: not asked yet, no rows left, or the id below which to continue.
+BEGIN = "begin"
+ENDED = "end"
+PLACE = re.compile(rf"{BEGIN}|{ENDED}|-?[0-9]{{1,18}}")
 
 
 class Rerouted(Exception):
@@ -38,6 +47,13 @@ class Rerouted(Exception):
     def __init__(self, shard: Shard) -> None:
         super().__init__(shard.name)
         self.shard = shard
+
+
+class Movable(Protocol):
+    """A row, or the copy of a row that is still being moved here from another shard."""
+
+    @property
+    def is_coming(self) -> bool: ...
 
 
 class Route(NamedTuple):
@@ -210,11 +226,41 @@ class Fleet:
                 if not self.roster.is_draining(shard.ring):
                     yield shard
 
-    def seeking(self, number: int) -> list[Shard]:
-        """The shards in which to look for a row, first the one that made it.
+    def locate(
+        self, what: str, number: int, read: Callable[[Connection], R | None]
+    ) -> tuple[Shard, R] | None:
+        """The shard that has a row, and the row; None if it does not exist.
 
-        A row that moves may be missed by one look: look twice.
+        A copy that is still being moved counts only if the original is gone.
         """
+        away: list[str] = []
+        coming: tuple[Shard, R] | None = None
+        # Twice: between two reads it may have moved from the second shard to the first.
+        for _ in range(1 if self.single is not None else 2):
+            away = [each.name for each in self.shards if each.row is None and self.single is None]
+            for shard in self._seeking(number):
+                try:
+                    found = shard.database.read(read) if shard.is_up else None
+                except OUTAGES as problem:
+                    if self.single is not None:
+                        raise
+                    shard.failed(problem)
+                    found = None
+                if not shard.is_up:
+                    away.append(shard.name)
+                elif found is not None and not found.is_coming:
+                    return shard, found
+                elif found is not None:
+                    coming = shard, found
+        if coming is None and away:
+            raise DatabaseUnavailable(
+                f"{what} {number} is in none of the shards that answer; {', '.join(away)} does not",
+                missing=tuple(away),
+            )
+        return coming
+
+    def _seeking(self, number: int) -> list[Shard]:
+        """The shards in which to look for a row, first the one that made it."""
         if self.single is not None:
             return [self.single]
         place = place_of(number)
@@ -241,9 +287,7 @@ class Fleet:
         """Ask all shards at once; at least one must answer."""
         found = self.fan_out(work)
         if len(found.missing) == len(self.shards):
-            raise DatabaseUnavailable(
-                f"none of the shards answers: {', '.join(found.missing)}", missing=found.missing
-            )
+            raise _none_answers(found.missing)
         return found
 
     def everywhere(self, work: Callable[[Shard], T], *, what: str) -> list[T]:
@@ -318,10 +362,7 @@ class Fleet:
                 check_alone(self.single)
             else:
                 if not any(shard.row for shard in self.shards):
-                    names = tuple(shard.name for shard in self.shards)
-                    raise DatabaseUnavailable(
-                        f"none of the shards answers: {', '.join(names)}", missing=names
-                    )
+                    raise _none_answers(tuple(shard.name for shard in self.shards))
                 self._roster = assemble(self.shards)
             self._is_ready = True
 
@@ -331,6 +372,10 @@ class Fleet:
                 self._assemble()
         except Exception as problem:
             telemetry.log.error("a shard that came back cannot be used: %s", problem)
+
+
+def _none_answers(names: tuple[str, ...]) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"none of the shards answers: {', '.join(names)}", missing=names)
 
 
 def what_belongs(kind: str, key: str) -> str:
@@ -347,13 +392,14 @@ def make_fleet(
     faces: Faces,
     max_payload: int,
     idle_milliseconds: int,
+    bounds: Bounds,
 ) -> Fleet:
     """The shards at these URLs. All use `clock` if it is given; otherwise each has its own."""
     if len(databases) > MOST_SHARDS:
         raise BadDatabase(f"{len(databases)} databases are too many; give at most {MOST_SHARDS}")
     shards: list[Shard] = []
     for index, url in enumerate(databases, start=1):
-        database = Database(url)
+        database = Database(url, bounds=bounds)
         database.dialect.idle_milliseconds = idle_milliseconds
         if any(database.url == shard.database.url for shard in shards):
             raise BadDatabase(f"{database.name} is given twice; give each shard its own database")
@@ -362,3 +408,59 @@ def make_fleet(
         own = clock or DatabaseClock(partial(database.measure, tries=tries))
         shards.append(Shard(index, database, own, faces=faces, max_payload=max_payload))
     return Fleet(shards)
+
+
+class PagePart(Protocol):
+    """The rows of one shard for a page, and the id below which to continue; None at the end."""
+
+    @property
+    def below(self) -> int | None: ...
+
+
+P = TypeVar("P", bound=PagePart)
+
+
+@dataclass(frozen=True)
+class ShardPages(Generic[P]):
+    """The rows of each shard for a page, without shards that are down or have no more rows."""
+
+    found: list[tuple[Shard, P]]
+    next: str | None
+    missing: tuple[str, ...]
+
+    @property
+    def parts(self) -> list[P]:
+        return [part for _, part in self.found]
+
+
+def ask_page(
+    fleet: Fleet, ask: Callable[[Shard, int | None, int], P], *, after: str | None, limit: int
+) -> ShardPages[P]:
+    """Ask each shard for its share of a page: up to `limit` rows below an id."""
+    places = _places(fleet, after)
+    share = max(1, limit // len(fleet.shards))
+
+    def part_of(shard: Shard) -> P | None:
+        place = places[shard.index]
+        return None if place == ENDED else ask(shard, _below(place), share)
+
+    answers = fleet.fan_out(part_of)
+    found = [(shard, part) for shard, part in answers.found if part is not None]
+    for shard, part in found:
+        places[shard.index] = ENDED if part.below is None else str(part.below)
+    is_over = all(places[shard.index] == ENDED for shard, _ in answers.found)
+    cursor = None if is_over else ".".join(places[shard.index] for shard in fleet.shards)
+    return ShardPages(found, cursor, answers.missing)
+
+
+def _below(place: str) -> int | None:
+    return None if place == BEGIN else int(place)
+
+
+def _places(fleet: Fleet, cursor: str | None) -> dict[int, str]:
+    if cursor is None:
+        return {shard.index: BEGIN for shard in fleet.shards}
+    parts = cursor.split(".")
+    if len(parts) != len(fleet.shards) or not all(PLACE.fullmatch(part) for part in parts):
+        raise BadInput(f"{cursor!r} is not the cursor of a page of these shards; begin again")
+    return {shard.index: part for shard, part in zip(fleet.shards, parts, strict=True)}

@@ -34,19 +34,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec.structs import replace
 
 from windlass import telemetry
 from windlass.clock import SECOND
-from windlass.core.ring.leave import mark_dead
-from windlass.core.ring.store import worker
+from windlass.core.face import Values
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.shard.fleet import Fleet, Rerouted
 from windlass.core.shard.shard import Shard
-from windlass.core.shard.store import along
 from windlass.core.shard.store import move as store
 from windlass.core.shard.store import shard as shard_store
-from windlass.core.shard.store.move import Seen, Values
+from windlass.core.shard.store.move import Seen
 from windlass.core.shard.store.shard import Journal
 from windlass.database.connection import Connection
 from windlass.value.shard import Roster
@@ -132,10 +133,7 @@ class Mover:
     def _pages(self) -> Iterator[list[Seen]]:
         last: int | None = None
         while True:
-
-            def look(connection: Connection, last: int | None = last) -> list[Seen]:
-                return store.after(connection, last, limit=PAGE)
-
+            look = partial(store.after, number=last, limit=PAGE)
             page = self._source.database.read(look)
             yield page
             if len(page) < PAGE:
@@ -217,7 +215,7 @@ class Mover:
         """Steps 2 and 3; the journal after them."""
         source, ids, roster = self._source.database, journal.ids, self._fleet.roster
         copies = source.read(lambda connection: store.leaving(connection, list(ids)))
-        spare = source.read(lambda connection: along.expendable(connection, self._faces))
+        spare = source.read(lambda connection: store.expendable(connection, self._faces))
         check = self._fleet.guard(target, roster.number)
         if not all(_belongs(roster, target, row) for row in copies.values()):
             raise Rerouted(target)
@@ -230,7 +228,7 @@ class Mover:
             dialect = target.database.dialect
             refused = store.put(connection, dialect, moved, faces=self._faces, kinds=spare)
             going = [row for number, row in copies.items() if ids[number] not in refused]
-            along.put(connection, dialect, self._faces, read=source.read, rows=going, ids=ids)
+            store.put_along(connection, dialect, self._faces, read=source.read, rows=going, ids=ids)
             return refused
 
         refused = target.database.write(put)
@@ -318,16 +316,14 @@ class Mover:
 
     def _due_after(self) -> int:
         now = self._source.clock.now()
-        return now + SOON if self._has_workers(now) and not self._due else -EVER
-
-    def _has_workers(self, now: int) -> bool:
-        views = self._source.database.read(worker.listing)
-        return any(view.kinds and view.lease_until >= now for view in views)
+        views = self._source.database.read(ring_store.workers)
+        has_workers = any(view.kinds and view.lease_until >= now for view in views)
+        return now + SOON if has_workers and not self._due else -EVER
 
     def _mark_dead(self) -> None:
         """Mark silent workers dead: the shard may have no worker left that does it."""
         now = self._source.clock.now()
-        for view in self._source.database.read(worker.listing):
+        for view in self._source.database.read(ring_store.workers):
             if view.lease_until < now - self._dead_after:
                 mark_dead(self._source.database, self._faces, number=view.id, now=now)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from windlass import telemetry
-from windlass.core.limit.store import switch
-from windlass.core.limit.store.switch import Switch
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.store import Switch
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import shard as store
 from windlass.database.connection import Connection
@@ -108,9 +108,11 @@ def _begin(shards: Sequence[Shard], there: Sequence[Shard]) -> Roster:
 def _join(shard: Shard, roster: Roster, there: Sequence[Shard]) -> Roster:
     assert shard.row is not None
     if shard.row.roster is not None:
+        peers = shard.row.roster.peers
+        others = ", ".join(peer.name for ring, peer in peers.items() if ring != shard.ring)
         raise BadDatabase(
-            f"{shard.name} is a shard of another app, together with "
-            f"{_named(shard.row.roster, {shard.ring})}; give an empty database"
+            f"{shard.name} is a shard of another app, together with {others}; give an empty "
+            "database"
         )
     if shard.database.read(store.has_tasks):
         raise BadDatabase(_have_tasks(shard, there[0]))
@@ -139,16 +141,12 @@ def _tell_apart(there: Sequence[Shard]) -> None:
 
 def _rename(copy: Shard, original: Shard) -> bool:
     """Give `copy` a new name if it is empty; whether it and the original are two databases."""
-    if not _is_fresh(copy):
+    assert copy.row is not None
+    if copy.row.roster is not None or copy.database.read(store.has_tasks):
         return False
     ring = copy.ring
     copy.database.write(lambda connection: store.rename(connection, ring))
     return copy.look().ring != original.look().ring
-
-
-def _is_fresh(shard: Shard) -> bool:
-    assert shard.row is not None
-    return shard.row.roster is None and not shard.database.read(store.has_tasks)
 
 
 def _check_complete(shards: Sequence[Shard], there: Sequence[Shard], roster: Roster) -> None:
@@ -189,7 +187,7 @@ def _check_shard(shard: Shard) -> None:
 
 def _copy_switches(source: Shard, target: Shard) -> None:
     """Give a new shard the switches that operators have set."""
-    switches = source.database.read(switch.listing)
+    switches = source.database.read(limit_store.switches)
     dialect = target.database.dialect
 
     def work(connection: Connection) -> None:
@@ -198,7 +196,7 @@ def _copy_switches(source: Shard, target: Shard) -> None:
             def decide(before: Switch, found: Switch = found) -> Switch:
                 return replace(found, breaker=before.breaker, has_odd_breaker=False)
 
-            switch.change(connection, dialect, name, decide)
+            limit_store.change_switch(connection, dialect, name, decide)
 
     if switches:
         target.database.write(work)
@@ -209,7 +207,3 @@ def _have_tasks(shard: Shard, other: Shard) -> str:
         f"{shard.name} has tasks, and {other.name} may use the same ids; a database that joins "
         "must be empty: finish its tasks first in an app with this database alone, or give another"
     )
-
-
-def _named(roster: Roster, without: set[str]) -> str:
-    return ", ".join(peer.name for ring, peer in roster.peers.items() if ring not in without)

@@ -9,22 +9,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import as_completed
+from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import Generic, TypeVar
 
 from windlass import telemetry
 from windlass.clock import Clock
-from windlass.core.face import Faces, Site
+from windlass.core.face import Faces
 from windlass.core.shard.store import shard as store
 from windlass.core.shard.store.shard import ShardRow
 from windlass.core.task.enqueue import TaskWriter
-from windlass.core.task.kind import Registry
 from windlass.core.wake.bell import Bell
 from windlass.database import migrate
-from windlass.database.database import OUTAGE_ERRORS, Database, PoolTimeout, first_line
-from windlass.database.number import Numbers
+from windlass.database.database import OUTAGE_ERRORS, Database, Numbers, PoolTimeout, first_line
 from windlass.errors import DatabaseUnavailable
+from windlass.value.twin import in_background
 
 T = TypeVar("T")
 
@@ -73,10 +74,6 @@ class Shard:
         """Its permanent name; it must have been opened."""
         assert self.row is not None
         return self.row.ring
-
-    def site(self, registry: Registry) -> Site:
-        """What faces work with, for an app with this registry."""
-        return Site(self.database, self.clock, self.numbers, registry, self.faces, self.max_payload)
 
     def is_named(self, name: str) -> bool:
         """Whether a person means it by `name`: its number in the list, its database, or its URL."""
@@ -171,37 +168,27 @@ def fan_out(
 ) -> Answers[T]:
     """Ask all shards at once, and wait up to `seconds`; shards that are down are missing."""
     asked = list(shards)
-    answers: SimpleQueue[tuple[Shard, list[T], BaseException | None]] = SimpleQueue()
-
-    def ask(shard: Shard) -> None:
-        try:
-            with shard.database.hasty(FEW_TRIES):
-                answers.put((shard, [work(shard)], None))
-        except BaseException as problem:
-            answers.put((shard, [], problem))
-
-    waiting = [shard for shard in asked if shard.is_up]
-    for shard in waiting:
-        threading.Thread(target=ask, args=(shard,), name="windlass-ask", daemon=True).start()
-    found: dict[Shard, T] = {}
     patience = READ_SECONDS if seconds is None else seconds
-    deadline = time.monotonic() + patience
-    late = set(waiting)
-    for _ in waiting:
-        try:
-            shard, value, problem = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except Empty:
-            break
-        late.discard(shard)
-        if isinstance(problem, OUTAGES):
-            shard.failed(problem)
-        elif problem is not None:
-            raise problem
-        else:
-            (found[shard],) = value
-    for shard in late:
-        # If it was only busy, the probe sees it back in a moment.
-        shard.failed(TimeoutError(f"no answer within {patience:g} s"))
+
+    def ask(shard: Shard) -> T:
+        with shard.database.hasty(FEW_TRIES):
+            return work(shard)
+
+    waiting = {in_background(partial(ask, shard), "ask"): shard for shard in asked if shard.is_up}
+    found: dict[Shard, T] = {}
+    with suppress(TimeoutError):
+        for answer in as_completed(waiting, timeout=patience):
+            shard, problem = waiting[answer], answer.exception()
+            if isinstance(problem, OUTAGES):
+                shard.failed(problem)
+            elif problem is not None:
+                raise problem
+            else:
+                found[shard] = answer.result()
+    for answer, shard in waiting.items():
+        if not answer.done():
+            # If it was only busy, the probe sees it back in a moment.
+            shard.failed(TimeoutError(f"no answer within {patience:g} s"))
     answered = [(shard, found[shard]) for shard in asked if shard in found]
     missing = tuple(shard.name for shard in asked if shard not in found)
     return Answers(answered, missing)

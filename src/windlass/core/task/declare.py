@@ -9,12 +9,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
+import msgspec
+
 from windlass.clock import from_datetime
 from windlass.core.task.kind import Kind
-from windlass.errors import BadArgument, BadInput
-from windlass.value.duration import Duration, parse_duration
+from windlass.errors import (
+    BadArgument,
+    BadInput,
+    ResultTimeout,
+    TaskCancelled,
+    TaskFailed,
+    TaskNotFound,
+)
+from windlass.value.duration import Duration, parse_duration, seconds_of
 from windlass.value.status import Status
-from windlass.value.task import check_key, check_priority
+from windlass.value.task import TaskView, check_key, check_priority
 from windlass.value.twin import awaited
 
 P = ParamSpec("P")
@@ -22,6 +31,10 @@ R = TypeVar("R")
 
 OnConflict = Literal["skip", "raise", "replace"]
 CONFLICTS = ("skip", "raise", "replace")
+
+# How long a caller that waits for a result pauses between two looks, in seconds.
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.25
 
 
 @dataclass(frozen=True)
@@ -70,27 +83,24 @@ class Call(NamedTuple):
     key: str | None
 
 
-class Desk(Protocol):
+class TaskApp(Protocol):
     """What a handle needs of the app."""
 
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
     async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
-    def status_of(self, task_id: int, *, enqueued: bool) -> Status: ...
-    def result_of(
-        self, task_id: int, kind: Kind | None, *, timeout: Duration | float | None, enqueued: bool
-    ) -> object: ...
+    def find(self, task_id: int) -> TaskView | None: ...
     def cancel(self, task_id: int, *, reason: str) -> bool: ...
 
 
 class TaskRef:
     """A task that was enqueued."""
 
-    __slots__ = ("_desk", "_kind", "_known_until", "id")
+    __slots__ = ("_app", "_kind", "_known_until", "id")
 
     def __init__(
-        self, desk: Desk, number: int, kind: Kind | None, known_until: float = 0.0
+        self, app: TaskApp, number: int, kind: Kind | None, known_until: float = 0.0
     ) -> None:
-        self._desk = desk
+        self._app = app
         self._kind = kind
         # Until this monotonic time, a row that is gone can only have succeeded.
         self._known_until = known_until
@@ -102,14 +112,32 @@ class TaskRef:
 
     def status(self) -> Status:
         """The status of the task now. A successful task that was not kept is succeeded, too."""
-        return self._desk.status_of(self.id, enqueued=self._enqueued)
+        found = self._find(enqueued=self._enqueued)
+        return Status.SUCCEEDED if found is None else found.status
 
     def result(self, timeout: Duration | float | None = None) -> Any:
         """Wait until the task has ended, and return its result.
 
         Raises TaskFailed, TaskCancelled, or ResultTimeout after `timeout` (seconds or "5s").
         """
-        return self._desk.result_of(self.id, self._kind, timeout=timeout, enqueued=self._enqueued)
+        deadline = None if timeout is None else time.monotonic() + seconds_of(timeout)
+        enqueued, pause = self._enqueued, FIRST_PAUSE
+        while True:
+            found = self._find(enqueued=enqueued)
+            if found is None or found.status is Status.SUCCEEDED:
+                return self._result_of(found)
+            if found.status is Status.FAILED:
+                raise TaskFailed(self.id, found.remark or "no reason recorded")
+            if found.status is Status.CANCELLED:
+                raise TaskCancelled(self.id, found.remark or "")
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise ResultTimeout(
+                    f"task {self.id} is still {found.status} after {seconds_of(timeout or 0):g} s; "
+                    "is a worker running?"
+                )
+            time.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 1.5, LONGEST_PAUSE)
 
     def cancel(self, reason: str = "") -> bool:
         """Cancel the task; False if it had already ended.
@@ -117,11 +145,24 @@ class TaskRef:
         A running async handler is stopped within about two seconds. A sync handler cannot be
         stopped, but its outcome is refused.
         """
-        return self._desk.cancel(self.id, reason=reason)
+        return self._app.cancel(self.id, reason=reason)
 
     astatus = awaited(status)
     aresult = awaited(result)
     acancel = awaited(cancel)
+
+    def _find(self, *, enqueued: bool) -> TaskView | None:
+        """Its row; None if the row is gone because it succeeded."""
+        found = self._app.find(self.id)
+        if found is None and not enqueued:
+            raise TaskNotFound(self.id)
+        return found
+
+    def _result_of(self, found: TaskView | None) -> Any:
+        if found is None or found.result is None:
+            return None
+        decode = msgspec.json.decode if self._kind is None else self._kind.decode_result
+        return decode(found.result)
 
     def __repr__(self) -> str:
         return f"TaskRef({self.id}{'' if self._kind is None else f', {self._kind.name!r}'})"
@@ -136,18 +177,18 @@ class TaskRef:
 class Enqueue(Generic[P, R]):
     """Enqueues a kind, with the options of `using`."""
 
-    def __init__(self, desk: Desk, kind: Kind, how: How) -> None:
-        self._desk = desk
+    def __init__(self, app: TaskApp, kind: Kind, how: How) -> None:
+        self._app = app
         self._kind = kind
         self._how = how
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
         """Write a durable task that calls the handler with these arguments."""
-        return self._desk.submit(self._kind, [self._call(args, kwargs)], self._how)[0]
+        return self._app.submit(self._kind, [self._call(args, kwargs)], self._how)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
         """`enqueue`, awaited; `conn` may also be async."""
-        return (await self._desk.asubmit(self._kind, [self._call(args, kwargs)], self._how))[0]
+        return (await self._app.asubmit(self._kind, [self._call(args, kwargs)], self._how))[0]
 
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
@@ -157,14 +198,14 @@ class Enqueue(Generic[P, R]):
         `keys` has the key of each call, in the same order.
         """
         made = self._calls(calls, keys)
-        return self._desk.submit(self._kind, made, self._how) if made else []
+        return self._app.submit(self._kind, made, self._how) if made else []
 
     async def aenqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
     ) -> list[TaskRef]:
         """`enqueue_many`, awaited."""
         made = self._calls(calls, keys)
-        return await self._desk.asubmit(self._kind, made, self._how) if made else []
+        return await self._app.asubmit(self._kind, made, self._how) if made else []
 
     def using(
         self,
@@ -192,7 +233,7 @@ class Enqueue(Generic[P, R]):
                     f'{what}: on_conflict={on_conflict!r} is not one of "skip", "raise", "replace"'
                 )
             how = replace(how, on_conflict=on_conflict)
-        return Enqueue(self._desk, self._kind, how)
+        return Enqueue(self._app, self._kind, how)
 
     def _call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call:
         return Call(args, kwargs, self._how.key)
@@ -229,8 +270,8 @@ class Enqueue(Generic[P, R]):
 class Task(Enqueue[P, R]):
     """A declared task. Calling it calls the function directly."""
 
-    def __init__(self, desk: Desk, kind: Kind) -> None:
-        super().__init__(desk, kind, How())
+    def __init__(self, app: TaskApp, kind: Kind) -> None:
+        super().__init__(app, kind, How())
         functools.update_wrapper(cast(Any, self), kind.function)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -15,9 +16,8 @@ from windlass.core.task.kind import Kind
 from windlass.core.task.store import task as store
 from windlass.core.wake.bell import Bell
 from windlass.database.connection import Connection, joined
-from windlass.database.database import OUTAGE_ERRORS, TRIES, Database
+from windlass.database.database import OUTAGE_ERRORS, TRIES, Database, Numbers
 from windlass.database.dialect.base import Executor
-from windlass.database.number import Numbers
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.value.bucket import bucket_of
 from windlass.value.status import Status
@@ -55,25 +55,17 @@ class Vanished(Exception):
     """A row with a key is gone, or has moved."""
 
 
+@dataclass(eq=False)
 class TaskWriter:
     """Writes new rows into one database."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        numbers: Numbers,
-        bell: Bell,
-        *,
-        faces: Faces,
-        max_payload: int,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
-        self._bell = bell
-        self._faces = faces
-        self._max_payload = max_payload
+    database: Database
+    clock: Clock
+    numbers: Numbers
+    bell: Bell
+    _: KW_ONLY
+    faces: Faces
+    max_payload: int
 
     def submit(
         self,
@@ -98,17 +90,17 @@ class TaskWriter:
                 if guard is not None:
                     guard(executor)
                 ids = self._write(executor, order, self._rows(order, executor), is_ours=False)
-        self._bell.ring_here()
+        self.bell.ring_here()
         return ids
 
     def _joined(self, conn: object) -> AbstractContextManager[Executor]:
-        return joined(conn, self._database.engine, self._database.dialect)
+        return joined(conn, self.database.engine, self.database.dialect)
 
     def _submit(
         self, order: Order, guard: Guard | None, *, hasty: bool, new: set[int] | None
     ) -> list[int]:
         rows = None
-        if not self._database.dialect.numbers_join:
+        if not self.database.dialect.numbers_join:
             # With the same ids, a repeat after a lost answer changes nothing.
             rows = self._rows(order, None, tries=HASTY_TRIES if hasty else TRIES)
             # Not for a hasty caller: if the answer is lost, it could not tell what was written.
@@ -127,9 +119,7 @@ class TaskWriter:
             sent.append(True)
             return ids
 
-        return _until_known(
-            lambda tries: self._database.write(work, tries=tries), sent, hasty=hasty
-        )
+        return _until_known(lambda tries: self.database.write(work, tries=tries), sent, hasty=hasty)
 
     def meet(self, kind: Kind, calls: Sequence[Call], how: How, *, guard: Guard) -> list[int]:
         """Handle the rows that already have the keys of `calls` as `how` says; make no new row.
@@ -141,44 +131,44 @@ class TaskWriter:
         def work(executor: Executor) -> list[int]:
             guard(executor)
             keys = {str(call.key) for call in calls}
-            held = store.find_keys(executor, self._database.dialect, kind.name, keys)
+            held = store.find_keys(executor, self.database.dialect, kind.name, keys)
             if held.keys() != keys:
                 raise Vanished
             if how.on_conflict != "skip":
                 rows = self._rows(order, executor)
                 self._meet(executor, _first_of_each_key(rows), set(), held, how)
-            self._bell.ring_inside(executor, is_ours=how.conn is None)
+            self.bell.ring_inside(executor, is_ours=how.conn is None)
             return [held[str(call.key)][0] for call in calls]
 
         if how.conn is not None:
             with self._joined(how.conn) as executor:
                 return work(executor)
-        ids = self._database.write(work)
-        self._bell.ring_here()
+        ids = self.database.write(work)
+        self.bell.ring_here()
         return ids
 
     def take_back(self, ids: Sequence[int]) -> int:
         """Delete rows that were just written and have not started; how many."""
-        return self._database.write(lambda connection: store.take_back(connection, ids))
+        return self.database.write(lambda connection: store.take_back(connection, ids))
 
     def _write_alone(self, row: NewTask) -> bool:
         """Write one row in one round trip, if the database can; False if it was not written."""
-        dialect = self._database.dialect
+        dialect = self.database.dialect
         if not dialect.commits_alone:
             return False
-        notify = self._bell.is_due()
-        return self._database.single(
+        notify = self.bell.is_due()
+        return self.database.single(
             lambda connection: dialect.insert_alone(connection, row, notify=notify)
         )
 
     def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
-        encode, largest = kind.arguments.encode, self._max_payload
+        encode, largest = kind.arguments.encode, self.max_payload
         payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
-        first = self._clock.reserve(len(calls))
+        first = self.clock.reserve(len(calls))
         return Order(kind, calls, payloads, how, first, due_of(kind, how, first))
 
     def _rows(self, order: Order, inside: Executor | None, *, tries: int = TRIES) -> list[NewTask]:
-        numbers = self._numbers.take(len(order.calls), inside=inside, tries=tries)
+        numbers = self.numbers.take(len(order.calls), inside=inside, tries=tries)
         kind, created_at, due_at = order.kind, order.created_at, order.due_at
         priority = kind.priority if order.how.priority is None else order.how.priority
         return [
@@ -210,7 +200,7 @@ class TaskWriter:
         inserted, held = self._insert(executor, unique, again=again)
         if held:
             self._meet(executor, unique, inserted, held, order.how)
-        self._bell.ring_inside(executor, is_ours=is_ours)
+        self.bell.ring_inside(executor, is_ours=is_ours)
         if rows[0].task_key is None:
             return [row.id for row in rows]
         owner = {row.task_key: row.id for row in unique if row.id in inserted}
@@ -221,7 +211,7 @@ class TaskWriter:
         self, executor: Executor, rows: list[NewTask], *, again: bool
     ) -> tuple[set[int], Holders]:
         """Insert rows whose keys are free; their ids, and the rows that hold the other keys."""
-        dialect = self._database.dialect
+        dialect = self.database.dialect
         inserted: set[int] = set()
         held: Holders = {}
         for _ in range(INSERT_TRIES):
@@ -259,11 +249,11 @@ class TaskWriter:
                 status = Status.RUNNING
             if how.on_conflict == "raise" or (
                 how.on_conflict == "replace"
-                and (is_running(number) or not store.replace(executor, self._database.dialect, row))
+                and (is_running(number) or not store.replace(executor, self.database.dialect, row))
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
             if how.on_conflict == "replace":
-                self._faces.replaced(executor, row.kind, row.task_key)
+                self.faces.replaced(executor, row.kind, row.task_key)
 
 
 def due_of(kind: Kind, how: How, now: int) -> int:

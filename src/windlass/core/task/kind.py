@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
-from windlass.errors import BadDeclaration, DuplicateKind, Unknown, UnknownKind
+from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import BreakerTerms, parse_breaker
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.outcome import KEEP_FAILED, Terms
+from windlass.value.outcome import Misfit
 from windlass.value.payload import Arguments, result_decoder
 from windlass.value.period import Period
 from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
-from windlass.value.task import Claimed, check_priority
+from windlass.value.task import KEEP_FAILED, Claimed, Terms, check_priority
 from windlass.value.window import Window, parse_window
 
 T = TypeVar("T")
@@ -44,6 +44,7 @@ class Kind:
     rate: float | None
     priority: int
     max_lost: int
+    finish_timeout: int
     window: Window | None = None
     breaker: BreakerTerms | None = None
     # The face that declared it, and that face's own options.
@@ -58,7 +59,13 @@ class Kind:
         """Call the handler: an item gets its code, a cron nothing, a task its arguments."""
         if turns:
             return self.function() if self.period is None else self.function(task.task_key)
-        args, kwargs = self.arguments.decode(task.payload)
+        try:
+            args, kwargs = self.arguments.decode(task.payload)
+        except BadArgument as problem:
+            if task.flow_id is not None:
+                # The results of other nodes are among the arguments, and will not change.
+                raise
+            raise Misfit(f"{problem}; it waits until the kind takes these arguments") from None
         return self.function(*args, **kwargs)
 
     def due_until(self, now: int) -> int:
@@ -108,12 +115,14 @@ class TaskOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
     priority: int
     keep: Duration | None
     keep_failed: Duration | None
+    finish_timeout: Duration
 
 
 class CronOptions(CommonOptions, RetryOptions, total=False):
     """The options of a cron, beside its schedule."""
 
     priority: int
+    finish_timeout: Duration
 
 
 @dataclass(frozen=True)
@@ -130,6 +139,7 @@ class Options:
     keep: Duration | None = None
     keep_failed: Duration | None = None
     max_lost: int = 3
+    finish_timeout: Duration = "5s"
     window: str | None = None
     breaker: str | None = None
     schedule: Schedule | None = None
@@ -204,6 +214,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         rate=_optional(parse_rate, options.rate, f"{what}: rate"),
         priority=check_priority(name, options.priority),
         max_lost=positive(options.max_lost, f"{what}: max_lost") or 1,
+        finish_timeout=parse_duration(options.finish_timeout, what=f"{what}: finish_timeout"),
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         face=options.face,
@@ -232,7 +243,9 @@ class Registry:
         """The kind of that name; if it has another face, the error says that it is not `what`."""
         kind = self.get(name)
         if kind.face != face:
-            raise Unknown(f"kind {name!r} is not {what}")
+            names = sorted(each.name for each in self.kinds.values() if each.face == face)
+            known = ", ".join(names) or "none"
+            raise Unknown(f"kind {name!r} is not {what}; {face} kinds: {known}")
         return kind
 
     def get(self, name: str) -> Kind:

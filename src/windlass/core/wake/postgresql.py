@@ -27,12 +27,16 @@ class Listener(Loop):
     def tick(self) -> float:
         import psycopg
 
-        url = self._database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        options = self._database.dialect.engine_options(self._database.url)["connect_args"]
-        with psycopg.connect(url, autocommit=True, **options) as connection:
+        database = self._database
+        # As the engine connects: libpq itself would use only the last of several hosts.
+        _, place = database.engine.dialect.create_connect_args(database.url)
+        options = database.dialect.engine_options(database.url, database.bounds)["connect_args"]
+        renewals = database.renewals
+        with psycopg.connect(autocommit=True, **{**place, **options}) as connection:
             connection.execute(f"listen {CHANNEL}")
             self._heard()
-            while not self._stopping:
+            # After a failover, the server of this connection says nothing new.
+            while not self._stopping and renewals == database.renewals:
                 for note in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
                     if note.payload != str(self._me()):
                         self._heard()

@@ -10,12 +10,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, Table, TextClause, delete, select, text, update
+from sqlalchemy import (
+    URL,
+    Connection,
+    CursorResult,
+    Engine,
+    Select,
+    Table,
+    TextClause,
+    delete,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
+from windlass.database.bound import Bounds
+from windlass.database.dialect import statement as sql
+from windlass.database.dialect.statement import columns_of
 from windlass.database.schema import offer, task
 from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import Change, Visits
@@ -25,13 +40,8 @@ from windlass.value.task import Claimed, NewTask
 # Numbers are taken in blocks of this size.
 BLOCK = 64
 ENDLESS = 1 << 15
-# The columns that a run needs, in the order that `stamped` expects.
-COLUMNS = (
-    "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket, flow_id"
-)
 
-NEXT_NUMBER = text("select next from windlass_number where name = 'id'")
-BEGIN_NUMBERS = text("update windlass_number set next = :first where name = 'id'")
+Rows = TypeVar("Rows", bound=Select[Any])
 
 encode = msgspec.json.Encoder().encode
 
@@ -39,10 +49,6 @@ encode = msgspec.json.Encoder().encode
 def document(rows: object) -> str:
     """Rows as one parameter."""
     return encode(rows).decode()
-
-
-class LongText(str):
-    """A text that may be longer than a key."""
 
 
 class Lane(NamedTuple):
@@ -70,17 +76,6 @@ class Most(NamedTuple):
     lost: range = range(ENDLESS)
     buckets: range = range(BUCKETS)
 
-    @property
-    def parameters(self) -> dict[str, int]:
-        return {
-            "limit": self.limit,
-            "due_until": self.due_until,
-            "lost_from": self.lost.start,
-            "lost_to": self.lost.stop - 1,
-            "bucket_from": self.buckets.start,
-            "bucket_to": self.buckets.stop - 1,
-        }
-
 
 class Count(msgspec.Struct, gc=False):
     """Statistics of one worker, one kind and one minute."""
@@ -101,7 +96,10 @@ class Executor(Protocol):
 
 
 class Dialect(ABC):
-    """One database. `insert`, `change` and `remove` return the ids of the rows they touched."""
+    """One database. `insert`, `change` and `remove` return the ids of the rows they touched.
+
+    A claim takes two statements, because not every database can return old values from an update.
+    """
 
     # The family: sqlite, postgresql or mysql.
     name: str
@@ -117,6 +115,8 @@ class Dialect(ABC):
     numbers_join = False
     # Whether an index can compare several columns with several values at once.
     compares_rows = True
+    # Whether a worker cannot renew its lease while a transaction has its row locked as its fence.
+    fence_stops_heartbeat = False
     # A transaction without a statement for this long is ended and loses its locks.
     idle_milliseconds = 4_000
 
@@ -134,27 +134,79 @@ class Dialect(ABC):
     has_shard: str
     # Casts text to the type of a JSON column.
     to_json = "{}"
-    # Ends an insert that skips rows of `windlass_task` whose id or key exists.
+    # Ends an insert that skips rows of `windlass_task` whose id or key exists, and one that returns
+    # the ids of the rows it wrote.
     unless_there = "on conflict do nothing"
+    returning = "returning id"
     # Selects the rows in the index of keys: where indexes can be partial, those with a key.
     in_key_index = "t.task_key is not null"
+
+    # Words of the database: the index to use, how to skip locked rows, the greatest of two.
+    hint = ""
+    lock = "for update skip locked"
+    greatest = "greatest"
+    # Prefix of the columns to set, where the database needs it.
+    of_task = ""
+    # Statements on rows that are still {as_taken}; {rows} is the list, {changed} the new values.
+    change_text: str
+    visit_text: str
+    remove_text: str
+    # Reads the time, in microseconds.
+    clock_text: str
+    next_number_text = "select next from windlass_number where name = 'id'"
+    begin_numbers_text = "update windlass_number set next = :first where name = 'id'"
 
     # What errors mean, by their `code_of`.
     conflicts: Collection[object]
     locked: Collection[object] = ()
     outages: Collection[object] = ()
+    read_only: Collection[object] = ()
     duplicates: Collection[object]
     missing: Collection[object]
 
-    @property
-    def server(self) -> str:
-        """The server within its family, by its name in `PerDialect`."""
-        return self.name
+    def __init__(self) -> None:
+        # The server within its family, by its name in `PerDialect`.
+        self.server = self.name
+        self._alive = self.often(f"{sql.ALIVE} {self.hold_shared}")
+        self._lock_worker = self.often(f"{sql.ALIVE} {self.hold_alone}")
+        self._insert = text(
+            sql.INSERT.format(
+                rows=self.rows("inserts", **columns_of(NewTask)),
+                payload=self.to_json.format("payload"),
+                unless_there=self.unless_there,
+                returning=self.returning,
+            )
+        )
+        counts = self.rows("counts", **columns_of(Count))
+        self._count = self.often(sql.COUNT.format(rows=counts, added=self.added()))
+        changed = sql.CHANGED.format(
+            t=self.of_task,
+            result=self.to_json.format("changes.result"),
+            payload=self.to_json.format("changes.payload"),
+        )
+        changes = self.rows("changes", **columns_of(Change))
+        self._change = self._as_taken(self.change_text, rows=changes, changed=changed)
+        self._visit = self._as_taken(self.visit_text)
+        self._remove = self._as_taken(self.remove_text)
+        self._pick = text(sql.PICK.format(hint=self.hint, lock=self.lock))
+        self._read = text(sql.PICK.format(hint=self.hint, lock=""))
+        self._read_ids = text(sql.PICK_IDS.format(hint=self.hint, lock=""))
+
+    def often(self, statement: str) -> TextClause:
+        """A statement that runs often, prepared where that helps."""
+        return text(statement)
+
+    def _as_taken(self, statement: str, **words: str) -> dict[bool, TextClause]:
+        """The statement by whether the rows were read or claimed."""
+        return {
+            is_read: self.often(statement.format(as_taken=way, **words))
+            for is_read, way in sql.AS_TAKEN.items()
+        }
 
     # Connections and errors
 
     @abstractmethod
-    def engine_options(self, url: URL) -> dict[str, Any]: ...
+    def engine_options(self, url: URL, bounds: Bounds) -> dict[str, Any]: ...
 
     def clean(self, url: URL) -> URL:
         """The URL for the driver."""
@@ -164,9 +216,13 @@ class Dialect(ABC):
         """Whether only one connection can see the data."""
         return False
 
+    def hazards(self, url: URL) -> list[str]:
+        """What can damage the database, and what to do about it."""
+        return []
+
     @abstractmethod
-    def prepare(self, engine: Engine) -> None:
-        """Set up every new connection of `engine`."""
+    def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
+        """Set up every new connection of `engine`. Without `bounds` it keeps its own."""
 
     def writing(self, connection: Connection) -> Connection:
         """The connection, prepared for a transaction that writes."""
@@ -178,8 +234,14 @@ class Dialect(ABC):
 
     def lent(self, connection: Connection) -> AbstractContextManager[object]:
         """Inside the block, `connection` returns values as user code expects."""
-        del connection
         return nullcontext()
+
+    @abstractmethod
+    def abort(self, connection: Connection) -> None:
+        """Roll back a transaction that another thread still uses, and spoil its connection.
+
+        What that thread does with the connection afterwards is an error, and changes nothing.
+        """
 
     def raw_cursor(self, raw: Any) -> Any:
         """A cursor on a driver's connection that returns plain tuples."""
@@ -201,6 +263,10 @@ class Dialect(ABC):
         """Whether the server is down or shutting down."""
         return self.code_of(problem) in self.outages
 
+    def is_read_only(self, problem: Exception) -> bool:
+        """Whether the server only allows reading: it may have been the primary until a failover."""
+        return self.code_of(problem) in self.read_only
+
     def is_duplicate(self, problem: Exception) -> bool:
         """Whether a row with that key exists already."""
         return self.code_of(problem) in self.duplicates
@@ -209,9 +275,9 @@ class Dialect(ABC):
         """Whether a table is missing: the statement ran on the wrong database."""
         return self.code_of(problem) in self.missing
 
-    @abstractmethod
     def measure(self, connection: Connection) -> int:
         """The current time of the database."""
+        return int(connection.execute(text(self.clock_text)).scalar_one())
 
     def notify(self, executor: Executor, who: str = "") -> None:
         """Wake idle workers when the transaction commits, where the database `wakes`.
@@ -228,20 +294,24 @@ class Dialect(ABC):
 
     def next_number(self, connection: Connection) -> int:
         """The number that would be taken next."""
-        return int(connection.execute(NEXT_NUMBER).scalar_one())
+        return int(connection.execute(text(self.next_number_text)).scalar_one())
 
     def begin_numbers(self, connection: Connection, first: int) -> None:
         """Make `first` the next number."""
-        connection.execute(BEGIN_NUMBERS, {"first": first})
+        connection.execute(text(self.begin_numbers_text), {"first": first})
 
     # The row of a worker, which fences its transactions
 
-    @abstractmethod
     def alive(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         """Whether `worker` is not marked left; it cannot be marked until this transaction ends.
 
         Unless `patient`, the transaction fails when it waits too long for a row.
         """
+        return connection.execute(self._alive, self.fence(worker, patient)).first() is not None
+
+    def fence(self, worker: int, patient: bool) -> dict[str, Any]:
+        """The parameters of `alive`."""
+        return {"worker": worker}
 
     def alive_with(
         self, connection: Connection, worker: int, runs: Collection[int], *, patient: bool = True
@@ -251,9 +321,10 @@ class Dialect(ABC):
             return None
         return lock_runs(connection, runs)
 
-    @abstractmethod
     def lock_worker(self, connection: Connection, worker: int, *, patient: bool = True) -> bool:
         """`alive` with an exclusive lock, to mark the worker left."""
+        asked = self.fence(worker, patient)
+        return connection.execute(self._lock_worker, asked).first() is not None
 
     # Lists, sent as one document
 
@@ -265,14 +336,19 @@ class Dialect(ABC):
         """
 
     @abstractmethod
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        """SQL for "is one of these ids", and its parameters."""
+
+    @abstractmethod
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         """SQL for "is one of these texts", and its parameters."""
 
     # New rows
 
-    @abstractmethod
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         """Write new rows, except rows whose id or key exists."""
+        inserted = executor.execute(self._insert, {"inserts": document(rows)})
+        return {row[0] for row in inserted.fetchall()}
 
     def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
         """Write one new row in autocommit; False if its key exists."""
@@ -302,13 +378,13 @@ class Dialect(ABC):
     def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
         """Every lane of these kinds that has waiting rows."""
 
-    @abstractmethod
     def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
         """The COLUMNS of unclaimed due rows of `lane`, from its `due_at` on."""
+        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
 
-    @abstractmethod
     def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
         """The ids of the rows that `read` would return."""
+        return list(connection.scalars(self._read_ids, wanted(lane, most)))
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:
         """Offer the unclaimed ones of the rows to all workers."""
@@ -319,29 +395,44 @@ class Dialect(ABC):
         """Delete the offers of these rows."""
         connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
 
-    @abstractmethod
     def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
         """Claim unclaimed due rows of `lane`, from its `due_at` on."""
+        if not self.alive(connection, stamp.worker):
+            return []
+        rows = connection.execute(self._pick, wanted(lane, most)).fetchall()
+        if rows:
+            self.stamp(connection, [row[0] for row in rows], stamp)
+        return [stamped(row, stamp) for row in rows]
 
-    @abstractmethod
     def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
         """Claim rows that this transaction has locked."""
+        self._write(connection, sql.STAMP, ids, **stamp._asdict())
 
     @abstractmethod
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         """Lock the waiting or running rows that no other transaction has locked."""
 
-    @abstractmethod
     def abandoned(
         self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
     ) -> list[Sequence[Any]]:
         """Lock rows whose worker is marked left; returns their COLUMNS and `lost_in_a_row`."""
+        listed, parameters = self.texts(kinds)
+        statement = text(sql.ABANDONED.format(hint=self.hint, lock=self.lock, kinds=listed))
+        rows = connection.execute(statement, {"now": now, "limit": limit, **parameters})
+        return list(rows.fetchall())
 
-    @abstractmethod
     def rescue(
         self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
     ) -> None:
         """Take over rows that `abandoned` locked."""
+        self._write(connection, sql.RESCUE, ids, attempt=attempt, **stamp._asdict())
+
+    def _write(
+        self, connection: Connection, statement: str, ids: Collection[int], **values: int | None
+    ) -> None:
+        listed, parameters = self.ids(ids)
+        filled = text(statement.format(greatest=self.greatest, ids=listed))
+        connection.execute(filled, {**values, **parameters})
 
     # Outcomes
 
@@ -367,9 +458,14 @@ class Dialect(ABC):
     ) -> set[int]:
         """Delete rows, id to fence, that have not changed since they were taken."""
 
-    @abstractmethod
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         """Add to the statistics."""
+        connection.execute(self._count, {"counts": document(counts)})
+
+    def added(self) -> str:
+        """Ends an insert into the statistics that adds to existing rows."""
+        sums = ", ".join(f"{name} = windlass_stat.{name} + excluded.{name}" for name in sql.COUNTED)
+        return f"on conflict (minute, kind, worker) do update set {sums}"
 
 
 def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
@@ -408,3 +504,37 @@ def original(problem: Exception) -> BaseException:
     if isinstance(problem, DBAPIError) and problem.orig is not None:
         return problem.orig
     return problem
+
+
+def wanted(lane: Lane, most: Most) -> dict[str, Any]:
+    """The parameters of FREE_AND_DUE."""
+    return {
+        "kind": lane.kind,
+        "priority": lane.priority,
+        "due_from": lane.due_at,
+        "due_until": most.due_until,
+        "limit": most.limit,
+        "lost_from": most.lost.start,
+        "lost_to": most.lost.stop - 1,
+        "bucket_from": most.buckets.start,
+        "bucket_to": most.buckets.stop - 1,
+    }
+
+
+def visited_rows(visits: Visits) -> str:
+    """The ids, fences and start times of the rows, as one document."""
+    return document(sorted((row.id, row.fence, row.started_at) for row in visits.rows))
+
+
+def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
+    """All rows as the driver's tuples: SQLAlchemy's rows would cost more than the query."""
+    assert result.cursor is not None
+    rows = list(result.cursor.fetchall())
+    result.close()
+    return rows
+
+
+def force_index(query: Rows, table: Table, index: str) -> Rows:
+    """Force MySQL and MariaDB to read `table` by `index`."""
+    hint = f"force index ({index})"
+    return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")

@@ -1,28 +1,21 @@
-"""Statements on task rows that the databases share, with a few different words."""
+"""The SQL on task rows that the databases share, with gaps for the words of each."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, CursorResult, TextClause, text
 
-from windlass.database.dialect.base import (
-    COLUMNS,
-    Count,
-    Dialect,
-    Lane,
-    LongText,
-    Most,
-    Stamp,
-    document,
-    stamped,
-)
-from windlass.value.outcome import Change, Visits
+from windlass.value.outcome import Visits
 from windlass.value.period import GOES
-from windlass.value.task import Claimed, NewTask
+
+# Fields that may be longer than a key.
+LONG = ("payload", "result", "remark")
+
+# The columns that a run needs, in the order that `stamped` expects.
+COLUMNS = (
+    "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket, flow_id"
+)
 
 LANES = """
 with recursive lane (kind, priority) as (
@@ -115,9 +108,6 @@ CHANGED = f"""{{t}}status = changes.status, {{t}}due_at = changes.due_at, {{t}}b
     {{t}}payload = coalesce({{payload}}, t.payload),
     {{t}}priority = coalesce(changes.priority, t.priority)"""
 
-# Fields that may be longer than a key.
-LONG = ("payload", "result", "remark")
-
 COUNTED = ("done", "failed", "retried", "milliseconds")
 COUNT = """
 insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
@@ -125,108 +115,8 @@ select minute, kind, worker, done, failed, retried, milliseconds from {rows} whe
 """
 
 
-class TaskStatements(Dialect):
-    """Builds the statements from the words of a database.
-
-    A claim takes two statements, because not every database can return old values from an update.
-    """
-
-    # Words of the database: the index to use, how to skip locked rows, the greatest of two.
-    hint = ""
-    lock = "for update skip locked"
-    greatest = "greatest"
-    # Statements on rows that are still {as_taken}; {rows} is the list, {changed} the new values.
-    change_text: str
-    visit_text: str
-    remove_text: str
-    # Prefix of the columns to set, where the database needs it.
-    of_task = ""
-    # Ends an insert that returns the ids of the rows it wrote.
-    returning = "returning id"
-
-    def __init__(self) -> None:
-        self._insert = text(
-            INSERT.format(
-                rows=self.rows("inserts", **columns_of(NewTask)),
-                payload=self.to_json.format("payload"),
-                unless_there=self.unless_there,
-                returning=self.returning,
-            )
-        )
-        counts = self.rows("counts", **columns_of(Count))
-        self._count = self.often(COUNT.format(rows=counts, added=self.added()))
-        changed = CHANGED.format(
-            t=self.of_task,
-            result=self.to_json.format("changes.result"),
-            payload=self.to_json.format("changes.payload"),
-        )
-        changes = self.rows("changes", **columns_of(Change))
-        self._change = self._as_taken(self.change_text, rows=changes, changed=changed)
-        self._visit = self._as_taken(self.visit_text)
-        self._remove = self._as_taken(self.remove_text)
-        self._pick = text(PICK.format(hint=self.hint, lock=self.lock))
-        self._read = text(PICK.format(hint=self.hint, lock=""))
-        self._read_ids = text(PICK_IDS.format(hint=self.hint, lock=""))
-
-    def often(self, statement: str) -> TextClause:
-        """A statement that runs often, prepared where that helps."""
-        return text(statement)
-
-    def added(self) -> str:
-        """Ends an insert into the statistics that adds to existing rows."""
-        sums = ", ".join(f"{name} = windlass_stat.{name} + excluded.{name}" for name in COUNTED)
-        return f"on conflict (minute, kind, worker) do update set {sums}"
-
-    def count(self, connection: Connection, counts: Sequence[Count]) -> None:
-        connection.execute(self._count, {"counts": document(counts)})
-
-    @abstractmethod
-    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
-        """SQL for "is one of these ids", and its parameters."""
-
-    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
-
-    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
-        return list(connection.scalars(self._read_ids, wanted(lane, most)))
-
-    def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        if not self.alive(connection, stamp.worker):
-            return []
-        rows = connection.execute(self._pick, wanted(lane, most)).fetchall()
-        if rows:
-            self.stamp(connection, [row[0] for row in rows], stamp)
-        return [stamped(row, stamp) for row in rows]
-
-    def stamp(self, connection: Connection, ids: Collection[int], stamp: Stamp) -> None:
-        self._write(connection, STAMP, ids, **stamp._asdict())
-
-    def abandoned(
-        self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
-    ) -> list[Sequence[Any]]:
-        listed, parameters = self.texts(kinds)
-        statement = text(ABANDONED.format(hint=self.hint, lock=self.lock, kinds=listed))
-        rows = connection.execute(statement, {"now": now, "limit": limit, **parameters})
-        return list(rows.fetchall())
-
-    def rescue(
-        self, connection: Connection, ids: Collection[int], stamp: Stamp, *, attempt: int
-    ) -> None:
-        self._write(connection, RESCUE, ids, attempt=attempt, **stamp._asdict())
-
-    def _write(
-        self, connection: Connection, statement: str, ids: Collection[int], **values: int | None
-    ) -> None:
-        listed, parameters = self.ids(ids)
-        filled = text(statement.format(greatest=self.greatest, ids=listed))
-        connection.execute(filled, {**values, **parameters})
-
-    def _as_taken(self, statement: str, **words: str) -> dict[bool, TextClause]:
-        """The statement by whether the rows were read or claimed."""
-        return {
-            is_read: self.often(statement.format(as_taken=way, **words))
-            for is_read, way in AS_TAKEN.items()
-        }
+class LongText(str):
+    """A text that may be longer than a key."""
 
 
 def columns_of(row: type[msgspec.Struct]) -> dict[str, type]:
@@ -240,12 +130,6 @@ def columns_of(row: type[msgspec.Struct]) -> dict[str, type]:
     return {field.name: type_of(field) for field in msgspec.structs.fields(row)}
 
 
-def wanted(lane: Lane, most: Most) -> dict[str, Any]:
-    """The parameters of FREE_AND_DUE."""
-    place = {"kind": lane.kind, "priority": lane.priority, "due_from": lane.due_at}
-    return {**place, **most.parameters}
-
-
 def visited(visits: Visits, worker: int) -> dict[str, Any]:
     """The parameters of VISITED."""
     return {
@@ -254,16 +138,3 @@ def visited(visits: Visits, worker: int) -> dict[str, Any]:
         "priority": visits.priority,
         "worker": worker,
     }
-
-
-def visited_rows(visits: Visits) -> str:
-    """The ids, fences and start times of the rows, as one document."""
-    return document(sorted((row.id, row.fence, row.started_at) for row in visits.rows))
-
-
-def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
-    """All rows as the driver's tuples: SQLAlchemy's rows would cost more than the query."""
-    assert result.cursor is not None
-    rows = list(result.cursor.fetchall())
-    result.close()
-    return rows

@@ -11,11 +11,6 @@ from windlass.cli.load import AppArgument, load_app
 from windlass.cli.output import say
 
 
-def register(root: typer.Typer) -> None:
-    """Add `windlass callback`."""
-    root.command()(callback)
-
-
 def callback(
     app: AppArgument,
     host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",

@@ -3,13 +3,21 @@
 `POST /callback/{task}` with `Authorization: Bearer {secret}` and `{"ok": true, "result": ...}`. The
 secret belongs to one submission of the task. A late or repeated callback, or a callback about an
 earlier submission, gets the same answer and changes nothing.
+
+Strangers can reach this server, so each connection is one request with a bound on its bytes and its
+time, and there is a bound on connections. When all places are taken, slow requests give way.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import socket
 import sys
+import threading
 import time
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,21 +26,74 @@ from windlass.errors import BadInput, UnknownHandle, WindlassError
 from windlass.external.operate import Externals, bearer_secret
 
 LARGEST = 1024 * 1024
+LARGEST_HEAD = 64 * 1024
 LONGEST_NUMBER = 19
-# How long a client may send nothing, and how long the whole body may take.
+# How long a client may send nothing, and how long the whole request may take.
 SILENT_SECONDS = 10.0
-BODY_SECONDS = 30.0
+REQUEST_SECONDS = 30.0
+MOST_CONNECTIONS = 64
+# When all places are taken, requests that have taken longer than this give way.
+PATIENCE_SECONDS = 1.0
+LOOK_SECONDS = 0.1
 
 
 class BadCallback(Exception):
     """A request that is refused: the HTTP status, and the reason."""
 
 
+class TooLarge(Exception):
+    """The head of a request has too many bytes."""
+
+
+class RequestReader(io.RawIOBase):
+    """Reads one request: at most `allowed` bytes, until a deadline; EOFError if it breaks off."""
+
+    def __init__(self, connection: socket.socket, *, silent_seconds: float) -> None:
+        self._connection = connection
+        self._silent_seconds = silent_seconds
+        self._deadline = time.monotonic() + REQUEST_SECONDS
+        self.allowed = LARGEST_HEAD
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        if self.allowed <= 0:
+            raise TooLarge
+        self._connection.settimeout(min(self._silent_seconds, remaining))
+        count = self._connection.recv_into(memoryview(buffer)[: self.allowed])
+        if not count:
+            raise EOFError
+        self.allowed -= count
+        return count
+
+
 class CallbackHandler(BaseHTTPRequestHandler):
-    """One connection."""
+    """One connection, and its one request."""
 
     timeout = SILENT_SECONDS
     server: CallbackServer
+    # For an answer to a request that could not be read.
+    requestline = ""
+    request_version = "HTTP/1.0"
+
+    def setup(self) -> None:
+        """Read with bounds."""
+        super().setup()
+        self._reader = RequestReader(self.connection, silent_seconds=self.timeout)
+        self.rfile = io.BufferedReader(self._reader)
+
+    def handle(self) -> None:
+        """Answer one request."""
+        try:
+            self.handle_one_request()
+        except TooLarge:
+            self._send(431, {"error": f"more than {LARGEST_HEAD:,} bytes before the body"})
+        except EOFError:
+            return
 
     def do_POST(self) -> None:
         """Answer a callback."""
@@ -82,18 +143,14 @@ class CallbackHandler(BaseHTTPRequestHandler):
             raise BadCallback(400, f"Content-Length: {given[:30]!r} is not a number")
         if len(given) > LONGEST_NUMBER or int(given) > LARGEST:
             raise BadCallback(413, f"more than {LARGEST:,} bytes")
-        left, parts = int(given), []
-        deadline = time.monotonic() + BODY_SECONDS
-        while left:
-            try:
-                part = self.rfile.read1(left)
-            except TimeoutError:
-                part = b""
-            if not part or time.monotonic() > deadline:
-                raise BadCallback(408, "the body did not come")
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+        self._reader.allowed = int(given)
+        try:
+            return self.rfile.read(int(given))
+        except (TimeoutError, EOFError):
+            raise BadCallback(408, "the body did not come") from None
+        finally:
+            self.server.connections.heard(self.connection)
+            self.connection.settimeout(self.timeout)
 
     def _send(self, status: int, answer: dict[str, Any]) -> None:
         # The rest of a body that was refused is not another request.
@@ -110,14 +167,88 @@ class CallbackHandler(BaseHTTPRequestHandler):
         """Log nothing: what matters is an event."""
 
 
+class Connections:
+    """The open connections: a bounded number, in which slow requests give way to new ones."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open: set[socket.socket] = set()
+        # Those whose request has not come yet: from where, and since when.
+        self._awaited: dict[socket.socket, tuple[str, float]] = {}
+        self._is_closed = False
+
+    def enter(self, connection: socket.socket, host: str) -> bool:
+        """Wait for a place; False if there will be none."""
+        with self._changed:
+            while len(self._open) >= MOST_CONNECTIONS and not self._is_closed:
+                self._end_the_slowest()
+                self._changed.wait(LOOK_SECONDS)
+            if self._is_closed:
+                return False
+            self._open.add(connection)
+            self._awaited[connection] = host, time.monotonic()
+            return True
+
+    def heard(self, connection: socket.socket) -> None:
+        """The request has come: from now on it does not give way."""
+        with self._changed:
+            self._awaited.pop(connection, None)
+
+    def leave(self, connection: socket.socket) -> None:
+        with self._changed:
+            self._awaited.pop(connection, None)
+            self._open.discard(connection)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Nobody waits for a place any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _end_the_slowest(self) -> None:
+        """First the oldest of the host with the most, so that one host cannot take all places."""
+        before = time.monotonic() - PATIENCE_SECONDS
+        of_host = Counter(host for host, _ in self._awaited.values())
+        slow = [
+            (-of_host[host], since, connection)
+            for connection, (host, since) in self._awaited.items()
+            if since < before
+        ]
+        if slow:
+            *_, slowest = min(slow, key=lambda each: each[:2])
+            del self._awaited[slowest]
+            with contextlib.suppress(OSError):
+                slowest.shutdown(socket.SHUT_RDWR)
+
+
 class CallbackServer(ThreadingHTTPServer):
     """Receives callbacks for an app; `serve_forever()` runs it."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, externals: Externals, host: str, port: int) -> None:
         super().__init__((host, port), CallbackHandler)
         self.externals = externals
+        self.connections = Connections()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection once there is a place for it."""
+        if self.connections.enter(request, client_address[0]):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        super().shutdown_request(request)
+        self.connections.leave(request)
+
+    def shutdown(self) -> None:
+        """Stop `serve_forever()`, which may be waiting for a place."""
+        self.connections.close()
+        super().shutdown()
 
     def handle_error(self, _request: Any, _client: Any) -> None:
         """Log an error, but not that a client has closed its connection."""

@@ -8,20 +8,18 @@ time-outs of its tasks still count.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from windlass import telemetry
 from windlass.clock import SECOND
-from windlass.core.face import Ending, FaceLoop, Workplace
-from windlass.core.finish.group import lock_for
+from windlass.core.face import FaceLoop, Workplace
+from windlass.core.finish.finish import lock_for
 from windlass.core.run.call import Calls
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES
 from windlass.external import store
-from windlass.external.engine.stop import StopCalls, first_characters
 from windlass.external.engine.submission import (
     Notification,
     endings_of,
@@ -30,21 +28,15 @@ from windlass.external.engine.submission import (
     outcome_of,
     write_ends,
 )
-from windlass.external.model import Answer, Done, Failed, Running, terms_of
+from windlass.external.model import Answer, Done, Failed, Running, Submission, terms_of
 from windlass.external.store import ExternalRow
 from windlass.value.outcome import Failed as FailedOutcome
 from windlass.value.outcome import Outcome
 
 LOOK_SECONDS = 0.25
+STOPS_AT_ONCE = 8
 
 Answers = dict[int, Answer]
-
-
-class PollWritten(NamedTuple):
-    """What faces wrote with some outcomes, and which outcomes were accepted."""
-
-    endings: Sequence[Ending]
-    accepted: set[int]
 
 
 class Poll(FaceLoop):
@@ -56,15 +48,11 @@ class Poll(FaceLoop):
         super().__init__()
         self._kind = kind
         self._terms = terms_of(kind)
+        self._workplace = workplace
         self._site = workplace.site._replace(hand_off=None)
         self._database = workplace.site.database
         self._clock = workplace.site.clock
-        self._in_flight = workplace.in_flight
-        self._ring = workplace.ring
-        self._breakers = workplace.breakers
-        self._look_now = workplace.look_now
-        self._calls = Calls(terms_of(kind).call_timeout / SECOND)
-        self._stops = StopCalls(kind, workplace.site)
+        self._polls, self._stops = (Calls(self._terms.call_timeout / SECOND) for _ in range(2))
         self._errors = 0
         # The number of the last tick that was asked for, and of the last that found nothing.
         self._wanted = 1
@@ -72,9 +60,10 @@ class Poll(FaceLoop):
 
     def tick(self) -> float:
         wanted, count = self._wanted, 0
-        if not self._in_flight.is_halted:
-            count = self._stops.call_some()
-            if self._in_flight.loads[self._kind.name].is_open:
+        in_flight = self._workplace.in_flight
+        if not in_flight.is_halted:
+            count = self._stop_some()
+            if in_flight.loads[self._kind.name].is_open:
                 count += self.ask()
         if not count:
             self._idle_at = wanted
@@ -88,28 +77,23 @@ class Poll(FaceLoop):
 
     def ask(self) -> int:
         """Poll once for due tasks; for how many of them something was written."""
-        kind, terms, share, now = self._kind, self._terms, self._ring.share, self._clock.now()
+        kind, breakers, now = self._kind.name, self._workplace.gate.breakers, self._clock.now()
+        share, limit = self._workplace.ring.share, self._terms.batch
         rows = self._database.read(
             lambda connection: store.due(
-                connection,
-                kind.name,
-                now=now,
-                buckets=share.runs,
-                worker=share.worker,
-                limit=terms.batch,
+                connection, kind, now=now, buckets=share.runs, worker=share.worker, limit=limit
             )
         )
-        told = [row for row in rows if row.told is not None]
+        told = [row for row in rows if row.submission.told is not None]
         if told:
             self._write(told, {row.task.id: _notified(row) for row in told}, worker=share.worker)
-        asked = [row for row in rows if row.told is None]
+        asked = [row for row in rows if row.submission.told is None]
         if not asked:
             return len(told)
-        is_probe = False
-        if self._breakers.is_open(kind.name):
-            is_probe = self._breakers.take_probe(kind.name)
-            if not is_probe:
-                return len(told) + self._hold_back(asked, worker=share.worker)
+        is_open = breakers.is_open(kind)
+        is_probe = is_open and breakers.take_probe(kind)
+        if is_open and not is_probe:
+            return len(told) + self._hold_back(asked, worker=share.worker)
         self._write(asked, self._answers(asked, is_probe=is_probe), worker=share.worker)
         return len(rows)
 
@@ -119,7 +103,7 @@ class Poll(FaceLoop):
         errors: list[str] = []
         handles = list({row.submission.handle or "" for row in rows})
         try:
-            found: object = self._calls.one(self._terms.system.poll, handles)
+            found: object = self._polls.one(self._terms.system.poll, handles)
             if not isinstance(found, Mapping):
                 raise TypeError(f"poll answered {found!r:.100}; it must answer a dict")
             for row in rows:
@@ -129,16 +113,14 @@ class Poll(FaceLoop):
                 else:
                     errors.append(f"{answer!r:.100} is not an answer for {row.submission.handle!r}")
         except Exception as problem:
-            errors.append(first_characters(problem))
+            errors.append(_first_characters(problem))
         self._errors = 0 if answers else self._errors + 1
-        kind = self._kind
+        kind, count = self._kind, max(1, self._errors)
         for error in errors:
-            telemetry.emit(
-                "external.silent", kind=kind.name, error=error, errors=max(1, self._errors)
-            )
+            telemetry.emit("external.silent", kind=kind.name, error=error, errors=count)
         if kind.breaker is not None:
-            ok = bool(answers)
-            self._breakers.count_call(kind.name, kind.breaker, ok=ok, is_probe=is_probe)
+            count_call = self._workplace.gate.breakers.count_call
+            count_call(kind.name, kind.breaker, ok=bool(answers), is_probe=is_probe)
         return answers
 
     def _hold_back(self, rows: Sequence[ExternalRow], *, worker: int) -> int:
@@ -176,41 +158,41 @@ class Poll(FaceLoop):
                 pause = terms.pause_after_error(max(1, self._errors))
                 later.setdefault(pause, []).append(row)
             else:
-                later.setdefault(terms.pause(row.polls), []).append(row)
+                later.setdefault(terms.pause(row.submission.polls), []).append(row)
 
-        def work(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> PollWritten:
-            endings = endings_of(self._site, ends, worker=worker)
-            locked = lock_for(connection, endings)
+        def write(connection: Connection, ends: Mapping[ExternalRow, Outcome]) -> set[int]:
             put_off = [row for those in later.values() for row in those]
             same = lock_same(connection, [*ends, *put_off])
             for pause, those in later.items():
                 ids = [row.task.id for row in those if row.task.id in same]
                 store.put_off(connection, ids, due_at=now + pause, asked=is_asked)
-            ends = {row: outcome for row, outcome in ends.items() if row.task.id in same}
-            ids = [row.task.id for row in ends]
-            store.stop(connection, [number for number in ids if number in overdue], now=now)
-            write_ends(connection, self._kind, ends, now=now)
-            for ending in endings:
-                ending.write(connection, set(ids), locked)
-            return PollWritten(endings, set(ids))
+            kept = {row: outcome for row, outcome in ends.items() if row.task.id in same}
+            accepted = {row.task.id for row in kept}
+            store.stop(connection, overdue & accepted, now)
+            write_ends(connection, self._kind, kept, now=now)
+            return accepted
 
-        self._commit(work, outcomes, worker=worker)
+        self._commit(write, outcomes, worker=worker)
 
     def _commit(
         self,
-        work: Callable[[Connection, Mapping[ExternalRow, Outcome]], PollWritten],
+        write: Callable[[Connection, Mapping[ExternalRow, Outcome]], set[int]],
         outcomes: Mapping[ExternalRow, Outcome],
         *,
         worker: int,
     ) -> None:
         """Write outcomes together, or one by one if one of them cannot be stored."""
+        endings = endings_of(self._site, outcomes, worker=worker)
+
+        def work(connection: Connection) -> set[int] | None:
+            locked = lock_for(connection, endings)
+            accepted = write(connection, outcomes)
+            for ending in endings:
+                ending.write(connection, accepted, locked)
+            return accepted
+
         try:
-            written = self._database.write_as(
-                worker,
-                lambda connection: work(connection, outcomes),
-                lost=PollWritten([], set()),
-                tries=2,
-            )
+            accepted = self._database.write_as(worker, work, lost=None, tries=2)
         except BAD_VALUES as problem:
             if not outcomes:
                 raise
@@ -220,12 +202,52 @@ class Poll(FaceLoop):
                 if is_last and isinstance(outcome, FailedOutcome) and outcome.error == text:
                     raise
                 one = {row: FailedOutcome(text, text) if is_last else outcome}
-                self._commit(work, one, worker=worker)
+                self._commit(write, one, worker=worker)
             return
-        if [each for each in written.endings if each.committed(written.accepted)]:
-            self._look_now()
+        if accepted is not None and [each for each in endings if each.committed(accepted)]:
+            self._workplace.look_now()
+
+    def _stop_some(self) -> int:
+        """Let the system stop a few tasks that were cancelled, skipped or have timed out."""
+        kind, now = self._kind.name, self._clock.now()
+        if not self._database.read(lambda connection: store.has_stops(connection, kind, now=now)):
+            return 0
+        until, limit = now + 2 * self._terms.call_timeout, STOPS_AT_ONCE
+
+        def take(connection: Connection) -> list[Submission]:
+            return store.take_stops(connection, kind, now=now, until=until, limit=limit)
+
+        taken = self._database.write(take, tries=2)
+        if taken:
+            self._stop(taken)
+        return len(taken)
+
+    def _stop(self, taken: Sequence[Submission]) -> None:
+        try:
+            handles = [str(each.handle) for each in taken]
+            answers = self._stops.each(self._terms.system.cancel, handles)
+        except TimeoutError as problem:
+            answers = [problem] * len(taken)
+        done: list[Submission] = []
+        failed: list[Submission] = []
+        for each, answer in zip(taken, answers, strict=True):
+            (failed if isinstance(answer, Exception) else done).append(each)
+            if isinstance(answer, Exception):
+                error = _first_characters(answer)
+                telemetry.emit("external.uncancelled", handle=each.handle, error=error)
+        later = self._clock.now() + self._terms.pause_after_error(2)
+
+        def work(connection: Connection) -> None:
+            store.stopped(connection, done)
+            store.put_off_stops(connection, failed, until=later)
+
+        self._database.write(work, tries=2)
 
 
 def _notified(row: ExternalRow) -> Answer:
-    assert row.told is not None
-    return msgspec.json.decode(row.told, type=Notification).answer
+    assert row.submission.told is not None
+    return msgspec.json.decode(row.submission.told, type=Notification).answer
+
+
+def _first_characters(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"[:300]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -80,7 +80,7 @@ def submit(
     now = site.clock.now()
     # A probe must call the system, even for a task that has timed out.
     if terms.is_late(given.began_at, now) and not run.is_probe:
-        return _give_up(run, given, ExternalFailed(_too_late(terms)))
+        return _give_up(run, given, ExternalFailed(late(terms).reason))
     try:
         handle = call(*args, **kwargs)
         if not is_handle(handle):
@@ -120,26 +120,25 @@ def ending(site: Site, ended: Sequence[Ended], worker: int) -> SubmissionsEnding
     return SubmissionsEnding(site, given) if given else None
 
 
+@dataclass(frozen=True)
 class SubmissionsEnding:
     """Writes the handles of accepted outcomes; stops submissions whose outcome was refused."""
 
+    site: Site
+    given: Sequence[tuple[Ended, Submission]]
     locks: Collection[int] = ()
 
-    def __init__(self, site: Site, given: Sequence[tuple[Ended, Submission]]) -> None:
-        self._site = site
-        self._given = given
-
     def write(self, connection: Connection, accepted: set[int], locked: Mapping[int, int]) -> None:
-        ours = [(each, given) for each, given in self._given if each.task.id in accepted]
+        ours = [(each, given) for each, given in self.given if each.task.id in accepted]
         handed = [given for each, given in ours if isinstance(each.outcome, Submitted)]
         store.record(connection, handed)
-        store.fail(connection, [each.task.id for each, given in ours if given.is_over])
+        store.fail(connection, [given.task_id for _, given in ours if given.is_over])
 
     def committed(self, accepted: set[int]) -> bool:
-        now = self._site.clock.now()
-        for each, given in self._given:
+        now = self.site.clock.now()
+        for each, given in self.given:
             if given.handle is not None and each.task.id not in accepted:
-                _refuse(self._site.database, given, now=now)
+                _refuse(self.site.database, given, now=now)
         return False
 
 
@@ -161,10 +160,10 @@ def _give_up(run: Run, given: Submission, problem: Exception) -> Outcome:
     """Fail this submission; a new one follows if the kind has retries left."""
     run.keep(replace(given, is_over=True))
     policy, text, trace = run.kind.terms.retry, *describe(problem)
-    counted = ExternalFailed()
-    if not policy.allows(counted, tries=given.tries):
+    counted, tries = ExternalFailed(), given.tries
+    if not policy.allows(counted, tries=tries):
         return FailedOutcome(text, trace, is_answer=True)
-    delay = policy.delay(counted, tries=given.tries, random=random.random())
+    delay = policy.delay(counted, tries=tries, random=random.random())
     return Retried(delay, text, trace, is_answer=True)
 
 
@@ -176,13 +175,9 @@ def _wait(run: Run, terms: ExternalTerms, problem: Exception, *, left: int) -> O
     return judged
 
 
-def _too_late(terms: ExternalTerms) -> str:
-    return f"it did not end within {format_duration(terms.timeout or 0)}"
-
-
-def late(terms: ExternalTerms) -> Answer:
+def late(terms: ExternalTerms) -> Failed:
     """The answer for a task that has timed out."""
-    return Failed(_too_late(terms))
+    return Failed(f"it did not end within {format_duration(terms.timeout or 0)}")
 
 
 def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
@@ -198,12 +193,8 @@ def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
                 return FailedOutcome(text, text)
         case Failed():
             text = storable(str(answer.reason))[:LONGEST_REMARK]
-            judged = judge(
-                ExternalFailed(text),
-                kind.terms,
-                tries=row.submission.tries,
-                random=random.random(),
-            )
+            tries, chance = row.submission.tries, random.random()
+            judged = judge(ExternalFailed(text), kind.terms, tries=tries, random=chance)
             return FailedOutcome(text, text) if isinstance(judged, FailedOutcome) else judged
 
 

@@ -13,9 +13,8 @@ from urllib.parse import quote
 from windlass.core.run.call import spread
 from windlass.core.run.context import current_run
 from windlass.errors import ExternalFailed
-from windlass.external.declare import External
 from windlass.external.engine.submission import submission_of
-from windlass.external.model import Answer, Done, Failed, Running
+from windlass.external.model import Answer, Done, External, Failed, Running
 from windlass.value.duration import Duration, parse_duration
 
 AT_ONCE = 8

@@ -3,6 +3,7 @@
 Each submission has a folder. The process that runs the command, and the command itself, hold a lock
 in it while they live, and the exit code is written last. So every worker on this machine can tell
 whether a command is running, how it ended, or that it was killed. It is never started twice.
+Arguments and output may be secret, so only the user of the worker can read the folders.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -24,9 +26,16 @@ import msgspec
 
 from windlass import telemetry
 from windlass.core.run.context import current_run
-from windlass.external.declare import External
+from windlass.errors import BadInput, ExternalFailed
 from windlass.external.engine.submission import submission_of
-from windlass.external.model import Answer, Done, Failed, Running
+from windlass.external.model import Answer, Done, External, Failed, Running
+from windlass.external.system.private import (
+    make_parent,
+    open_file,
+    open_folder,
+    read_text,
+    write_text,
+)
 from windlass.value.duration import Duration, parse_duration
 
 SHOWN = 2_000
@@ -38,11 +47,21 @@ Argv = Annotated[list[str], msgspec.Meta(min_length=1)]
 class Command(External):
     """Runs each command as a process, with its files in a folder below `folder`.
 
-    A folder is removed after the process has ended and `keep` has passed. All workers that serve it
-    must be on one machine: a process on another machine counts as running until its `timeout`.
+    It starts only the `programs` that it names, compared letter by letter with the first word of a
+    command; their arguments are free. Only the user of the worker can read the files; a folder that
+    belongs to another user is refused. A folder is removed after the process has ended and `keep`
+    has passed. All workers that serve it must be on one machine: a process on another machine
+    counts as running until its `timeout`.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, keep: Duration = "7d") -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        programs: Iterable[str] = (),
+        keep: Duration = "7d",
+    ) -> None:
+        self._programs = _checked(programs)
         self._folder = Path(folder).absolute()
         self._keep = parse_duration(keep, what="Command: keep") / 1e6
         self._host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
@@ -50,16 +69,21 @@ class Command(External):
 
     def submit(self, argv: Argv) -> str:
         """Start a command, unless this submission has already started it."""
+        if argv[0] not in self._programs:
+            raise ExternalFailed(
+                f"{argv[0][:SHOWN]!r} is not among the programs of this Command: "
+                f"{', '.join(sorted(self._programs))}"
+            )
         name = submission_of(current_run()).name
-        place = self._folder / name
-        place.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            if _take(lock) and not (place / "pid").exists():
-                (place / "command").write_text(json.dumps(argv))
-                self._start(place, lock)
-        finally:
-            os.close(lock)
+        make_parent(self._folder)
+        with open_folder(self._folder / name, make=True) as folder:
+            lock = open_file(folder, "lock", os.O_RDWR | os.O_CREAT)
+            try:
+                if _take(lock) and "pid" not in os.listdir(folder):
+                    write_text(folder, "command", json.dumps(argv))
+                    _start(folder, lock)
+            finally:
+                os.close(lock)
         return f"{name}@{self._host}"
 
     def poll(self, handles: list[str]) -> dict[str, Answer]:
@@ -82,21 +106,8 @@ class Command(External):
         if host != self._host:
             raise OSError(f"command {handle!r} runs on {host}, and this is {self._host}")
         if is_locked(place):
-            os.killpg(int((place / "pid").read_text()), signal.SIGTERM)
-
-    def _start(self, place: Path, lock: int) -> None:
-        with (place / "output").open("ab") as output:
-            keeper = subprocess.Popen(
-                [sys.executable, "-m", "windlass.external.system.keeper", str(place), str(lock)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
-        # The keeper also writes it, in case this process dies here.
-        (place / "pid.begun").write_text(str(keeper.pid))
-        (place / "pid.begun").replace(place / "pid")
+            with open_folder(place) as folder:
+                os.killpg(int(read_text(folder, "pid")), signal.SIGTERM)
 
     def _poll(self, handle: str) -> Answer:
         place, host = self._place(handle)
@@ -104,10 +115,9 @@ class Command(External):
             return Running()
         is_running = is_locked(place)
         # Read after the lock: the exit code is written before the lock is released.
-        code = read_exit(place)
+        code, output = read_exit(place)
         if code is None:
             return Running() if is_running else Failed("the process ended without an exit code")
-        output = read_end(place / "output")
         if code:
             return Failed(f"exit code {code}: {output.strip()[-500:]}")
         return Done({"code": code, "output": output})
@@ -126,19 +136,54 @@ class Command(External):
         self._tidied_at = time.monotonic()
         try:
             for entry in os.scandir(self._folder):
+                state = entry.stat(follow_symlinks=False)
                 # The folder changes last when the exit code is written.
-                is_old = entry.stat().st_mtime < time.time() - self._keep
-                is_ours = re.fullmatch(r"[0-9]+(-[0-9]+)?", entry.name) and entry.is_dir()
+                is_old = state.st_mtime < time.time() - self._keep
+                is_ours = (
+                    re.fullmatch(r"[0-9]+(-[0-9]+)?", entry.name)
+                    and entry.is_dir(follow_symlinks=False)
+                    and state.st_uid == os.geteuid()
+                )
                 if is_ours and is_old and not is_locked(Path(entry.path)):
                     shutil.rmtree(entry.path, ignore_errors=True)
         except OSError as problem:
             telemetry.log.warning("old commands cannot be removed: %s", problem)
 
 
+def _checked(programs: Iterable[str]) -> frozenset[str]:
+    """The programs that a command may start: at least one, each by its name or path."""
+    named = () if isinstance(programs, str) else tuple(programs)
+    if not named or not all(isinstance(each, str) and each for each in named):
+        raise BadInput(
+            "Command: name the programs that it may start, as in "
+            'Command(folder, programs=["spark-submit"]); everyone who may enqueue it runs them '
+            "with any arguments, so name no shell unless you mean any program"
+        )
+    return frozenset(named)
+
+
+def _start(folder: int, lock: int) -> None:
+    output = open_file(folder, "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "windlass.external.system.keeper", str(folder), str(lock)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(folder, lock),
+        )
+    finally:
+        os.close(output)
+    # The keeper also writes it, in case this process dies here.
+    write_text(folder, "pid", str(keeper.pid))
+
+
 def is_locked(place: Path) -> bool:
     """Whether the process of a submission, or its command, is alive."""
     try:
-        file = os.open(place / "lock", os.O_RDWR)
+        with open_folder(place) as folder:
+            file = open_file(folder, "lock", os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
@@ -156,18 +201,18 @@ def _take(lock: int) -> bool:
     return True
 
 
-def read_exit(place: Path) -> int | None:
-    """The exit code; None if it was not written."""
+def read_exit(place: Path) -> tuple[int | None, str]:
+    """The exit code, None if it was not written, and the end of the output."""
     try:
-        return int((place / "exit").read_text())
+        with open_folder(place) as folder:
+            return int(read_text(folder, "exit")), _end_of_output(folder)
     except (FileNotFoundError, ValueError):
-        return None
+        return None, ""
 
 
-def read_end(path: Path) -> str:
-    """The last characters of a file, however long it is."""
+def _end_of_output(folder: int) -> str:
     try:
-        with path.open("rb") as file:
+        with open(open_file(folder, "output", os.O_RDONLY), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - SHOWN))
             return file.read(SHOWN).decode(errors="replace")

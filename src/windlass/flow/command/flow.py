@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.audit import audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     COLOURS,
     check_watch,
@@ -24,6 +22,7 @@ from windlass.cli.output import (
     parse_status,
     plain,
     print_json,
+    redraw,
     report,
     say,
     status_text,
@@ -33,7 +32,6 @@ from windlass.cli.output import (
     warn_missing,
     when,
 )
-from windlass.cli.redraw import redraw
 from windlass.errors import NotPossible
 from windlass.flow.command.picture import draw
 from windlass.flow.model.run import FlowProgress
@@ -181,19 +179,16 @@ def cancel(
 @cli.command("import")
 def import_template(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the template.")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Its JSON; - is standard input.")],
+    file: Annotated[
+        typer.FileText, typer.Argument(metavar="FILE", help="Its JSON; - is standard input.")
+    ],
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a template, and save it as a new version if it has changed."""
     loaded = load_app(app)
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-    except OSError as problem:
-        complain(f"{file}: {problem.strerror}")
-        raise typer.Exit(2) from None
-    with audit_log(loaded).record(Action.TEMPLATE_SAVE, name, file=file) as entry:
-        loaded.flow_template(name, text)
+    with audit_log(loaded).record(Action.TEMPLATE_SAVE, name, file=file.name) as entry:
+        loaded.flow_template(name, file.read())
         version = loaded.flow_template.row(name).version
         message = entry.says(f"{name} is saved as version {version}")
     report(message, {"name": name, "version": version}, as_json=as_json)
@@ -222,10 +217,10 @@ def export(
     elif what.isdecimal():
         graph = loaded.flows.ref(int(what)).graph()
     elif form == "json":
-        print_json(loaded.flow_template.known(what).spec)
+        print_json(loaded.flow_template.row(what).spec)
         return
     else:
-        graph = loaded.flow_template.graph(loaded.flow_template.known(what))
+        graph = loaded.flow_template.graph(loaded.flow_template.row(what))
     if form == "json":
         print_json(graph.json())
     else:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.cli.output import COLOURS, console, counted, visible
-from windlass.flow.model.graph import placed
+from windlass.flow.model.graph import URGENT, placed
 from windlass.flow.model.run import FlowGraph, NodeView
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
@@ -30,14 +30,7 @@ WIDEST_GUIDE = 24
 DIM = "bright_black"
 SKIPPED = "skipped"
 # The colour of a fan is that of the first status here that one of its nodes has.
-BY_URGENCY = (
-    Status.FAILED,
-    Status.RUNNING,
-    Status.EXTERNAL,
-    Status.WAITING,
-    Status.BLOCKED,
-    Status.SUCCEEDED,
-)
+BY_URGENCY = (*URGENT, Status.SUCCEEDED)
 
 
 class PictureLine(NamedTuple):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Literal, NamedTuple, TypeVar
 
 from windlass.errors import BadFlow
 from windlass.value.outcome import LONGEST_REMARK
-from windlass.value.status import Status
+from windlass.value.status import NamedCode, Status
 from windlass.value.task import is_storable
 
 LONGEST_NODE = 255
@@ -22,20 +22,20 @@ SKIPPED = "skipped: "
 BLOCKED_BY = "blocked by "
 SKIPPED_BY_HAND = "skipped by hand"
 
+# What operators look for first.
+URGENT = (Status.FAILED, Status.RUNNING, Status.EXTERNAL, Status.WAITING, Status.BLOCKED)
+
 Trigger = Literal["all_success", "all_done", "any_success"]
 T = TypeVar("T", bound=Hashable)
 
 
-class Rule(IntEnum):
+class Rule(NamedCode):
     """What fills the slots of a node. A nested flow has an END slot for each node inside it."""
 
     ALL_SUCCESS = 0
     ALL_DONE = 1
     ANY_SUCCESS = 2
     END = 3
-
-    def __str__(self) -> str:
-        return self.name.lower()
 
 
 class NodeEnd(Enum):
@@ -164,33 +164,6 @@ def _decide(rule: Rule, how: NodeEnd, left: int) -> NodeEnd | None:
     return NodeEnd.SUCCEEDED if left <= 0 and rule is not Rule.ANY_SUCCESS else None
 
 
-class Opening(NamedTuple):
-    """How many slots a node has open, and the verdict: SUCCEEDED lets it run.
-
-    `by` is the index of the parent that keeps it from ever running.
-    """
-
-    left: int
-    verdict: NodeEnd | None
-    by: int | None = None
-
-
-def open_after(rule: Rule, parents: Sequence[NodeEnd | None]) -> Opening:
-    """What becomes of a node whose parents ended like this; None is a parent that has not."""
-    if not parents:
-        return Opening(0, NodeEnd.SUCCEEDED)
-    left = len(parents)
-    decided: Opening | None = None
-    for place, how in enumerate(parents):
-        if how is None:
-            continue
-        left -= 1
-        verdict = _decide(rule, how, left)
-        if decided is None and verdict is not None:
-            decided = Opening(0, verdict, None if verdict is NodeEnd.SUCCEEDED else place)
-    return decided or Opening(left, None)
-
-
 @dataclass(frozen=True)
 class NodeShape:
     """A node and what it waits for; `needs` are the nodes whose results it gets."""
@@ -235,15 +208,10 @@ def check_graph(shapes: Sequence[NodeShape], *, known: Mapping[str, Collection[s
                 raise BadFlow(
                     f"node {shape.name!r} refers to {name!r}, which is not a node of this flow"
                 )
-    check_acyclic(after)
-    check_needs(after, {shape.name: shape.needs for shape in shapes})
-
-
-def check_acyclic(after: Mapping[str, Collection[str]]) -> None:
-    """Refuse a cycle, and name the nodes in it."""
     left = after.keys() - set(placed(after))
     if left:
         raise BadFlow(f"the nodes wait for each other in a circle: {_circle(after, left)}")
+    check_needs(after, {shape.name: shape.needs for shape in shapes})
 
 
 def placed(after: Mapping[T, Collection[T]]) -> list[T]:

@@ -11,7 +11,8 @@ import msgspec
 
 from windlass.errors import BadFlow
 from windlass.flow.model.graph import NodeShape, Rule
-from windlass.flow.model.node import Result, replaced
+from windlass.flow.model.node import Result, RunHead, arguments_of, head_of, keep_of, replaced
+from windlass.value.shard import COMING
 from windlass.value.status import FINAL, Status
 from windlass.view.field import Moment
 
@@ -26,6 +27,52 @@ STYLES = {
 }
 
 Drawn = tuple[NodeShape, Sequence[object], Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A flow run; `left` nodes have not ended."""
+
+    id: int
+    flow: str
+    key: str | None
+    status: Status
+    left: int
+    created_at: Moment
+    finished_at: Moment | None
+    error: str | None
+    _payload: str = field(repr=False)
+    _batch: int | None = field(repr=False)
+
+    @property
+    def head(self) -> RunHead | None:
+        """What its row holds besides the arguments."""
+        return head_of(self._payload)
+
+    @property
+    def keep(self) -> int:
+        """How long it is kept after its end."""
+        return keep_of(self._payload)
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The arguments that it was started with."""
+        return arguments_of(self._payload)
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is a copy that is still being moved from another shard."""
+        return self._batch == COMING
+
+
+@dataclass(frozen=True)
+class NodeFilter:
+    """Which nodes: those whose names begin with `prefix`, and come after the name `after`."""
+
+    status: Status | None
+    prefix: str
+    after: str
+    limit: int
 
 
 @dataclass(frozen=True)

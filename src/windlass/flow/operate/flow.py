@@ -1,52 +1,218 @@
-"""Starts flows, lists flow runs, and finds one again."""
+"""Declares flows with `@app.flow`, starts them, and finds their runs again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, cast, overload
 
+from windlass.core.run.context import RunContext, current_run
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.route import Router, targets_of
 from windlass.core.shard.shard import OUTAGES
-from windlass.core.task.declare import How
-from windlass.core.task.kind import Kind, Registry
+from windlass.core.task.current import current
+from windlass.core.task.declare import How, OnConflict
+from windlass.core.task.kind import (
+    Kind,
+    Options,
+    Registry,
+    check_no_required_arguments,
+    make_kind,
+)
 from windlass.core.task.store import task
-from windlass.database.connection import is_async
-from windlass.errors import BadFlow, DuplicateKey
-from windlass.flow.declare import Draft, Drawing
-from windlass.flow.engine.start import NewRun, start
+from windlass.database.connection import is_async, on_its_thread
+from windlass.errors import BadFlow, BadInput, DuplicateKey, UnknownFlow
+from windlass.flow.declare import (
+    Draft,
+    Drawing,
+    FlowTerms,
+    draw_of,
+    flow_of,
+    version_of,
+    without_first,
+)
+from windlass.flow.engine import NewRun, expand, start
 from windlass.flow.model.node import RunHead, with_head
-from windlass.flow.model.terms import flow_of, version_of
+from windlass.flow.model.run import FlowGraph
 from windlass.flow.operate import view
-from windlass.flow.operate.find import RunFinder
-from windlass.flow.operate.run import FlowRun
+from windlass.flow.operate.run import FlowRun, RunFinder
 from windlass.flow.operate.view import FlowRunView
-from windlass.value.outcome import KEEP_FAILED
+from windlass.value.cron import Schedule
+from windlass.value.duration import Duration
 from windlass.value.status import Status
+from windlass.value.task import KEEP_FAILED
 from windlass.value.twin import twin
 from windlass.view.listing import Listing
 
+P = ParamSpec("P")
 Arguments = tuple[tuple[object, ...], Mapping[str, object]]
 
 
+@dataclass(eq=False, repr=False)
+class Starter(Generic[P]):
+    """Starts one flow with given options."""
+
+    _flows: Flows
+    _kind: Kind
+    _how: How
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
+        """Draw the flow with these arguments and write its nodes, in one transaction."""
+        return self._flows.start(self._kind, (args, kwargs), self._how)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
+        """`start`, awaited; also joins async connections and sessions."""
+        return await self._flows.astart(self._kind, (args, kwargs), self._how)
+
+    def using(
+        self,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        conn: object = None,
+        on_conflict: OnConflict | None = None,
+    ) -> Starter[P]:
+        """The same flow, started with other options.
+
+        A `key` is started once: a second start returns the flow run that has it, or raises
+        DuplicateKey with on_conflict="raise". `delay` or `at` say when the first nodes are due.
+        `conn` joins the caller's transaction.
+        """
+        name, what = self._kind.name, f"flow {self._kind.name!r}"
+        how = self._how.changed(
+            name, what=what, key=key, delay=delay, at=at, priority=priority, conn=conn
+        )
+        if on_conflict is not None:
+            if on_conflict not in ("skip", "raise"):
+                raise BadInput(f"{what}: on_conflict={on_conflict!r} is not one of skip, raise")
+            how = replace(how, on_conflict=on_conflict)
+        return Starter(self._flows, self._kind, how)
+
+
+class Flow(Starter[P]):
+    """A declared flow. It can be a node of another flow."""
+
+    def __init__(self, flows: Flows, kind: Kind) -> None:
+        super().__init__(flows, kind, How())
+        functools.update_wrapper(cast(Any, self), draw_of(kind))
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        return self._kind.name
+
+    def graph(self, *args: P.args, **kwargs: P.kwargs) -> FlowGraph:
+        """The graph that a start with these arguments would have; nothing is written."""
+        self._kind.arguments.encode(args, kwargs, largest=sys.maxsize)
+        drafts = self._flows.draw(self._kind, (args, kwargs))
+        return FlowGraph.drawn([(draft.shape, draft.args, draft.kwargs) for draft in drafts])
+
+    def __repr__(self) -> str:
+        return f"<flow {self._kind.name!r}>"
+
+
+@dataclass(eq=False, repr=False)
+class FlowDeclarer:
+    """`app.flow`: declares functions that draw flows."""
+
+    _registry: Registry
+    _flows: Flows
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, P], object], /) -> Flow[P]: ...
+
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        keep: Duration | None = None,
+        priority: int = 0,
+        cron: str | None = None,
+        tz: str = "UTC",
+    ) -> Callable[[Callable[Concatenate[Any, P], object]], Flow[P]]: ...
+
+    def __call__(
+        self,
+        function: Callable[..., object] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        keep: Duration | None = None,
+        priority: int = 0,
+        cron: str | None = None,
+        tz: str = "UTC",
+    ) -> Any:
+        """Declare a function that draws the nodes of a flow on its first argument.
+
+        A flow run is kept for a week after its end, or for `keep`. With `cron` a schedule also
+        starts it.
+        """
+        options = Options(name=name, keep=keep, priority=priority)
+
+        def declare(function: Callable[..., object]) -> Flow[...]:
+            kind = make_flow(function, options)
+            self._registry.add(kind)
+            flow = Flow[...](self._flows, kind)
+            if cron is not None:
+                self.schedule(flow, Options(schedule=Schedule(cron, tz)))
+            return flow
+
+        return declare if function is None else declare(function)
+
+    def schedule(self, flow: Flow[...], options: Options) -> Flow[...]:
+        """Let a schedule start a flow, once at each of its times."""
+        check_no_required_arguments(flow.kind, self._registry.get(flow.kind).arguments)
+
+        def start() -> int:
+            turn = RunContext(current_run()).due_at
+            return flow.using(key=f"cron {turn.isoformat()}").start().id
+
+        start.__name__ = f"{flow.kind} cron"
+        self._registry.add(make_kind(start, replace(options, name=options.name or start.__name__)))
+        return flow
+
+    def get(self, name: str) -> Flow[...]:
+        """The handle of a declared flow, or of a template that was read."""
+        kind = self._registry.kinds.get(name) or self._registry.templates.get(name)
+        if kind is None or flow_of(kind) is None:
+            raise UnknownFlow(
+                f"flow {name!r} is not declared in this app; "
+                f"declared: {', '.join(self.names) or 'none'}"
+            )
+        return Flow[...](self._flows, kind)
+
+    @property
+    def names(self) -> list[str]:
+        """The declared flows."""
+        return sorted(
+            name for name, kind in self._registry.kinds.items() if flow_of(kind) is not None
+        )
+
+
+@dataclass(eq=False, repr=False)
 class Flows:
     """All flows of an app."""
 
-    def __init__(self, fleet: Fleet, registry: Registry, router: Router) -> None:
-        self.finder = RunFinder(fleet, registry)
-        self._fleet = fleet
-        self._registry = registry
-        self._router = router
+    finder: RunFinder
+    _router: Router
+
+    @property
+    def _fleet(self) -> Fleet:
+        return self.finder.fleet
 
     def draw(self, kind: Kind, arguments: Arguments) -> list[Draft]:
         """The nodes that a flow draws, checked."""
-        terms = flow_of(kind)
-        assert terms is not None
-        drawing = Drawing(self._registry)
+        drawing = Drawing(self.finder.registry)
         args, kwargs = arguments
-        terms.draw(drawing, *args, **kwargs)
+        draw_of(kind)(drawing, *args, **kwargs)
         return drawing.checked()
 
     def start(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
@@ -66,16 +232,13 @@ class Flows:
 
     async def astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         """`start`, awaited; in the caller's transaction if `how` has an async connection."""
-        conn: Any = how.conn
-        if conn is None:
+        if how.conn is None:
             return await twin(self.start, kind, arguments, how)
-        if not is_async(conn):
-            return self.start(kind, arguments, how)
-        await twin(self._fleet.prepare)
-        started: FlowRun = await conn.run_sync(
-            lambda owner: self.start(kind, arguments, replace(how, conn=owner))
+        if is_async(how.conn):
+            await twin(self._fleet.prepare)
+        return await on_its_thread(
+            how.conn, lambda conn: self.start(kind, arguments, replace(how, conn=conn))
         )
-        return started
 
     def ref(self, run: int) -> FlowRun:
         """A handle on a flow run that was started before, maybe elsewhere."""
@@ -95,8 +258,8 @@ class Flows:
         single = self._fleet.single
         if single is not None:
             return start(single, new)
-        if new.key is not None:
-            return self._fleet.keyed(partial(self._write_keyed, new, new.key))
+        if new.how.key is not None:
+            return self._fleet.keyed(partial(self._write_keyed, new, new.how.key))
         if new.how.conn is not None:
             shard = self._router.shard_of(new.how.conn)
         else:
@@ -124,3 +287,15 @@ class Flows:
                 raise DuplicateKey(name, key, task_id=number, status=str(status))
             return number
         return start(shard, new, guard=self._fleet.guard(shard, roster.number))
+
+
+def make_flow(
+    function: Callable[..., object], options: Options, *, version: int | None = None
+) -> Kind:
+    """The kind of a function that draws a flow; with a version, it is a template."""
+
+    def runs(*args: object, **kwargs: object) -> object:
+        return expand(current.get(), function, *args, **kwargs)
+
+    terms = FlowTerms(function, version)
+    return make_kind(without_first(function, runs), replace(options, face="flow", face_terms=terms))

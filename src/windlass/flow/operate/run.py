@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from windlass import telemetry
+from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.core.task.kind import TEMPLATE
+from windlass.core.task.kind import TEMPLATE, Registry
 from windlass.database.connection import Connection
-from windlass.errors import ResultTimeout
+from windlass.errors import ResultTimeout, UnknownFlow
 from windlass.flow.declare import Edit
-from windlass.flow.model.node import as_drawn, head_of
-from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView
-from windlass.flow.operate.change import RunChange, RunGraph
-from windlass.flow.operate.edit import edit_run
-from windlass.flow.operate.find import RunFinder, unknown_run
+from windlass.flow.model.node import as_drawn
+from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView, RunRow
+from windlass.flow.operate.change import RunChange, RunGraph, edit_run
 from windlass.flow.store import flow as store
 from windlass.flow.store.flow import NodeRow
 from windlass.value.duration import Duration, seconds_of
-from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
+from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.status import Status
 from windlass.value.twin import awaited
 
@@ -31,14 +31,28 @@ FIRST_PAUSE = 0.002
 LAST_PAUSE = 0.05
 
 
+@dataclass(frozen=True)
+class RunFinder:
+    """Finds flow runs among the shards of an app."""
+
+    fleet: Fleet
+    registry: Registry
+
+    def find(self, run: int) -> tuple[Shard, RunRow]:
+        """A flow run, and the shard that has it."""
+        self.fleet.prepare()
+        found = self.fleet.locate("run", run, partial(store.run, number=run))
+        if found is None:
+            raise _unknown(run)
+        return found
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class FlowRun:
     """A flow run. Awaiting it waits until it has ended."""
 
-    __slots__ = ("_finder", "id")
-
-    def __init__(self, finder: RunFinder, number: int) -> None:
-        self._finder = finder
-        self.id = number
+    _finder: RunFinder
+    id: int
 
     def status(self) -> Status:
         """The status of the flow run: running, succeeded, failed or cancelled."""
@@ -96,7 +110,7 @@ class FlowRun:
             kind, rule = kind_of(row, payloads), graph.rule(row.id)
             nodes.append(GraphNode(row.node, kind, row.status, rule, when=when, kwargs=kwargs))
         edges = [(names[above], names[each]) for each in rows for above in graph.parents[each]]
-        return FlowGraph(nodes, edges, found.kind)
+        return FlowGraph(nodes, edges, found.flow)
 
     def progress(self) -> FlowProgress:
         """How many nodes have which status."""
@@ -122,19 +136,18 @@ class FlowRun:
         run = self.id
 
         def work(connection: Connection) -> bool:
-            found = store.lock(connection, run)
+            found = store.run(connection, run, is_locked=True)
             if found is None or found.status.is_final:
                 return False
-            head, now = head_of(found.payload), shard.clock.now()
-            keep = KEEP_FAILED if head is None else head.keep
-            away = store.cancel(connection, run, reason=text, now=now, keep=keep)
+            now = shard.clock.now()
+            away = store.cancel(connection, run, reason=text, now=now, keep=found.keep)
             shard.faces.stopped(connection, away, now=now)
             return True
 
         def rest(connection: Connection) -> None:
             now = shard.clock.now()
-            store.cancel_rest(connection, run, reason=text, now=now)
-            shard.faces.stopped(connection, store.cancelled_nodes(connection, run), now=now)
+            cancelled = store.cancel_rest(connection, run, reason=text, now=now)
+            shard.faces.stopped(connection, cancelled, now=now)
 
         if not shard.database.write(work):
             return False
@@ -177,9 +190,9 @@ class FlowRun:
         shard, _ = self._finder.find(self.id)
 
         def locked(connection: Connection) -> tuple[RunChange, Status | None]:
-            found = store.lock(connection, self.id)
+            found = store.run(connection, self.id, is_locked=True)
             if found is None or store.is_going(connection, self.id, now=shard.clock.now()):
-                raise unknown_run(self.id)
+                raise _unknown(self.id)
             rows, slots = store.nodes(connection, self.id), store.slots(connection, self.id)
             change = RunChange(shard, found, RunGraph(rows, slots))
             work(connection, change)
@@ -226,3 +239,7 @@ def kind_of(row: NodeRow, payloads: Mapping[int, str]) -> str:
 
 def _payloads(shard: Shard, ids: Sequence[int]) -> dict[int, str]:
     return shard.database.read(partial(store.payloads, ids=ids)) if ids else {}
+
+
+def _unknown(run: int) -> UnknownFlow:
+    return UnknownFlow(f"there is no run {run}: it never existed, or it ended and was pruned")

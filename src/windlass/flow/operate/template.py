@@ -6,7 +6,7 @@ and the version: any worker reads the template from the database and draws it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any, cast
@@ -18,20 +18,22 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
-from windlass.flow.declare import Draft, Drawing, Edit
-from windlass.flow.engine.grow import expand
-from windlass.flow.model.run import FlowGraph
-from windlass.flow.model.template import (
+from windlass.flow.declare import (
     Argument,
+    Draft,
+    Drawing,
+    Edit,
     RunEdit,
     Template,
-    TemplateNode,
-    filled_in,
+    draw_node,
+    draw_of,
     is_open,
     read_template,
+    version_of,
 )
-from windlass.flow.model.terms import flow_of, version_of
-from windlass.flow.operate.declare import Flow, FlowDeclarer, make_flow
+from windlass.flow.engine import expand
+from windlass.flow.model.run import FlowGraph
+from windlass.flow.operate.flow import Flow, FlowDeclarer, make_flow
 from windlass.flow.operate.run import FlowRun
 from windlass.flow.store import template as store
 from windlass.flow.store.template import TemplateRow
@@ -122,18 +124,7 @@ class Templates:
         """The handle of a declared flow, or of a template."""
         if version is None and name in self._flows.names:
             return self._flows.get(name)
-        return self._handle(self.known(name, version))
-
-    def known(self, name: str, version: int | None = None) -> TemplateView:
-        """`row`, with an error that also names the declared flows."""
-        try:
-            return self.row(name, version)
-        except UnknownFlow:
-            declared = ", ".join(self._flows.names) or "none"
-            which = "" if version is None else f" version {version} of"
-            raise UnknownFlow(
-                f"{name!r} is neither a declared flow nor{which} a template; declared: {declared}"
-            ) from None
+        return self._handle(self.row(name, version))
 
     def row(self, name: str, version: int | None = None) -> TemplateView:
         """A version of a template; the last one by default."""
@@ -143,7 +134,10 @@ class Templates:
             if found is not None:
                 return _view(found)
         which = "" if version is None else f" version {version}"
-        raise UnknownFlow(f"there is no template {name!r}{which}; import it first")
+        raise UnknownFlow(
+            f"there is no template {name!r}{which}; "
+            f"declared flows: {', '.join(self._flows.names) or 'none'}"
+        )
 
     def listing(self) -> list[TemplateView]:
         """The last version of every template."""
@@ -156,9 +150,7 @@ class Templates:
         found: list[StartableView] = []
         for name in self._flows.names:
             kind = self._registry.kinds[name]
-            terms = flow_of(kind)
-            assert terms is not None
-            summary = (terms.draw.__doc__ or "").strip().partition("\n")[0]
+            summary = (draw_of(kind).__doc__ or "").strip().partition("\n")[0]
             arguments = argument_views(kind.arguments.signature)
             found.append(StartableView(name, None, summary, arguments))
         for each in self.listing():
@@ -212,9 +204,8 @@ class Templates:
         return make_flow(draw, Options(name=template.name), version=template.version)
 
     def _run(self, template: str, version: int, arguments: dict[str, Any]) -> object:
-        terms = flow_of(self._kind(self.row(template, version)))
-        assert terms is not None
-        return expand(current.get(), terms.draw, **arguments)
+        draw = draw_of(self._kind(self.row(template, version)))
+        return expand(current.get(), draw, **arguments)
 
     def _drawn(self, template: Template) -> list[Draft]:
         """The nodes of a template, with the arguments of a start left open."""
@@ -224,21 +215,6 @@ class Templates:
         for node, after in template.ordered():
             draw_node(drawing, node, after=after, arguments=arguments)
         return drawing.checked()
-
-
-def draw_node(
-    flow: Drawing, node: TemplateNode, *, after: Sequence[str], arguments: Mapping[str, object]
-) -> None:
-    """Draw a node of a template or of an edit."""
-    flow.draw(
-        node.kind,
-        tuple(filled_in(node.args, arguments)),
-        filled_in(node.kwargs, arguments),
-        after=after,
-        name=node.name,
-        trigger=cast(Any, node.trigger),
-        when=node.when,
-    )
 
 
 def _view(row: TemplateRow) -> TemplateView:

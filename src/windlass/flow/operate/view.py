@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
-from windlass.core.finish.store import history
-from windlass.core.shard.page import ask_page
+from windlass.core.finish import store as finish_store
+from windlass.core.shard.fleet import ask_page
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import TEMPLATE
 from windlass.database.connection import Connection
 from windlass.errors import UnknownNode
+from windlass.flow.declare import flow_of
 from windlass.flow.model.graph import Rule
-from windlass.flow.model.node import arguments_of, as_drawn, head_of, is_to_fill, read_blank
-from windlass.flow.model.run import GraphNode
-from windlass.flow.model.terms import flow_of
-from windlass.flow.operate.find import RunFinder
-from windlass.flow.operate.run import kind_of
+from windlass.flow.model.node import as_drawn, is_to_fill, read_blank
+from windlass.flow.model.run import GraphNode, NodeFilter, RunRow
+from windlass.flow.operate.run import RunFinder, kind_of
 from windlass.flow.store import flow as flow_store
 from windlass.flow.store import page as store
-from windlass.flow.store.flow import NodeRow, RunRow
-from windlass.flow.store.page import RunPage, Slots
+from windlass.flow.store.flow import NodeRow
+from windlass.flow.store.page import RunPage
 from windlass.value.status import FINAL, Status
 from windlass.value.task import FailureView
 from windlass.view.field import Json, Moment, exposed
@@ -38,34 +36,25 @@ LONGEST_ERROR = 300
 
 
 @dataclass(frozen=True)
-class FlowRunView:
+class FlowRunView(RunRow):
     """A flow run. `left` nodes have not ended; `nodes` counts to 1,000, more is shown as 1,001.
 
     `template` and `version` name the template that it was started from.
     """
 
-    id: int
-    flow: str
-    key: str | None
-    status: Status
     nodes: int
-    left: int
-    template: str | None
-    version: int | None
-    created_at: Moment
-    finished_at: Moment | None
-    error: str | None
-    _row: RunRow = field(repr=False)
 
     @property
-    def arguments(self) -> dict[str, object]:
-        """The arguments that it was started with."""
-        return arguments_of(self._row.payload)
+    @exposed
+    def template(self) -> str | None:
+        """The template that it was started from."""
+        return None if self.head is None else self.head.template
 
     @property
-    def is_coming(self) -> bool:
-        """Whether it is a copy that is still being moved from another shard."""
-        return self._row.is_coming
+    @exposed
+    def version(self) -> int | None:
+        """The version of that template."""
+        return None if self.head is None else self.head.version
 
 
 @dataclass(frozen=True)
@@ -178,23 +167,16 @@ def page(
     """A page of flow runs, newest first; each shard gives a part of it."""
     query = _query(finder, kind, status)
 
-    def ask(shard: Shard, below: int | None, share: int) -> _RunsBelow:
-        def read(connection: Connection) -> _RunsBelow:
+    def ask(shard: Shard, below: int | None, share: int) -> RunPage[FlowRunView]:
+        def read(connection: Connection) -> RunPage[FlowRunView]:
             found = query(connection, below=below, limit=share)
-            return _RunsBelow(_runs(connection, found.runs), found.below)
+            return RunPage(_runs(connection, found.runs), found.below)
 
         return shard.database.read(read)
 
     found = ask_page(finder.fleet, ask, after=after, limit=limit)
     runs = (each for part in found.parts for each in part.runs if not each.is_coming)
     return Listing(_newest_first(runs), found.missing, cursor=found.next)
-
-
-class _RunsBelow(NamedTuple):
-    """What one shard has for a page, and the id below which to go on; None at the end."""
-
-    runs: list[FlowRunView]
-    below: int | None
 
 
 def show(finder: RunFinder, run: int, *, around: str | None = None) -> FlowDetail:
@@ -215,8 +197,8 @@ def show(finder: RunFinder, run: int, *, around: str | None = None) -> FlowDetai
             (inside if slot.rule == Rule.END else edges).append(edge)
         counts = flow_store.counts(connection, run)
         return FlowDetail(
-            run=_run(row, sum(counts.values())),
-            arguments=arguments_of(row.payload),
+            run=FlowRunView(**vars(row), nodes=sum(counts.values())),
+            arguments=row.arguments,
             counts={str(status): count for status, count in counts.items()},
             nodes=_nodes(connection, rows),
             edges=edges,
@@ -226,24 +208,15 @@ def show(finder: RunFinder, run: int, *, around: str | None = None) -> FlowDetai
     return shard.database.read(read)
 
 
-def nodes(
-    finder: RunFinder,
-    run: int,
-    *,
-    status: Status | None = None,
-    prefix: str = "",
-    after: str = "",
-    limit: int,
-) -> FlowNodePage:
-    """Nodes of a flow run whose names begin with `prefix`, after the name `after`."""
+def nodes(finder: RunFinder, run: int, wanted: NodeFilter) -> FlowNodePage:
+    """The nodes of a flow run that match, in the order of their names."""
     shard, _ = finder.find(run)
 
     def read(connection: Connection) -> list[FlowNodeView]:
-        found = store.nodes(connection, run, status=status, prefix=prefix, after=after, limit=limit)
-        return _nodes(connection, found)
+        return _nodes(connection, store.nodes(connection, run, wanted))
 
     found = shard.database.read(read)
-    return FlowNodePage(found, found[-1].name if len(found) == limit else None)
+    return FlowNodePage(found, found[-1].name if len(found) == wanted.limit else None)
 
 
 def node(finder: RunFinder, run: int, name: str) -> FlowNodeDetail:
@@ -264,7 +237,7 @@ def node(finder: RunFinder, run: int, name: str) -> FlowNodeDetail:
             arguments=arguments,
             result=result,
             handle=store.handle(connection, row.id),
-            failures=history.failures_of(connection, row.id),
+            failures=finish_store.failures_of(connection, row.id),
             waits_for=[views[each.dep_id] for each in edges if each.task_id == row.id],
             before=[views[each.task_id] for each in edges if each.dep_id == row.id],
         )
@@ -272,12 +245,12 @@ def node(finder: RunFinder, run: int, name: str) -> FlowNodeDetail:
     return shard.database.read(read)
 
 
-def _query(finder: RunFinder, kind: str | None, status: Status | None) -> Callable[..., RunPage]:
+def _query(
+    finder: RunFinder, kind: str | None, status: Status | None
+) -> Callable[..., RunPage[RunRow]]:
     finder.fleet.prepare()
-    registry = finder.registry
-    other = {name for name, each in registry.kinds.items() if flow_of(each) is None} | {
-        *registry.own
-    }
+    kinds = finder.registry.kinds.items()
+    other = {name for name, each in kinds if flow_of(each) is None} | {*finder.registry.own}
     return partial(store.runs, kind=kind, status=status, other=other)
 
 
@@ -287,25 +260,7 @@ def _newest_first(views: Iterable[FlowRunView]) -> list[FlowRunView]:
 
 def _runs(connection: Connection, rows: Sequence[RunRow]) -> list[FlowRunView]:
     sizes = store.sizes(connection, [row.id for row in rows], most=COUNTED_EXACTLY)
-    return [_run(row, sizes[row.id]) for row in rows]
-
-
-def _run(row: RunRow, nodes: int) -> FlowRunView:
-    head = head_of(row.payload)
-    return FlowRunView(
-        id=row.id,
-        flow=row.kind,
-        key=row.key,
-        status=row.status,
-        nodes=nodes,
-        left=row.left if row.status not in FINAL else 0,
-        template=None if head is None else head.template,
-        version=None if head is None else head.version,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        error=row.remark,
-        _row=row,
-    )
+    return [FlowRunView(**vars(row), nodes=sizes[row.id]) for row in rows]
 
 
 def _named(connection: Connection, run: int, name: str) -> NodeRow:
@@ -319,18 +274,19 @@ def _nodes(connection: Connection, rows: Sequence[NodeRow]) -> list[FlowNodeView
     slots = store.slots(connection, [row.id for row in rows])
     nested = [row.id for row in rows if row.kind == TEMPLATE]
     payloads = flow_store.payloads(connection, nested)
-    none = Slots(0, Rule.ALL_SUCCESS)
+    none = 0, Rule.ALL_SUCCESS
     return [_node(row, kind_of(row, payloads), slots.get(row.id, none)) for row in rows]
 
 
-def _node(row: NodeRow, kind: str, slots: Slots) -> FlowNodeView:
+def _node(row: NodeRow, kind: str, slots: tuple[int, Rule]) -> FlowNodeView:
+    total, rule = slots
     return FlowNodeView(
         id=row.id,
         name=row.node,
         kind=kind,
         status=row.status,
-        rule=str(slots.rule),
-        slots=slots.total,
+        rule=str(rule),
+        slots=total,
         open_slots=row.open_slots if row.status not in FINAL else 0,
         attempt=row.attempt,
         due_at=row.due_at,
@@ -344,6 +300,6 @@ def _node(row: NodeRow, kind: str, slots: Slots) -> FlowNodeView:
 def _arguments(connection: Connection, row: NodeRow, payload: str) -> tuple[str | None, str]:
     """The condition of a node, and its arguments as they were drawn."""
     needs = read_blank(payload).needs if is_to_fill(payload) else []
-    when, kwargs = as_drawn(payload, store.names(connection, needs))
+    when, kwargs = as_drawn(payload, flow_store.names(connection, needs))
     plain = GraphNode(row.node, row.kind, kwargs=kwargs).json()
     return when, msgspec.json.encode(plain.get("kwargs", {})).decode()

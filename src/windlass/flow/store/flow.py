@@ -1,43 +1,40 @@
-"""The rows of flow runs and their nodes."""
+"""The rows of flow runs and their nodes: written, read, changed, pruned, and moved to a shard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, text, update
 
-from windlass.database.dialect.base import Dialect, Executor, encode
+from windlass.core.face import Copied, Read, Values
+from windlass.core.task.store.task import UNENDED, chunks
+from windlass.database.dialect.base import Dialect, Executor, document
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
     BLOCKED_BY,
     SKIPPED,
     SKIPPED_BY_HAND,
+    EndedNode,
     NodeEnd,
     Rule,
     how_ended,
 )
-from windlass.flow.store.dialect import STATEMENTS
+from windlass.flow.model.run import RunRow
+from windlass.flow.store.dialect import STATEMENTS, NewSlot
 from windlass.value.shard import COMING
 from windlass.value.status import FINAL, Status
 from windlass.value.task import NewNode
 
-CHUNK_ROWS = 2_000
-CHUNK_BYTES = 2 * 1024 * 1024
-OPEN = tuple(status for status in Status if status not in FINAL)
+PART = 1_000
+SLOTS_AT_ONCE = 8_000
+RUN_ENDED = "its run had ended"
 END_EMPTY = text("""
     update windlass_task set finished_at = :now, prune_at = :prune_at where id = :id""")
 
 T = TypeVar("T")
-
-
-class NewSlot(NamedTuple):
-    """An edge that is about to be written."""
-
-    dep_id: int
-    task_id: int
-    rule: int
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,11 @@ class NodeRow:
         return how_ended(self.status, self.last_status)
 
     @property
+    def ended(self) -> EndedNode | None:
+        """Its end, for the nodes that wait for it."""
+        return None if self.how is None else EndedNode(self.id, self.how, self.cause)
+
+    @property
     def is_blocked_end(self) -> bool:
         """Whether it ended only because of how its parents ended."""
         return self.how is not None and self.last_status is Status.BLOCKED
@@ -87,32 +89,17 @@ class NodeRow:
         return (self.remark or "").removeprefix(BLOCKED_BY).removeprefix(SKIPPED)
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """A flow run; `left` nodes have not ended."""
-
-    id: int
-    kind: str
-    key: str | None
-    status: Status
-    left: int
-    payload: str
-    created_at: int
-    finished_at: int | None
-    remark: str | None
-    batch: int | None
-
-    @property
-    def is_coming(self) -> bool:
-        """Whether it is a copy that is still being moved from another shard."""
-        return self.batch == COMING
-
-
 ROW = [task.c[each.name] for each in fields(NodeRow) if each.name != "result"]
-RENAMED = {"key": "task_key", "left": "open_slots"}
-RUN = [task.c[RENAMED.get(each.name, each.name)] for each in fields(RunRow)]
+RUN_NAMES = "id kind task_key status open_slots created_at finished_at remark payload batch"
+RUN = [task.c[name] for name in RUN_NAMES.split()]
 IS_RUN = task.c.id == task.c.flow_id
+SLOT = (slot.c.dep_id, slot.c.task_id, slot.c.rule)
 LARGEST = 1 << 62
+
+
+def inside(run: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The condition for the nodes of a flow run."""
+    return task.c.flow_id == run, task.c.id != run
 
 
 def insert(
@@ -120,24 +107,16 @@ def insert(
 ) -> None:
     """Write nodes and slots in as few statements as their size allows; safe to repeat."""
     statements = STATEMENTS.of(dialect)
-    for chunk in _chunks(rows):
-        executor.execute(statements.insert_nodes, {"rows": encode(chunk).decode()})
-    for begin in range(0, len(slots), 4 * CHUNK_ROWS):
-        part = slots[begin : begin + 4 * CHUNK_ROWS]
-        if statements.is_array:
-            columns = zip(*part, strict=True)
-            names = ("deps", "tasks", "rules")
-            listed = {
-                name: statements.listed(column) for name, column in zip(names, columns, strict=True)
-            }
-            executor.execute(statements.insert_slots, listed)
-        else:
-            executor.execute(statements.insert_slots, {"slots": encode(part).decode()})
+    for chunk in chunks(rows):
+        executor.execute(statements.insert_nodes, {"nodes": document(chunk)})
+    for part in _parts(slots, SLOTS_AT_ONCE):
+        executor.execute(statements.insert_slots, {"slots": document(part)})
 
 
-def run(connection: Connection, number: int) -> RunRow | None:
-    """One flow run."""
-    row = connection.execute(select(*RUN).where(task.c.id == number, IS_RUN)).first()
+def run(connection: Connection, number: int, *, is_locked: bool = False) -> RunRow | None:
+    """One flow run; `is_locked` locks it until the transaction ends."""
+    query = select(*RUN).where(task.c.id == number, IS_RUN)
+    row = connection.execute(query.with_for_update() if is_locked else query).first()
     return None if row is None else _run(row)
 
 
@@ -165,13 +144,6 @@ def status_of(connection: Connection, number: int) -> Status | None:
     return None if found is None else Status(found)
 
 
-def lock(connection: Connection, number: int) -> RunRow | None:
-    """Lock a flow run until the transaction ends."""
-    query = select(*RUN).where(task.c.id == number, IS_RUN).with_for_update()
-    row = connection.execute(query).first()
-    return None if row is None else _run(row)
-
-
 def is_going(connection: Connection, number: int, *, now: int) -> bool:
     """Whether the nodes of a flow run are being pruned."""
     prune_at = connection.scalar(select(task.c.prune_at).where(task.c.id == number))
@@ -181,10 +153,22 @@ def is_going(connection: Connection, number: int, *, now: int) -> bool:
 def nodes(connection: Connection, number: int, *, results: bool = False) -> list[NodeRow]:
     """The nodes of a flow run, in the order in which they were drawn."""
     columns = (*ROW, task.c.result) if results else ROW
-    rows = connection.execute(
-        select(*columns).where(task.c.flow_id == number, task.c.id != number).order_by(task.c.id)
-    )
+    query = select(*columns).where(*inside(number)).order_by(task.c.id)
+    return [row_of(row) for row in connection.execute(query)]
+
+
+def by_ids(connection: Connection, ids: Collection[int]) -> list[NodeRow]:
+    """Nodes by their ids, in the order in which they were drawn."""
+    rows = connection.execute(select(*ROW).where(task.c.id.in_(ids)).order_by(task.c.id))
     return [row_of(row) for row in rows]
+
+
+def names(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """The names of nodes."""
+    if not ids:
+        return {}
+    rows = connection.execute(select(task.c.id, task.c.node).where(task.c.id.in_(ids)))
+    return {number: name or "" for number, name in rows}
 
 
 def payloads(connection: Connection, ids: Collection[int]) -> dict[int, str]:
@@ -196,19 +180,11 @@ def payloads(connection: Connection, ids: Collection[int]) -> dict[int, str]:
     return found
 
 
-def node(connection: Connection, number: int) -> NodeRow:
-    """One node by its id."""
-    return row_of(connection.execute(select(*ROW).where(task.c.id == number)).one())
-
-
 def named(connection: Connection, number: int, names: Collection[str]) -> dict[str, NodeRow]:
     """The nodes of a flow run with these names."""
-    if not names:
-        return {}
-    inside = task.c.flow_id == number, task.c.id != number
     found: dict[str, NodeRow] = {}
     for part in _parts(sorted(names)):
-        rows = connection.execute(select(*ROW).where(*inside, task.c.node.in_(part)))
+        rows = connection.execute(select(*ROW).where(*inside(number), task.c.node.in_(part)))
         found |= {row.node: row_of(row) for row in rows}
     return found
 
@@ -240,48 +216,29 @@ def ancestors(connection: Connection, number: int) -> set[int]:
 
 def counts(connection: Connection, number: int) -> dict[Status, int]:
     """How many nodes of a flow run have which status."""
-    rows = connection.execute(
-        select(task.c.status, func.count())
-        .where(task.c.flow_id == number, task.c.id != number)
-        .group_by(task.c.status)
-    )
-    return {Status(status): int(count) for status, count in rows}
+    query = select(task.c.status, func.count()).where(*inside(number)).group_by(task.c.status)
+    return {Status(status): int(count) for status, count in connection.execute(query)}
 
 
 def slots(connection: Connection, number: int) -> list[NewSlot]:
     """The edges of a flow run."""
-    inside = select(task.c.id).where(task.c.flow_id == number, task.c.id != number)
-    rows = connection.execute(
-        select(slot.c.dep_id, slot.c.task_id, slot.c.rule).where(slot.c.dep_id.in_(inside))
-    )
-    return [NewSlot(*row) for row in rows]
+    query = select(*SLOT).where(slot.c.dep_id.in_(select(task.c.id).where(*inside(number))))
+    return [NewSlot(*row) for row in connection.execute(query)]
 
 
 def set_states(connection: Connection, rows: Iterable[NodeRow], again: Collection[int]) -> None:
     """Write the states of nodes; nodes that begin `again` are as if they had never run."""
-    alike: dict[tuple[Any, ...], list[int]] = {}
-    for row in rows:
-        values = (
-            row.status,
-            row.last_status,
-            row.open_slots,
-            row.due_at,
-            row.finished_at,
-            row.remark,
-            row.id in again,
-        )
-        alike.setdefault(values, []).append(row.id)
     names = ("status", "last_status", "open_slots", "due_at", "finished_at", "remark")
+    state_of = attrgetter(*names)
+    alike: dict[tuple[tuple[Any, ...], bool], list[int]] = {}
+    for row in rows:
+        alike.setdefault((state_of(row), row.id in again), []).append(row.id)
     afresh: dict[str, Any] = {"started_at": None, "worker": None, "result": None}
     afresh |= dict.fromkeys(("attempt", "lost", "lost_in_a_row"), 0)
-    for (*given, is_again), ids in alike.items():
-        changed: dict[str, Any] = dict(zip(names, given, strict=True), batch=None)
+    for (state, is_again), ids in alike.items():
+        changed: dict[str, Any] = dict(zip(names, state, strict=True), batch=None)
         for part in _parts(ids):
-            connection.execute(
-                update(task)
-                .where(task.c.id.in_(part))
-                .values(**changed, **(afresh if is_again else {}))
-            )
+            _set(connection, task.c.id.in_(part), **changed, **(afresh if is_again else {}))
 
 
 def grow(connection: Connection, number: int, *, more: int) -> bool:
@@ -296,20 +253,9 @@ def grow(connection: Connection, number: int, *, more: int) -> bool:
 
 def go_on(connection: Connection, number: int, *, left: int) -> None:
     """Let a flow run continue, even if it had ended; `left` nodes have not ended."""
-    connection.execute(
-        update(task)
-        .where(task.c.id == number)
-        .values(
-            status=Status.RUNNING,
-            open_slots=left,
-            finished_at=None,
-            prune_at=None,
-            remark=None,
-            due_at=None,
-            batch=None,
-            worker=None,
-        )
-    )
+    blank = dict.fromkeys(("finished_at", "prune_at", "remark", "due_at", "batch", "worker"))
+    going = {"status": Status.RUNNING, "open_slots": left}
+    _set(connection, task.c.id == number, **going, **blank)
 
 
 def end_empty(executor: Executor, number: int, *, now: int, keep: int) -> None:
@@ -319,20 +265,16 @@ def end_empty(executor: Executor, number: int, *, now: int, keep: int) -> None:
 
 def expand(connection: Connection, number: int, *, left: int) -> None:
     """Let the node of a nested flow wait for the `left` nodes inside it, without a worker."""
-    connection.execute(
-        update(task)
-        .where(task.c.id == number)
-        .values(open_slots=left, worker=None, due_at=None, batch=None)
-    )
+    _set(connection, task.c.id == number, open_slots=left, worker=None, due_at=None, batch=None)
 
 
 def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> list[int]:
     """End a flow run and its open nodes; which of those were external."""
-    inside = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
-    away = select(task.c.id).where(*inside, task.c.status == Status.EXTERNAL)
+    unended = *inside(number), task.c.status.in_(UNENDED)
+    away = select(task.c.id).where(*unended, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
     # A row that a claim or a heartbeat has locked for a moment is not waited for here.
-    free = select(task.c.id).where(*inside).order_by(task.c.id).with_for_update(skip_locked=True)
+    free = select(task.c.id).where(*unended).order_by(task.c.id).with_for_update(skip_locked=True)
     for part in _parts(list(connection.scalars(free))):
         _cancel(connection, task.c.id.in_(part), reason=reason, now=now)
     more = {"open_slots": 0, "prune_at": now + keep}
@@ -340,25 +282,34 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     return external_ids
 
 
-def cancelled_nodes(connection: Connection, run: int) -> list[int]:
-    """The nodes of a flow run that were cancelled."""
-    nodes = select(task.c.id).where(task.c.flow_id == run, task.c.status == Status.CANCELLED)
-    return list(connection.scalars(nodes))
+def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> list[int]:
+    """End the nodes that were locked while `cancel` ended the others; all cancelled nodes.
 
-
-def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -> None:
-    """End the nodes that were locked while `cancel` ended the others, unless the run continues."""
-    found = lock(connection, number)
+    Nothing ends if the flow run continues.
+    """
+    found = run(connection, number, is_locked=True)
     if found is not None and found.status is Status.CANCELLED:
-        rest = task.c.flow_id == number, task.c.id != number, task.c.status.in_(OPEN)
-        _cancel(connection, and_(*rest), reason=reason, now=now)
+        rest = and_(*inside(number), task.c.status.in_(UNENDED))
+        _cancel(connection, rest, reason=reason, now=now)
+    ended = select(task.c.id).where(task.c.flow_id == number, task.c.status == Status.CANCELLED)
+    return list(connection.scalars(ended))
+
+
+def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> None:
+    """End nodes that would continue although their flow run has ended."""
+    unended = and_(task.c.id.in_(ids), task.c.status.in_(UNENDED))
+    _cancel(connection, unended, reason=RUN_ENDED, now=now, worker=None)
 
 
 def _cancel(
     connection: Connection, where: ColumnElement[bool], *, reason: str, now: int, **more: Any
 ) -> None:
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    connection.execute(update(task).where(where).values(**ended, remark=reason, **more))
+    _set(connection, where, **ended, remark=reason, **more)
+
+
+def _set(connection: Connection, where: ColumnElement[bool], **values: Any) -> None:
+    connection.execute(update(task).where(where).values(**values))
 
 
 def unlink(connection: Connection, edges: Collection[tuple[int, int]]) -> None:
@@ -397,15 +348,54 @@ def prune(
     ).all()
     count = 0
     for number in over:
-        inside = select(task.c.id).where(task.c.flow_id == number, task.c.id != number)
-        ids = list(connection.scalars(inside.limit(limit)))
+        ids = list(connection.scalars(select(task.c.id).where(*inside(number)).limit(limit)))
         whole = [*ids, number] if len(ids) < limit else ids
-        connection.execute(delete(slot).where(slot.c.dep_id.in_(ids)))
+        drop_slots(connection, ids)
         pruned(connection, ids)
         count += connection.execute(delete(task).where(task.c.id.in_(whole))).rowcount
         if count >= limit:
             break
     return count
+
+
+def moving_nodes(read: Read, rows: Sequence[Values]) -> Iterator[list[Values]]:
+    """The nodes that move to another shard with the flow runs among `rows`, a page at a time."""
+    for run in _runs_in(rows):
+        last = 0
+        while True:
+            after = select(task).where(*inside(run), task.c.id > last).order_by(task.c.id)
+            page = _read_all(read, after.limit(PART))
+            if not page:
+                break
+            yield page
+            last = page[-1]["id"]
+
+
+def moving_ids(connection: Connection, rows: Collection[Values]) -> Iterator[Sequence[int]]:
+    """The ids of those nodes, a page at a time."""
+    for run in _runs_in(rows):
+        yield from _parts(list(connection.scalars(select(task.c.id).where(*inside(run)))))
+
+
+def moving_slots(read: Read, ids: Sequence[int], _new: Mapping[int, int]) -> Iterator[Copied]:
+    """The slots that nodes fill."""
+    yield Copied(slot, _read_all(read, select(slot).where(slot.c.dep_id.in_(ids))))
+
+
+def drop_slots(connection: Connection, ids: Sequence[int]) -> None:
+    """Delete those slots."""
+    connection.execute(delete(slot).where(slot.c.dep_id.in_(ids)))
+
+
+def _runs_in(rows: Collection[Values]) -> list[int]:
+    return [row["id"] for row in rows if row["flow_id"] == row["id"]]
+
+
+def _read_all(read: Read, query: Any) -> list[Values]:
+    found: list[Values] = read(
+        lambda connection: [dict(row) for row in connection.execute(query).mappings()]
+    )
+    return found
 
 
 def row_of(row: Sequence[Any]) -> NodeRow:
@@ -419,20 +409,9 @@ def row_of(row: Sequence[Any]) -> NodeRow:
 
 def _run(row: Sequence[Any]) -> RunRow:
     number, kind, key, status, left, *rest = row
-    return RunRow(number, kind, key, Status(status), left or 0, *rest)
+    return RunRow(number, kind, key, Status(status), 0 if status in FINAL else left or 0, *rest)
 
 
-def _parts(ids: Sequence[T]) -> Iterable[Sequence[T]]:
-    for begin in range(0, len(ids), 1_000):
-        yield ids[begin : begin + 1_000]
-
-
-def _chunks(rows: Sequence[NewNode]) -> Iterable[Sequence[NewNode]]:
-    begin = size = 0
-    for index, row in enumerate(rows):
-        size += 2 * len(row.payload) + 300
-        if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            yield rows[begin : index + 1]
-            begin, size = index + 1, 0
-    if begin < len(rows):
-        yield rows[begin:]
+def _parts(whole: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
+    for begin in range(0, len(whole), size):
+        yield whole[begin : begin + size]

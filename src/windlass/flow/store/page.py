@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
 
 from windlass.core.task.store.page import kinds_undue, undue_of
 from windlass.database.scan import scan
 from windlass.database.schema import external, slot, task
-from windlass.flow.model.graph import Rule
-from windlass.flow.store.flow import LARGEST, ROW, NewSlot, NodeRow, RunRow, newest, row_of, runs_of
+from windlass.flow.model.graph import URGENT, Rule
+from windlass.flow.model.run import NodeFilter, RunRow
+from windlass.flow.store.dialect import NewSlot
+from windlass.flow.store.flow import (
+    LARGEST,
+    ROW,
+    SLOT,
+    NodeRow,
+    by_ids,
+    inside,
+    newest,
+    row_of,
+    runs_of,
+)
 from windlass.value.status import Status
+
+R = TypeVar("R", bound=RunRow)
 
 # How many rows of each kind are read: nested flows have the same kinds as flow runs.
 LOOKED_AT = 2_000
@@ -23,30 +37,14 @@ LOOKED_AT = 2_000
 LAST = chr(0x10FFFF)
 RUN_STATUSES = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 COUNTED_AT_ONCE = 200
-# What operators look for first.
-URGENT = (
-    Status.FAILED,
-    Status.RUNNING,
-    Status.EXTERNAL,
-    Status.WAITING,
-    Status.BLOCKED,
-    Status.CANCELLED,
-)
 
 
 @dataclass(frozen=True)
-class RunPage:
+class RunPage(Generic[R]):
     """Flow runs, newest first, and the id below which more may follow; None at the end."""
 
-    runs: list[RunRow]
+    runs: list[R]
     below: int | None
-
-
-class Slots(NamedTuple):
-    """How many slots a node has, and what fills them."""
-
-    total: int
-    rule: Rule
 
 
 def runs(
@@ -57,7 +55,7 @@ def runs(
     other: Collection[str],
     below: int | None,
     limit: int,
-) -> RunPage:
+) -> RunPage[RunRow]:
     """Flow runs that match, with ids less than `below`; `other` are kinds that are not flows."""
     if kind is None and status is None:
         found = _newest(connection, below, limit)
@@ -133,36 +131,24 @@ def _counts(runs: int, most: int) -> Select[Any]:
     return select(*(count(f"run_{index}").label(f"nodes_{index}") for index in range(runs)))
 
 
-def nodes(
-    connection: Connection,
-    run: int,
-    *,
-    status: Status | None,
-    prefix: str,
-    after: str,
-    limit: int,
-) -> list[NodeRow]:
-    """The nodes of a flow run whose names begin with `prefix`, in the order of their names."""
-    query = select(*ROW).where(task.c.flow_id == run, task.c.id != run, task.c.node > after)
-    if prefix:
-        query = query.where(task.c.node.between(prefix, prefix + LAST))
-    if status is not None:
-        query = query.where(task.c.status == status)
-    rows = connection.execute(query.order_by(task.c.node).limit(limit))
+def nodes(connection: Connection, run: int, wanted: NodeFilter) -> list[NodeRow]:
+    """The nodes of a flow run that match, in the order of their names."""
+    query = select(*ROW).where(*inside(run), task.c.node > wanted.after)
+    if wanted.prefix:
+        query = query.where(task.c.node.between(wanted.prefix, wanted.prefix + LAST))
+    if wanted.status is not None:
+        query = query.where(task.c.status == wanted.status)
+    rows = connection.execute(query.order_by(task.c.node).limit(wanted.limit))
     return [row_of(row) for row in rows]
 
 
 def urgent(connection: Connection, run: int, *, limit: int) -> list[NodeRow]:
     """Some nodes of a flow run: failed nodes first, then running ones."""
-    places = [(task.c.status == status, index) for index, status in enumerate(URGENT)]
-    place = case(*places, else_=len(URGENT))
-    ids = connection.scalars(
-        select(task.c.id)
-        .where(task.c.flow_id == run, task.c.id != run)
-        .order_by(place, task.c.id)
-        .limit(limit)
-    ).all()
-    return by_ids(connection, ids)
+    first = (*URGENT, Status.CANCELLED)
+    places = [(task.c.status == status, index) for index, status in enumerate(first)]
+    place = case(*places, else_=len(places))
+    ids = select(task.c.id).where(*inside(run)).order_by(place, task.c.id).limit(limit)
+    return by_ids(connection, connection.scalars(ids).all())
 
 
 def around(connection: Connection, number: int, *, limit: int) -> list[NodeRow]:
@@ -173,36 +159,21 @@ def around(connection: Connection, number: int, *, limit: int) -> list[NodeRow]:
     return by_ids(connection, ids)
 
 
-def by_ids(connection: Connection, ids: Collection[int]) -> list[NodeRow]:
-    """Nodes by their ids, in the order in which they were drawn."""
-    rows = connection.execute(select(*ROW).where(task.c.id.in_(ids)).order_by(task.c.id))
-    return [row_of(row) for row in rows]
-
-
 def edges(connection: Connection, ids: Collection[int]) -> list[NewSlot]:
     """The edges between these nodes."""
-    rows = connection.execute(
-        select(slot.c.dep_id, slot.c.task_id, slot.c.rule)
-        .where(slot.c.dep_id.in_(ids), slot.c.task_id.in_(ids))
-        .order_by(slot.c.dep_id, slot.c.task_id)
-    )
-    return [NewSlot(*row) for row in rows]
+    both = slot.c.dep_id.in_(ids), slot.c.task_id.in_(ids)
+    query = select(*SLOT).where(*both).order_by(slot.c.dep_id, slot.c.task_id)
+    return [NewSlot(*row) for row in connection.execute(query)]
 
 
-def slots(connection: Connection, ids: Collection[int]) -> dict[int, Slots]:
-    """How many slots these nodes have; the END slots of nested flows do not count."""
+def slots(connection: Connection, ids: Collection[int]) -> dict[int, tuple[int, Rule]]:
+    """How many slots nodes have, and what fills them; END slots of nested flows do not count."""
     rows = connection.execute(
         select(slot.c.task_id, func.count(), func.min(slot.c.rule))
         .where(slot.c.task_id.in_(ids), slot.c.rule != Rule.END)
         .group_by(slot.c.task_id)
     )
-    return {number: Slots(int(count), Rule(rule)) for number, count, rule in rows}
-
-
-def names(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
-    """The names of nodes."""
-    rows = connection.execute(select(task.c.id, task.c.node).where(task.c.id.in_(list(ids))))
-    return {number: name or "" for number, name in rows}
+    return {number: (int(count), Rule(rule)) for number, count, rule in rows}
 
 
 def texts(connection: Connection, number: int) -> tuple[str, str | None]:

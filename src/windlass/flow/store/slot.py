@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, select, update
 
-from windlass.core.finish.store.history import MINUTE
-from windlass.database.dialect.base import Count, Dialect, encode
+from windlass.core.finish.store import MINUTE
+from windlass.database.dialect.base import Count, Dialect, document
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
     Edge,
@@ -30,16 +30,16 @@ from windlass.flow.model.graph import (
     fill,
     how_ended,
 )
-from windlass.flow.model.node import head_of
+from windlass.flow.model.node import keep_of
+from windlass.flow.store import flow
 from windlass.flow.store.dialect import STATEMENTS
-from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK
-from windlass.value.status import FINAL, Status
+from windlass.value.outcome import LONGEST_REMARK
+from windlass.value.status import Status
 
 # How many whole rows the statement that fills slots returns; other due rows are read later.
 MOST_ROWS = 200
 # Nodes that become due together get different times, all in the last milliseconds.
 APART = 10_000
-RUN_ENDED = "its run had ended"
 
 IS_SKIPPED = and_(task.c.status == Status.CANCELLED, task.c.last_status.is_not(None))
 
@@ -72,11 +72,10 @@ def after_end(
     Flow runs that end with them count as work of `worker`. Call it in a transaction that has locked
     the flow runs; `before` is how many nodes of each were open.
     """
-    filling = _Filling(connection, dialect, now)
-    filling.run_of = {number: run for number, (run, _) in ended.items()}
-    names = _names(
-        connection, [each for each, (_, how) in ended.items() if how != NodeEnd.SUCCEEDED]
-    )
+    run_of = {number: run for number, (run, _) in ended.items()}
+    filling = _Filling(connection, dialect, now, run_of)
+    blocking = [each for each, (_, how) in ended.items() if how != NodeEnd.SUCCEEDED]
+    names = flow.names(connection, blocking)
     closed: Counter[int] = Counter()
     nodes = [EndedNode(number, how, names.get(number, "")) for number, (_, how) in ended.items()]
     while nodes:
@@ -91,17 +90,16 @@ def after_end(
     return filling.after
 
 
+@dataclass(eq=False)
 class _Filling:
     """Fills slots in one transaction, and collects what follows."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, now: int) -> None:
-        self.after = AfterEnd()
-        # Nodes, and the flow run of each.
-        self.run_of: dict[int, int] = {}
-        self._connection = connection
-        self._dialect = dialect
-        self._statements = STATEMENTS.of(dialect)
-        self._now = now
+    connection: Connection
+    dialect: Dialect
+    now: int
+    # Nodes, and the flow run of each.
+    run_of: dict[int, int]
+    after: AfterEnd = field(default_factory=AfterEnd)
 
     def fill(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
         """Fill the slots below nodes: which nested flows are empty now, and how many nodes ended.
@@ -109,7 +107,7 @@ class _Filling:
         The second is by flow run.
         """
         is_plain = all(node.how is NodeEnd.SUCCEEDED for node in ended)
-        at_once = is_plain and self._statements.fill is not None
+        at_once = is_plain and STATEMENTS.of(self.dialect).fill is not None
         return self._fill_at_once(ended) if at_once else self._fill_below(ended)
 
     def _fill_below(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
@@ -119,12 +117,12 @@ class _Filling:
         buckets = {edge.task: edge.bucket for edge in edges}
         self.after.due |= {number: buckets[number] for number in filled.due}
         count = Counter(self.run_of[node.id] for node in (*ended, *filled.ended))
-        write(self._connection, self._dialect, filled, now=self._now, left=count)
+        write(self.connection, self.dialect, filled, now=self.now, left=count)
         return filled.empty, count
 
     def _edges_below(self, ended: Sequence[EndedNode]) -> list[Edge]:
         """The slots of these nodes; if a node did not succeed, also all slots further below."""
-        statements = self._statements
+        statements = STATEMENTS.of(self.dialect)
         found: set[Edge] = set()
         for statement, ids in (
             (statements.edges, [node.id for node in ended if node.how is NodeEnd.SUCCEEDED]),
@@ -132,25 +130,25 @@ class _Filling:
         ):
             if ids:
                 asked = {"ids": statements.listed(ids)}
-                rows = self._connection.execute(statement, asked).fetchall()
+                rows = self.connection.execute(statement, asked).fetchall()
                 found.update(_edge(row) for row in rows)
         return list(found)
 
     def _fill_at_once(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
         """The same for nodes that have all succeeded, by one statement that returns due rows."""
-        statements = self._statements
+        statements = STATEMENTS.of(self.dialect)
         count = Counter(self.run_of[node.id] for node in ended)
         asked = {
             "ids": statements.listed([node.id for node in ended]),
             "runs": statements.listed(count.keys()),
             "counts": statements.listed(count.values()),
             # Different times: workers read rows in the order of due times.
-            "first": self._now - APART,
+            "first": self.now - APART,
             "most": MOST_ROWS,
         }
         assert statements.fill is not None
         empty: list[int] = []
-        for status, left, *row in self._connection.execute(statements.fill, asked).fetchall():
+        for status, left, *row in self.connection.execute(statements.fill, asked).fetchall():
             number, payload, bucket, run = row[0], row[5], row[9], row[10]
             if status == Status.WAITING:
                 self.after.due[number] = bucket
@@ -177,7 +175,7 @@ def write(
     ]
     if rows:
         statements = STATEMENTS.of(dialect)
-        asked = {"rows": encode(rows).decode()}
+        asked = {"moves": document(rows)}
         if statements.is_array:
             asked["ids"] = statements.listed([row["id"] for row in rows])
         connection.execute(statements.move, asked)
@@ -222,9 +220,8 @@ def _end_runs(connection: Connection, runs: Collection[int], *, now: int) -> lis
     ).all()
     ended: list[_EndedRun] = []
     for number, kind, began_at, payload in over:
-        inside = and_(task.c.flow_id == number, task.c.id != number)
-        head = head_of(payload)
-        prune_at = now + (KEEP_FAILED if head is None else head.keep)
+        inside = and_(*flow.inside(number))
+        prune_at = now + keep_of(payload)
         status = _end_by_members(connection, number, inside, now=now, prune_at=prune_at)
         ended.append(_EndedRun(number, kind, status, began_at))
     return ended
@@ -244,31 +241,14 @@ def _count(
         dialect.count(connection, [counts[kind] for kind in sorted(counts)])
 
 
-def cancel_open(connection: Connection, ids: Collection[int], *, now: int) -> None:
-    """End nodes that would continue although their flow run has ended."""
-    if ids:
-        connection.execute(
-            update(task)
-            .where(task.c.id.in_(ids), task.c.status.not_in(FINAL))
-            .values(
-                status=Status.CANCELLED,
-                due_at=None,
-                batch=None,
-                worker=None,
-                finished_at=now,
-                remark=RUN_ENDED,
-            )
-        )
-
-
 def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[EndedNode]:
     """End nested flows without open nodes; each is a node that ends."""
     ended: list[EndedNode] = []
     for number in empty:
         members = select(slot.c.dep_id).where(slot.c.task_id == number, slot.c.rule == Rule.END)
         status = _end_by_members(connection, number, task.c.id.in_(members), now=now)
-        name = connection.scalar(select(task.c.node).where(task.c.id == number))
-        ended.append(EndedNode(number, how_ended(status, None) or NodeEnd.FAILED, str(name)))
+        name = flow.names(connection, [number])[number]
+        ended.append(EndedNode(number, how_ended(status, None) or NodeEnd.FAILED, name))
     return ended
 
 
@@ -295,13 +275,6 @@ def _end_by_members(
     values = {"status": status, "finished_at": now, "remark": remark, "open_slots": 0, **more}
     connection.execute(update(task).where(task.c.id == number).values(values))
     return status
-
-
-def _names(connection: Connection, ids: Collection[int]) -> dict[int, str]:
-    if not ids:
-        return {}
-    rows = connection.execute(select(task.c.id, task.c.node).where(task.c.id.in_(ids)))
-    return {number: str(name) for number, name in rows}
 
 
 def _moves(filled: Filled, now: int) -> Iterator[dict[str, Any]]:

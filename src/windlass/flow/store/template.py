@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, tuple_
 
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import flow_template
@@ -24,11 +24,9 @@ COLUMNS = [flow_template.c[name] for name in TemplateRow._fields]
 
 def latest(connection: Connection, name: str, version: int | None = None) -> TemplateRow | None:
     """A version of a template, or the last one."""
-    query = select(*COLUMNS).where(flow_template.c.name == name)
-    if version is not None:
-        query = query.where(flow_template.c.version == version)
-    row = connection.execute(query.order_by(flow_template.c.version.desc()).limit(1)).first()
-    return None if row is None else TemplateRow(*row)
+    before = None if version is None else version + 1
+    found = versions(connection, name, before=before, limit=1)
+    return next((row for row in found if version in (None, row.version)), None)
 
 
 def save(
@@ -56,17 +54,7 @@ def versions(
 
 def listing(connection: Connection) -> list[TemplateRow]:
     """The last version of every template."""
-    last = (
-        select(flow_template.c.name, func.max(flow_template.c.version).label("version"))
-        .group_by(flow_template.c.name)
-        .subquery()
-    )
-    query = (
-        select(*COLUMNS)
-        .join(
-            last,
-            (last.c.name == flow_template.c.name) & (last.c.version == flow_template.c.version),
-        )
-        .order_by(flow_template.c.name)
-    )
+    name, version = flow_template.c.name, flow_template.c.version
+    last = select(name, func.max(version)).group_by(name)
+    query = select(*COLUMNS).where(tuple_(name, version).in_(last)).order_by(name)
     return [TemplateRow(*row) for row in connection.execute(query)]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from windlass.clock import Clock
 from windlass.database.connection import Executor, has_begun
-from windlass.database.database import Database
-from windlass.database.number import Numbers
+from windlass.database.database import Database, Numbers
 from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
-from windlass.ledger.engine import hold
 from windlass.ledger.model.book import Book
-from windlass.ledger.model.ledger import DeductionStatus, Outcome, Refusal, Request
+from windlass.ledger.model.ledger import LAPSE, DeductionStatus, Outcome, Refusal, Request
 from windlass.ledger.store.ledger import GuardFailed, LedgerRows, all_or_nothing
+from windlass.value.bucket import bucket_of
+from windlass.value.task import NewTask
 
 # Each try is lost to another transaction that used one of the ids at the same moment.
 DUPLICATE_TRIES = 20
@@ -125,8 +127,25 @@ class RequestExecutor:
         }
         if held:
             numbers = self._numbers.take(len(held), inside=executor)
-            self._database.dialect.insert(executor, hold.tasks(held, numbers, now=now))
+            self._database.dialect.insert(executor, _lapses(held, numbers, now))
 
 
 def _apply(book: Book, requests: Sequence[Request], first: int) -> list[Outcome]:
     return [book.apply(request, now) for now, request in enumerate(requests, start=first)]
+
+
+def _lapses(held: Mapping[str, int], numbers: Sequence[int], now: int) -> list[NewTask]:
+    """The tasks that end holds: each is due when its hold ends."""
+    return [
+        NewTask(
+            id=number,
+            kind=LAPSE,
+            task_key=None,
+            bucket=bucket_of(str(number)),
+            priority=0,
+            due_at=until,
+            payload=msgspec.json.encode({"deduction": deduction}).decode(),
+            created_at=now,
+        )
+        for number, (deduction, until) in zip(numbers, held.items(), strict=True)
+    ]

@@ -10,8 +10,7 @@ from windlass.core.task.kind import Kind, Options, make_kind
 from windlass.database.database import Database
 from windlass.errors import DatabaseUnavailable, Snooze
 from windlass.ledger.engine.execute import RequestExecutor
-from windlass.ledger.engine.hold import LAPSE
-from windlass.ledger.model.ledger import DeductionStatus, Movement, Undo
+from windlass.ledger.model.ledger import LAPSE, DeductionStatus, Movement, Undo
 from windlass.ledger.store import view as ledger_view
 
 # The clocks of a worker and a database may differ by this much.

@@ -328,7 +328,7 @@ class Book:
         """Give back all that is left of the deduction."""
         own = self.lines.get(deduction.id, {})
         left = {sku: own[sku].returnable for sku in sorted(own) if own[sku].returnable}
-        row.body = GiveBack(deduction.id, row.return_id, left).body
+        row.body = GiveBack(row.return_id, left, deduction.id).body
         self._take_back(row, left, movement)
         deduction.is_changed = True
 
@@ -375,7 +375,7 @@ def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
     return Deduction(
         row.id,
         _status(None, row.hold_until),
-        tuple(DeductionLine(sku, quantity) for sku, quantity in lines_of(row.body).items()),
+        lines_of(row.body, DeductionLine),
         to_datetime(row.created_at),
         None if row.hold_until is None else to_datetime(row.hold_until),
         replayed=replayed,
@@ -383,14 +383,10 @@ def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
 
 
 def _return(row: ReturnRow, *, replayed: bool = False) -> Return:
-    place, made_at = (row.deduction_id, row.return_id), to_datetime(row.created_at)
-    return Return(*place, _lines(row.body), made_at, replayed)
+    place, lines = (row.deduction_id, row.return_id), lines_of(row.body, Line)
+    return Return(*place, lines, to_datetime(row.created_at), replayed)
 
 
 def _receipt(row: ReceiptRow, *, replayed: bool = False) -> Receipt:
-    made_at = to_datetime(row.created_at)
-    return Receipt(row.id, row.movement, _lines(row.body), made_at, replayed)
-
-
-def _lines(body: str) -> tuple[Line, ...]:
-    return tuple(Line(sku, quantity) for sku, quantity in lines_of(body).items())
+    made_at, lines = to_datetime(row.created_at), lines_of(row.body, Line)
+    return Receipt(row.id, row.movement, lines, made_at, replayed)

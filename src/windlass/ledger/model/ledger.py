@@ -1,22 +1,29 @@
 """The requests that a ledger takes and the answers that it gives, as immutable values.
 
+Operators list rows with their first lines.
+
 A request is checked when it is made, so that all later code can rely on it: every database can
 store its ids and SKUs, and it has each SKU once, in the order of their bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from windlass.errors import BadInput, BadKey, InvalidQuantity
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.status import NamedCode
 from windlass.value.task import LONGEST_KEY, RESERVED, is_storable
+from windlass.view.field import Moment
+
+T = TypeVar("T")
 
 MOST_OF_A_SKU = 10**12
 MOST_LINES = 10_000
@@ -27,7 +34,7 @@ LONGEST_REASON = 1_000
 Lines = Mapping[str, int] | Iterable[tuple[str, int]]
 
 
-class DeductionStatus(IntEnum):
+class DeductionStatus(NamedCode):
     """What became of a deduction."""
 
     HELD = 0
@@ -35,9 +42,6 @@ class DeductionStatus(IntEnum):
     REFUSED = 2
     VOIDED = 3
     LAPSED = 4
-
-    def __str__(self) -> str:
-        return self.name.lower()
 
 
 class Movement(StrEnum):
@@ -52,27 +56,21 @@ class Movement(StrEnum):
 
 
 # The returns that the ledger makes itself; callers cannot have these ids.
-OWN_RETURNS = {Movement.VOID: f"{RESERVED}void", Movement.LAPSE: f"{RESERVED}lapse"}
+VOID, LAPSE = f"{RESERVED}void", f"{RESERVED}lapse"
+OWN_RETURNS = {VOID: Movement.VOID, LAPSE: Movement.LAPSE}
 
 
 def movement_of(return_id: str) -> Movement:
     """What makes the entries of a return."""
-    own = (movement for movement, id_ in OWN_RETURNS.items() if id_ == return_id)
-    return next(own, Movement.RETURN)
+    return OWN_RETURNS.get(return_id, Movement.RETURN)
 
 
 @dataclass(frozen=True, slots=True)
-class Restock:
-    """Goods that came in."""
+class _Lines:
+    """What callers move, under an id that they choose."""
 
     id: str
     lines: dict[str, int]
-    movement = Movement.RESTOCK
-
-    @classmethod
-    def of(cls, id: object, lines: object) -> Restock:
-        """The checked request."""
-        return cls(check_id(id, what="id"), check_lines(lines))
 
     @property
     def body(self) -> str:
@@ -80,11 +78,21 @@ class Restock:
 
 
 @dataclass(frozen=True, slots=True)
-class Adjust:
+class Restock(_Lines):
+    """Goods that came in."""
+
+    movement = Movement.RESTOCK
+
+    @classmethod
+    def of(cls, id: object, lines: object) -> Restock:
+        """The checked request."""
+        return cls(check_id(id, what="id"), check_lines(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust(_Lines):
     """A count found more, or less."""
 
-    id: str
-    lines: dict[str, int]
     reason: str = ""
     movement = Movement.ADJUST
 
@@ -100,11 +108,9 @@ class Adjust:
 
 
 @dataclass(frozen=True, slots=True)
-class Deduct:
+class Deduct(_Lines):
     """Goods that go out, all of them or none; with a hold, until it lapses."""
 
-    id: str
-    lines: dict[str, int]
     hold: int | None = None
 
     @classmethod
@@ -121,23 +127,17 @@ class Deduct:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(_Lines):
     """A part of a deduction that comes back."""
 
     deduction: str
-    id: str
-    lines: dict[str, int]
     movement = Movement.RETURN
 
     @classmethod
     def of(cls, deduction: object, id: object, lines: object) -> GiveBack:
         """The checked request."""
         of = check_id(deduction, what="id")
-        return cls(of, check_id(id, what="return id"), check_lines(lines))
-
-    @property
-    def body(self) -> str:
-        return _encode({"lines": self.lines})
+        return cls(check_id(id, what="return id"), check_lines(lines), of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Undo:
 
     @property
     def id(self) -> str:
-        return OWN_RETURNS[self.movement]
+        return VOID if self.movement is Movement.VOID else LAPSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +297,60 @@ class Entry:
     created_at: datetime
 
 
+@dataclass(frozen=True)
+class LedgerPart(Generic[T]):
+    """Part of a list. `next` is the cursor of what follows; null at the end.
+
+    A part may be short or empty and have a `next`: one call reads a limited number of rows.
+    """
+
+    items: list[T]
+    next: str | None
+    looked_at: int
+
+
+@dataclass(frozen=True)
+class ListedDeduction:
+    """A deduction with its first lines; `refusal` has the error and its facts."""
+
+    id: str
+    status: DeductionStatus
+    created_at: Moment
+    hold_until: Moment | None
+    confirmed_at: Moment | None
+    refusal: dict[str, Any] | None
+    lines: tuple[DeductionLine, ...]
+    has_more_lines: bool
+
+
+@dataclass(frozen=True)
+class ListedReturn:
+    """A return with its first lines; with a `refusal` nothing came back."""
+
+    deduction: str
+    id: str
+    movement: Movement
+    created_at: Moment
+    refusal: dict[str, Any] | None
+    lines: tuple[Line, ...]
+    has_more_lines: bool
+
+
+@dataclass(frozen=True)
+class ListedEntry(Entry):
+    """One change of what is available; in a list of one SKU, `balance` is what was left then."""
+
+    balance: int | None = None
+
+
+@dataclass(frozen=True)
+class LedgerPlace:
+    """A database that has a ledger; `shard` is what other calls take."""
+
+    shard: str
+    name: str
+
+
 def check_id(given: object, *, what: str) -> str:
     """`given`, if it can be an id or a SKU."""
     if not isinstance(given, str):
@@ -365,10 +419,10 @@ def difference(before: str, after: str) -> str:
     return "; ".join(found[:5]) + (f"; and {more} more" if more > 0 else "")
 
 
-def lines_of(body: str) -> dict[str, int]:
-    """The lines of a body."""
-    lines: dict[str, int] = msgspec.json.decode(body)["lines"]
-    return lines
+def lines_of(body: str, kind: Callable[[str, int], T]) -> tuple[T, ...]:
+    """The lines of a body, as values of a kind."""
+    lines = msgspec.json.decode(body)["lines"]
+    return tuple(kind(sku, quantity) for sku, quantity in lines.items())
 
 
 def decode_refusal(text: str) -> Refusal:

@@ -10,15 +10,17 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import APIRouter, Query
 
-from windlass.ledger.model.ledger import DeductionStatus, Movement, Stock
-from windlass.ledger.model.listing import (
+from windlass.ledger.model.ledger import (
+    DeductionStatus,
     LedgerPart,
     LedgerPlace,
     ListedDeduction,
     ListedEntry,
     ListedReturn,
+    Movement,
+    Stock,
 )
-from windlass.ledger.route.problem import StatusName
+from windlass.ledger.route.api import StatusName
 from windlass.web.request import ReadyConsole
 from windlass.web.view import STORABLE, View, answer
 

@@ -1,191 +1,219 @@
-"""The ledger's own HTTP API behind the console's login; the audit log has every movement.
+"""The ledger's HTTP API, which is served by itself and in the console.
 
-Paths, bodies and answers are those of `windlass.ledger.http`, below /api/ledger.
+In the console its paths are below /api/ledger, and the audit log has every movement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi.concurrency import contextmanager_in_threadpool
+from pydantic import BeforeValidator
 
 from windlass.errors import NotPossible
 from windlass.ledger.ledger import Ledger
-from windlass.ledger.model.ledger import Confirmation, Deduction, Entry, Receipt, Return, Stock
-from windlass.ledger.route import answer
-from windlass.ledger.route.answer import made, with_status
-from windlass.ledger.route.body import AdjustmentBody, DeductionBody, MovementBody, pairs
-from windlass.ledger.route.ledger import Prefix, Shard
+from windlass.ledger.model.ledger import (
+    Confirmation,
+    Deduction,
+    Entry,
+    Movement,
+    Receipt,
+    Return,
+    Stock,
+    movement_of,
+)
+from windlass.ledger.route import api
+from windlass.ledger.route.api import (
+    AdjustmentBody,
+    DeductionBody,
+    MovementBody,
+    Problems,
+    Responses,
+    pairs,
+)
+from windlass.ledger.route.ledger import Shard
+from windlass.value.task import LONGEST_KEY
 from windlass.view.action import Action
 from windlass.view.audit import Audit
 from windlass.web.problem import problems
-from windlass.web.request import DeductionId, ReadyConsole, RequestLog, Sku
+from windlass.web.request import ReadyConsole, RequestLog, decoded
 
-router = APIRouter(prefix="/ledger", tags=["ledger"])
-
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", Receipt, Deduction, Return, Confirmation)
+Describe = Callable[[Problems], Responses]
 
 # The audit log has the first lines of a movement; the ledger has all of them.
 LINES_LOGGED = 50
 
-Limit = Annotated[int, Query(ge=1, le=10_000)]
+
+def _part(name: str, what: str) -> Any:
+    return Path(
+        alias=name, min_length=1, max_length=LONGEST_KEY, description=f"{what} {api.ANY_TEXT}"
+    )
 
 
-def _ledger(console: ReadyConsole, shard: Shard = None) -> Ledger:
-    return console.ledgers.of(shard)
+OfDeduction = Annotated[str, BeforeValidator(decoded), _part("id", "The id of a deduction.")]
+OfSku = Annotated[str, BeforeValidator(decoded), _part("sku", "A SKU.")]
+AfterSku = Annotated[str, Query(max_length=LONGEST_KEY, description="Only SKUs after this one.")]
+AfterEntry = Annotated[int, Query(ge=0, le=2**62, description="Only entries after this one.")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="At most this many.")]
+
+UNREADABLE: Problems = {400: (), 413: ()}
+QUANTITIES = (api.INVALID_QUANTITY, api.MalformedProblem)
+RESTOCKED: Problems = UNREADABLE | {409: (api.ID_CONFLICT,), 422: QUANTITIES}
+NO_SKU: Problems = {404: (api.UNKNOWN_SKU,)}
+NO_DEDUCTION: Problems = {404: (api.UNKNOWN_DEDUCTION,)}
+DEDUCTED: Problems = RESTOCKED | NO_SKU | {422: (api.OUT_OF_STOCK, *QUANTITIES)}
+RETURNED: Problems = RESTOCKED | NO_DEDUCTION | {422: (api.OVER_RETURN, *QUANTITIES)}
+CONFIRMED: Problems = NO_DEDUCTION | {422: (api.NOT_HELD, api.MalformedProblem)}
 
 
-AskedLedger = Annotated[Ledger, Depends(_ledger)]
+@dataclass(frozen=True)
+class LedgerCall:
+    """A call of the API: the ledger that it is for, the response, and the log of movements."""
 
+    ledger: Ledger
+    response: Response
+    log: RequestLog | None = None
+    shard: str | None = None
 
-class LoggedMovement:
-    """Makes a movement in the ledger that is asked for, and records it in the audit log."""
-
-    def __init__(
-        self, response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
-    ) -> None:
-        self._response = response
-        self._console = console
-        self._log = log
-        self._shard = shard
-
-    def make(
-        self,
-        action: Action,
-        about: str,
-        move: Callable[[Ledger], T],
-        *,
-        outcome: Callable[[T], str],
-        **detail: Any,
+    async def make(
+        self, action: Action, about: str, move: Callable[[], Awaitable[T]], **detail: Any
     ) -> T:
-        """What the ledger answers to `move`."""
-        with self._log.record(action, about, shard=self._shard, **detail) as entry:
-            ledger = self._console.ledgers.of(self._shard)
-            made = with_status(self._response, move(ledger))
-            entry.says(outcome(made) + ("; it was done before" if made.replayed else ""))
+        """What the ledger answers to `move`; the status is 200 if it was made before."""
+        if self.log is None:
+            return await self._answer(move)
+        record = self.log.record(action, about, shard=self.shard, **detail)
+        # If the request is cancelled, the log still gets the outcome.
+        return await asyncio.shield(self._logged(record, move))
+
+    async def _logged(
+        self, record: AbstractContextManager[Any], move: Callable[[], Awaitable[T]]
+    ) -> T:
+        async with contextmanager_in_threadpool(record) as entry:
+            made = await self._answer(move)
+            entry.says(_outcome(made) + ("; it was done before" if made.replayed else ""))
+        return made
+
+    async def _answer(self, move: Callable[[], Awaitable[T]]) -> T:
+        made = await move()
+        if made.replayed:
+            self.response.status_code = 200
         return made
 
 
-Logged = Annotated[LoggedMovement, Depends()]
+def add_routes(
+    router: APIRouter,
+    call: Callable[..., LedgerCall | Awaitable[LedgerCall]],
+    described: Describe,
+) -> None:
+    """Add the API to `router`. `call` is a dependency, `described` tells what may go wrong."""
+    _add_movements(router, Depends(call), described)
+    _add_views(router, Depends(call), described)
 
 
-@router.post("/restocks", **made(answer.RECEIPT, problems(409)))
-def restock(body: MovementBody, logged: Logged) -> Receipt:
-    """Goods came in, under an id that the caller chooses."""
-    return logged.make(
-        Action.LEDGER_RESTOCK,
-        body.id,
-        lambda ledger: ledger.restock(body.id, pairs(body)),
-        outcome=lambda _: f"{_sum(body)} came in",
-        **_lines(body),
-    )
+def _add_movements(router: APIRouter, asked: Any, described: Describe) -> None:
+    def post(path: str, answer: Any, found: Problems) -> Callable[[F], F]:
+        again = {"model": answer, "description": "It was made before; this is the same answer."}
+        responses = {200: again, **described(found)}
+        return router.post(path, status_code=201, response_model=answer, responses=responses)
+
+    @post("/restocks", api.RECEIPT, RESTOCKED)
+    async def restock(body: MovementBody, call: LedgerCall = asked) -> Receipt:
+        """Goods came in, under an id that the caller chooses."""
+        move = partial(call.ledger.arestock, body.id, pairs(body))
+        return await call.make(Action.LEDGER_RESTOCK, body.id, move, **_lines(body))
+
+    @post("/adjustments", api.RECEIPT, DEDUCTED)
+    async def adjust(body: AdjustmentBody, call: LedgerCall = asked) -> Receipt:
+        """A count found more, or less: quantities have a sign."""
+        move = partial(call.ledger.aadjust, body.id, pairs(body), reason=body.reason)
+        detail = {"reason": body.reason, **_lines(body)}
+        return await call.make(Action.LEDGER_ADJUST, body.id, move, **detail)
+
+    @post("/deductions", api.DEDUCTION, DEDUCTED)
+    async def deduct(body: DeductionBody, call: LedgerCall = asked) -> Deduction:
+        """Goods go out, all lines or none; with a hold, until it lapses."""
+        move = partial(call.ledger.adeduct, body.id, pairs(body), hold=body.hold)
+        detail = {"hold": body.hold, **_lines(body)}
+        return await call.make(Action.LEDGER_DEDUCT, body.id, move, **detail)
+
+    @post("/deductions/{id}/returns", api.RETURN, RETURNED)
+    async def give_back(of: OfDeduction, body: MovementBody, call: LedgerCall = asked) -> Return:
+        """A part of a deduction comes back, under an id of its own."""
+        move = partial(call.ledger.agive_back, of, body.id, pairs(body))
+        detail = {"return_id": body.id, **_lines(body)}
+        return await call.make(Action.LEDGER_GIVE_BACK, of, move, **detail)
+
+    @post("/deductions/{id}/void", api.RETURN, {})
+    async def void(of: OfDeduction, call: LedgerCall = asked) -> Return:
+        """All that is left of a deduction comes back; an unknown one can never be made."""
+        return await call.make(Action.LEDGER_VOID, of, partial(call.ledger.avoid, of))
+
+    @post("/deductions/{id}/confirm", api.CONFIRMATION, CONFIRMED)
+    async def confirm(of: OfDeduction, call: LedgerCall = asked) -> Confirmation:
+        """What is held by a deduction stays deducted."""
+        return await call.make(Action.LEDGER_CONFIRM, of, partial(call.ledger.aconfirm, of))
 
 
-@router.post("/adjustments", **made(answer.RECEIPT, problems(404, 409)))
-def adjust(body: AdjustmentBody, logged: Logged) -> Receipt:
-    """A count found more, or less: quantities have a sign."""
-    return logged.make(
-        Action.LEDGER_ADJUST,
-        body.id,
-        lambda ledger: ledger.adjust(body.id, pairs(body), reason=body.reason),
-        outcome=lambda made: f"the stock of {len(made.lines):,} SKUs is adjusted",
-        reason=body.reason,
-        **_lines(body),
-    )
+def _add_views(router: APIRouter, asked: Any, described: Describe) -> None:
+    def get(path: str, answer: Any, found: Problems) -> Callable[[F], F]:
+        return router.get(path, response_model=answer, responses=described(found))
+
+    @get("/deductions/{id}", api.DEDUCTION, NO_DEDUCTION)
+    async def deduction(of: OfDeduction, call: LedgerCall = asked) -> Deduction:
+        """A deduction as it is now: its lines, and how much of each has come back."""
+        return await call.ledger.adeduction(of)
+
+    @get("/deductions/{id}/returns", api.RETURNS, NO_DEDUCTION)
+    async def returns(of: OfDeduction, call: LedgerCall = asked) -> list[Return]:
+        """What was given back of a deduction, in order."""
+        found = await call.ledger.areturns(of)
+        if not found:
+            # Raises an error if the deduction is unknown.
+            await call.ledger.adeduction(of)
+        return found
+
+    @get("/stocks", api.STOCKS, {})
+    async def stocks(
+        after: AfterSku = "", limit: Limit = 1_000, call: LedgerCall = asked
+    ) -> list[Stock]:
+        """How much there is, by SKU, of those after `after`."""
+        return await call.ledger.astocks(after=after, limit=limit)
+
+    @get("/stocks/{sku}", api.STOCK, NO_SKU)
+    async def stock(sku: OfSku, call: LedgerCall = asked) -> Stock:
+        """How much there is of a SKU."""
+        return await call.ledger.astock(sku)
+
+    @get("/stocks/{sku}/entries", api.ENTRIES, NO_SKU)
+    async def entries(
+        sku: OfSku, after: AfterEntry = 0, limit: Limit = 1_000, call: LedgerCall = asked
+    ) -> list[Entry]:
+        """Every change of a SKU, oldest first, those after the entry `after`."""
+        found = await call.ledger.aentries(sku, after=after, limit=limit)
+        if not found:
+            await call.ledger.astock(sku)
+        return found
 
 
-@router.post("/deductions", **made(answer.DEDUCTION, problems(404, 409)))
-def deduct(body: DeductionBody, logged: Logged) -> Deduction:
-    """Goods go out, all lines or none; with a hold, until it lapses."""
-    return logged.make(
-        Action.LEDGER_DEDUCT,
-        body.id,
-        lambda ledger: ledger.deduct(body.id, pairs(body), hold=body.hold),
-        outcome=lambda _: f"{_sum(body)} went out",
-        hold=body.hold,
-        **_lines(body),
-    )
+def _logged(
+    response: Response, console: ReadyConsole, log: RequestLog, shard: Shard = None
+) -> LedgerCall:
+    return LedgerCall(console.ledgers.of(shard), response, log, shard)
 
 
-@router.post("/deductions/{id}/returns", **made(answer.RETURN, problems(404, 409)))
-def give_back(of: DeductionId, body: MovementBody, logged: Logged) -> Return:
-    """A part of a deduction comes back, under an id of its own."""
-    return logged.make(
-        Action.LEDGER_GIVE_BACK,
-        of,
-        lambda ledger: ledger.give_back(of, body.id, pairs(body)),
-        outcome=lambda _: f"{_sum(body)} of {of} came back",
-        return_id=body.id,
-        **_lines(body),
-    )
+router = APIRouter(prefix="/ledger", tags=["ledger"])
+add_routes(router, _logged, lambda found: problems(*found))
 
 
-@router.post("/deductions/{id}/void", **made(answer.RETURN, {}))
-def void(of: DeductionId, logged: Logged) -> Return:
-    """All that is left of a deduction comes back; an unknown one can never be made."""
-    return logged.make(
-        Action.LEDGER_VOID,
-        of,
-        lambda ledger: ledger.void(of),
-        outcome=lambda made: f"{of} is voided, {_sum(made)} came back",
-    )
-
-
-@router.post("/deductions/{id}/confirm", **made(answer.CONFIRMATION, problems(404)))
-def confirm(of: DeductionId, logged: Logged) -> Confirmation:
-    """What is held by a deduction stays deducted."""
-    return logged.make(
-        Action.LEDGER_CONFIRM,
-        of,
-        lambda ledger: ledger.confirm(of),
-        outcome=lambda _: f"{of} is confirmed",
-    )
-
-
-@router.get("/deductions/{id}", response_model=answer.DEDUCTION, responses=problems(404))
-def deduction(of: DeductionId, ledger: AskedLedger) -> Deduction:
-    """A deduction as it is now: its lines, and how much of each has come back."""
-    return ledger.deduction(of)
-
-
-@router.get("/deductions/{id}/returns", response_model=answer.RETURNS, responses=problems(404))
-def returns(of: DeductionId, ledger: AskedLedger) -> list[Return]:
-    """What was given back of a deduction, in order."""
-    found = ledger.returns(of)
-    if not found:
-        # Raises an error if the deduction is unknown.
-        ledger.deduction(of)
-    return found
-
-
-@router.get("/stocks", response_model=answer.STOCKS)
-def stocks(ledger: AskedLedger, after: Prefix = "", limit: Limit = 1_000) -> list[Stock]:
-    """How much there is, by SKU, of those after `after`."""
-    return ledger.stocks(after=after, limit=limit)
-
-
-@router.get("/stocks/{sku}", response_model=answer.STOCK, responses=problems(404))
-def stock(sku: Sku, ledger: AskedLedger) -> Stock:
-    """How much there is of a SKU."""
-    return ledger.stock(sku)
-
-
-@router.get("/stocks/{sku}/entries", response_model=answer.ENTRIES, responses=problems(404))
-def entries(
-    sku: Sku,
-    ledger: AskedLedger,
-    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
-    limit: Limit = 1_000,
-) -> list[Entry]:
-    """Every change of a SKU, oldest first, those after the entry `after`."""
-    found = ledger.entries(sku, after=after, limit=limit)
-    if not found:
-        ledger.stock(sku)
-    return found
-
-
-@router.get("/audit", response_model=answer.AUDIT, responses=problems(409))
+@router.get("/audit", response_model=api.AUDIT, responses=problems(409))
 def audit(console: ReadyConsole, shard: Shard = None) -> Audit:
     """Check that every rule of the ledger holds for every row. It reads all of them."""
     found = console.ledgers.audit(shard)
@@ -200,5 +228,18 @@ def _lines(body: MovementBody | AdjustmentBody) -> dict[str, Any]:
     return {"lines": pairs(body)[:LINES_LOGGED]} | ({"more_lines": more} if more > 0 else {})
 
 
-def _sum(moved: MovementBody | Return) -> str:
-    return f"{sum(line.quantity for line in moved.lines):,}"
+def _outcome(made: Receipt | Deduction | Return | Confirmation) -> str:
+    """What a movement did, for the audit log."""
+    if isinstance(made, Confirmation):
+        return f"{made.deduction} is confirmed"
+    quantity = f"{sum(line.quantity for line in made.lines):,}"
+    match made:
+        case Receipt(movement=Movement.ADJUST):
+            return f"the stock of {len(made.lines):,} SKUs is adjusted"
+        case Receipt():
+            return f"{quantity} came in"
+        case Deduction():
+            return f"{quantity} went out"
+    if movement_of(made.id) is Movement.VOID:
+        return f"{made.deduction} is voided, {quantity} came back"
+    return f"{quantity} of {made.deduction} came back"

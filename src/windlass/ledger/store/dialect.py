@@ -17,9 +17,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from windlass.database.column import Exact
-from windlass.database.dialect.base import Dialect, Executor, LongText, encode, original
-from windlass.database.dialect.choice import PerDialect
+from windlass.database.dialect import PerDialect
+from windlass.database.dialect.base import Dialect, Executor, encode, original
 from windlass.database.dialect.postgresql import often
+from windlass.database.dialect.statement import LongText
 
 # A message with this many rows is short enough for every server, also with the longest names.
 AT_ONCE = 2_000
@@ -157,7 +158,10 @@ class RowLists:
     def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
         """A query for the rows of `table`, t, whose columns `by` are in the list `name`."""
         listed = self._dialect.rows(name, **dict.fromkeys(by, str))
-        return f"select {found} from {listed} join {table.name} as t on {_equal(name, by)}"
+        return f"select {found} from {listed} {self._join(table, name, by)}"
+
+    def _join(self, table: Table, name: str, by: Sequence[str]) -> str:
+        return f"join {table.name} as t on {_equal(name, by)}"
 
     def locking(self, table: Table) -> str:
         """What a query ends with that locks rows of `table`, t, in the order of their keys."""
@@ -213,12 +217,11 @@ class MySQLRowLists(RowLists):
     writes_first = True
     locks_gaps = True
 
-    def find(self, table: Table, found: str, by: Sequence[str], *, name: str = "wanted") -> str:
-        listed = self._dialect.rows(name, **dict.fromkeys(by, str))
-        return f"select {found} from {listed} {_by_primary_key(table, name, by)}"
+    def _join(self, table: Table, name: str, by: Sequence[str]) -> str:
+        return f"straight_join {table.name} as t force index (primary) on {_equal(name, by)}"
 
     def _update(self, name: str, listed: str, of: Update) -> str:
-        found = _by_primary_key(of.table, name, keys(of.table))
+        found = self._join(of.table, name, keys(of.table))
         assignments = of.assignments(name, target="t.{}")
         return f"update {listed} {found} set {assignments} where {of.guard.format(name)}"
 
@@ -301,7 +304,9 @@ class PostgreSQLRowLists(RowLists):
         names = ("if met", *writes)
         if names not in self._statements:
             self._statements[names] = self._build_if_met(writes)
-        rows = executor.execute(self._statements[names], _parameters(writes)).fetchall()
+        counts = {f"count_{name}": len(rows) for name, (_, rows) in writes.items()}
+        parameters = _documents(writes) | counts
+        rows = executor.execute(self._statements[names], parameters).fetchall()
         return bool(rows[0][0])
 
     def _parts(self, writes: Writes, ending: str) -> tuple[str, str]:
@@ -331,9 +336,9 @@ class PostgreSQLRowLists(RowLists):
     def _met(self, name: str, of: Update) -> str:
         """The rows that fulfil the guard, locked in the order in which everybody locks them."""
         by = keys(of.table)
+        listed = self._dialect.rows(name, **of.columns)
         return (
-            f"select 1 from {self._dialect.rows(name, **of.columns)} "
-            f"join {of.table.name} as t on {_equal(name, by)} "
+            f"select 1 from {listed} {self._join(of.table, name, by)} "
             f"where {_is_short(name, by)} and {of.guard.format(name)} "
             "and (select waits from setting) is not null" + self.locking(of.table)
         )
@@ -361,10 +366,6 @@ def _documents(writes: Writes) -> dict[str, Any]:
     return {name: encode(rows).decode() for name, (_, rows) in writes.items()}
 
 
-def _parameters(writes: Writes) -> dict[str, Any]:
-    return _documents(writes) | {f"count_{name}": len(rows) for name, (_, rows) in writes.items()}
-
-
 def _equal(name: str, by: Sequence[str]) -> str:
     return " and ".join(f"t.{key} = {name}.{key}" for key in by)
 
@@ -373,10 +374,6 @@ def _is_short(name: str, by: Sequence[str]) -> str:
     # Always true, and a hint for the planner: it expects a row or two from the list, so it reads
     # the list first and each row of the table by its key, whatever its statistics say.
     return f"{name}.{by[0]} || '' = {name}.{by[0]}"
-
-
-def _by_primary_key(table: Table, name: str, by: Sequence[str]) -> str:
-    return f"straight_join {table.name} as t force index (primary) on {_equal(name, by)}"
 
 
 def _takes_blocks(connection: Connection) -> bool:

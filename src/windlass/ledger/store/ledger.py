@@ -14,16 +14,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Table, TextClause, text
 
+from windlass.database import schema
 from windlass.database.dialect.base import Dialect, Executor
-from windlass.database.schema import (
-    deduction,
-    deduction_line,
-    return_line,
-    stock,
-    stock_entry,
-    stock_receipt,
-    stock_return,
-)
 from windlass.errors import WindlassError
 from windlass.ledger.model.book import (
     Book,
@@ -60,22 +52,31 @@ SAVEPOINT = text("savepoint windlass_ledger")
 ROLL_BACK = text("rollback to savepoint windlass_ledger")
 RELEASE = text("release savepoint windlass_ledger")
 
-LINE_CHANGE = Update(
-    deduction_line, adds=("returned",), guard="t.returned + {0}.returned <= t.quantity"
-)
-STOCK_CHANGE = Update(
-    stock,
-    adds=("available", "received", "deducted", "returned"),
-    guard="t.available + {0}.available >= 0",
-)
-DEDUCTION_CHANGE = Update(deduction, sets=("status", "confirmed_at"))
-NEW_DEDUCTION = Insert(deduction, key_is_chosen=True)
-NEW_LINE = Insert(deduction_line)
-NEW_RETURN = Insert(stock_return, key_is_chosen=True)
-NEW_RETURN_LINE = Insert(return_line)
-NEW_RECEIPT = Insert(stock_receipt)
-NEW_STOCK = Insert(stock)
-NEW_ENTRY = Insert(stock_entry)
+# Updates have guards and come first: if one does not hold, nothing was inserted in vain.
+STATEMENTS: dict[str, Insert | Update] = {
+    "line_changes": Update(
+        schema.deduction_line, adds=("returned",), guard="t.returned + {0}.returned <= t.quantity"
+    ),
+    "stock_changes": Update(
+        schema.stock,
+        adds=("available", "received", "deducted", "returned"),
+        guard="t.available + {0}.available >= 0",
+    ),
+    "deduction_changes": Update(schema.deduction, sets=("status", "confirmed_at")),
+    "new_deductions": Insert(schema.deduction, key_is_chosen=True),
+    "new_lines": Insert(schema.deduction_line),
+    "new_returns": Insert(schema.stock_return, key_is_chosen=True),
+    "new_return_lines": Insert(schema.return_line),
+    "new_receipts": Insert(schema.stock_receipt),
+    "new_stock": Insert(schema.stock),
+    "new_entries": Insert(schema.stock_entry),
+}
+# The columns to which the `change` of a row is added.
+CHANGED = {"line_changes": "returned", "stock_changes": "available"}
+ATTRIBUTES = {
+    name: [(column, "change" if column == CHANGED.get(name) else column) for column in of.columns]
+    for name, of in STATEMENTS.items()
+}
 
 
 class GuardFailed(WindlassError):
@@ -83,7 +84,7 @@ class GuardFailed(WindlassError):
 
 
 class RowQuery(NamedTuple):
-    """A query for rows by some columns; locked ones in the order of their keys.
+    """A query for rows by some columns, of all or some columns; locks in the order of their keys.
 
     What is not locked is as the transaction sees it: a row that it missed is a duplicate when it
     is written.
@@ -91,18 +92,16 @@ class RowQuery(NamedTuple):
 
     table: Table
     by: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
     is_locked: bool = False
 
 
-RECEIPTS = RowQuery(stock_receipt, ("movement", "id"), tuple(kinds(stock_receipt)))
-DEDUCTIONS = RowQuery(deduction, ("id",), tuple(kinds(deduction)), is_locked=True)
-LINES = RowQuery(
-    deduction_line, ("deduction_id", "sku"), tuple(kinds(deduction_line)), is_locked=True
-)
+RECEIPTS = RowQuery(schema.stock_receipt, by=keys(schema.stock_receipt))
+DEDUCTIONS = RowQuery(schema.deduction, by=keys(schema.deduction), is_locked=True)
+LINES = RowQuery(schema.deduction_line, by=keys(schema.deduction_line), is_locked=True)
 LINES_OF = LINES._replace(by=("deduction_id",))
-RETURNS = RowQuery(stock_return, ("deduction_id", "return_id"), tuple(kinds(stock_return)))
-STOCK = RowQuery(stock, ("sku",), ("sku", "available"), is_locked=True)
+RETURNS = RowQuery(schema.stock_return, by=keys(schema.stock_return))
+STOCK = RowQuery(schema.stock, by=keys(schema.stock), columns=("sku", "available"), is_locked=True)
 
 
 @dataclass(slots=True)
@@ -124,15 +123,14 @@ class Wanted:
                 self.receipts.add((request.movement.value, request.id))
             case Deduct():
                 self.deductions.add((request.id,))
-            case GiveBack() | Undo():
-                self.deductions.add((request.deduction,))
-                self.returns.add((request.deduction, request.id))
-            case Confirm():
+            case GiveBack() | Undo() | Confirm():
                 self.deductions.add((request.deduction,))
         match request:
             case GiveBack():
+                self.returns.add((request.deduction, request.id))
                 self.lines.update((request.deduction, sku) for sku in request.lines)
             case Undo():
+                self.returns.add((request.deduction, request.id))
                 self.undone.add((request.deduction,))
         if not isinstance(request, Undo | Confirm):
             self.skus.update((sku,) for sku in request.lines)
@@ -256,7 +254,7 @@ class LedgerRows:
         ]
 
     def _query(self, read: RowQuery) -> TextClause:
-        columns = self._lists.select(read.table, read.columns)
+        columns = self._lists.select(read.table, read.columns or kinds(read.table))
         query = self._lists.find(read.table, columns, read.by)
         lock = self._lists.locking(read.table) if read.is_locked else ""
         return self._lists.text(query + lock)
@@ -279,50 +277,28 @@ def all_or_nothing(executor: Executor) -> Iterator[None]:
 def _writes(book: Book) -> Writes:
     """What is to be written, in an order that is the same for everybody, as it takes locks."""
     deductions = [row for _, row in sorted(book.deductions.items())]
-    returns = [row for _, row in sorted(book.returns.items())]
-    receipts = [row for _, row in sorted(book.receipts.items())]
     lines = [line for _, own in sorted(book.lines.items()) for _, line in sorted(own.items())]
     touched = [row for _, row in sorted(book.stock.items()) if row.is_touched]
-    # Updates have guards and come first: if one does not hold, nothing was inserted in vain.
-    writes = {
-        "line_changes": Write(
-            LINE_CHANGE,
-            [
-                _row(LINE_CHANGE, line) | {"returned": line.change}
-                for line in lines
-                if line.change and not line.is_new
-            ],
-        ),
-        "stock_changes": Write(
-            STOCK_CHANGE,
-            [
-                _row(STOCK_CHANGE, row) | {"available": row.change}
-                for row in touched
-                if not row.is_new
-            ],
-        ),
-        "deduction_changes": Write(
-            DEDUCTION_CHANGE,
-            [
-                _row(DEDUCTION_CHANGE, row)
-                for row in deductions
-                if row.is_changed and not row.is_new
-            ],
-        ),
-        "new_deductions": _new(NEW_DEDUCTION, deductions),
-        "new_lines": _new(NEW_LINE, lines),
-        "new_returns": _new(NEW_RETURN, returns),
-        "new_return_lines": _new(NEW_RETURN_LINE, book.return_lines),
-        "new_receipts": _new(NEW_RECEIPT, receipts),
-        "new_stock": _new(NEW_STOCK, touched),
-        "new_entries": _new(NEW_ENTRY, book.entries),
+    rows: dict[str, Iterable[Any]] = {
+        "line_changes": [line for line in lines if line.change],
+        "stock_changes": touched,
+        "deduction_changes": [row for row in deductions if row.is_changed],
+        "new_deductions": deductions,
+        "new_lines": lines,
+        "new_returns": [row for _, row in sorted(book.returns.items())],
+        "new_return_lines": book.return_lines,
+        "new_receipts": [row for _, row in sorted(book.receipts.items())],
+        "new_stock": touched,
+        "new_entries": book.entries,
     }
-    return {name: write for name, write in writes.items() if write.rows}
-
-
-def _new(of: Insert, rows: Iterable[Any]) -> Write:
-    return Write(of, [_row(of, row) for row in rows if row.is_new])
-
-
-def _row(of: Insert | Update, row: object) -> dict[str, Any]:
-    return {column: getattr(row, column) for column in of.columns}
+    writes: dict[str, Write] = {}
+    for name, of in STATEMENTS.items():
+        attributes, is_insert = ATTRIBUTES[name], isinstance(of, Insert)
+        values = [
+            {column: getattr(row, attribute) for column, attribute in attributes}
+            for row in rows[name]
+            if row.is_new is is_insert
+        ]
+        if values:
+            writes[name] = Write(of, values)
+    return writes

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -18,14 +21,13 @@ from windlass.cli.output import (
     fits,
     plain,
     print_json,
+    redraw,
     table,
     timestamp,
     visible,
     warn_missing,
     when,
 )
-from windlass.cli.redraw import redraw
-from windlass.operate.ring.circle import CIRCLE_ROWS, NOBODY, MemberMark, band, circle, marks_of
 from windlass.value.bucket import BUCKETS
 from windlass.value.duration import format_duration
 from windlass.view.listing import Listing
@@ -37,15 +39,18 @@ MOVES_SHOWN = 10
 RUNS_SHOWN = 4
 MOST = {"host": 24}
 CLEAN = "stopped"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+HUES = ("cyan", "magenta", "yellow", "blue", "green", "red")
+COLOURS = (*HUES, *(f"bright_{hue}" for hue in HUES))
+BAND_CELLS = 64
+# A cell of a terminal is about twice as high as it is wide: each is two points of the circle.
+CIRCLE_COLUMNS = 36
+CIRCLE_ROWS = CIRCLE_COLUMNS // 2
+HOLE = 0.6
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Draw it again every second, until Ctrl-C.")
 ]
-
-
-def register(cli: typer.Typer) -> None:
-    """Add the command."""
-    cli.command()(ring)
 
 
 def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
@@ -254,3 +259,67 @@ def _all_for_programs(found: Listing[RingView]) -> dict[str, Any]:
         {"shard": shard["database"], **move} for shard in shards for move in shard.pop("moves")
     ]
     return {"shards": shards, "members": members, "moves": moves, "missing": found.missing}
+
+
+class MemberMark(NamedTuple):
+    """How a member of the ring is drawn."""
+
+    letter: str
+    colour: str
+
+
+NOBODY = MemberMark("·", "bright_black")
+
+
+def marks_of(count: int) -> list[MemberMark]:
+    """Marks for `count` members in the order of the ring; neighbours differ in colour."""
+    colours = COLOURS if count % len(COLOURS) != 1 else COLOURS[:-1]
+    return [
+        MemberMark(LETTERS[place] if place < len(LETTERS) else "+", colours[place % len(colours)])
+        for place in range(count)
+    ]
+
+
+def band(buckets: Sequence[MemberMark], *, in_colour: bool) -> Text:
+    """The ring in one line: a letter a cell, or a strip of colour with its letter in the middle."""
+    cells = [buckets[cell * len(buckets) // BAND_CELLS] for cell in range(BAND_CELLS)]
+    line = Text(no_wrap=True)
+    for mark, run in groupby(cells):
+        width = len(list(run))
+        if in_colour and mark is not NOBODY:
+            line.append(mark.letter.center(width), Style(color="black", bgcolor=mark.colour))
+        else:
+            line.append(mark.letter * width, mark.colour if in_colour else "")
+    return line
+
+
+def circle(buckets: Sequence[MemberMark], words: Sequence[Text]) -> Group:
+    """The ring as a circle, clockwise from the top, with `words` in the middle of it."""
+    rows = [_row(buckets, row) for row in range(CIRCLE_ROWS)]
+    first = (CIRCLE_ROWS - len(words)) // 2
+    for row, text in enumerate(words, start=first):
+        begin = (CIRCLE_COLUMNS - text.cell_len) // 2
+        rows[row] = rows[row][:begin] + text + rows[row][begin + text.cell_len :]
+    return Group(*rows)
+
+
+def _row(buckets: Sequence[MemberMark], row: int) -> Text:
+    line = Text(no_wrap=True)
+    for column in range(CIRCLE_COLUMNS):
+        upper = _colour_at(buckets, column, 2 * row)
+        lower = _colour_at(buckets, column, 2 * row + 1)
+        if upper is None:
+            line.append(" " if lower is None else "▄", lower or "")
+        else:
+            line.append("▀" if lower != upper else "█", Style(color=upper, bgcolor=lower))
+    return line
+
+
+def _colour_at(buckets: Sequence[MemberMark], column: int, row: int) -> str | None:
+    """The colour of one point; None beside the ring."""
+    radius = CIRCLE_COLUMNS / 2
+    right, up = column + 0.5 - radius, radius - row - 0.5
+    if not HOLE * radius <= math.hypot(right, up) <= radius:
+        return None
+    turn = math.atan2(right, up) / math.tau % 1.0
+    return buckets[int(turn * len(buckets))].colour

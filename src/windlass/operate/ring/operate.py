@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from windlass.clock import SECOND, Clock
 from windlass.core.cron import store as cron
-from windlass.core.fetch.store import offer
-from windlass.core.ring.store import bucket, worker
-from windlass.core.ring.store.bucket import Bucket
-from windlass.core.ring.store.worker import WorkerView
+from windlass.core.fetch import store as fetch_store
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.store import Bucket, WorkerView
 from windlass.core.shard.fleet import Fleet
 from windlass.database.connection import Connection
 from windlass.database.database import TRIES, Database
@@ -107,24 +106,24 @@ def look(database: Database, clock: Clock, *, tries: int = TRIES) -> RingView:
 
     def read(connection: Connection) -> RingView:
         # In this order: an owner of a bucket is then among the workers, or has just left.
-        buckets = bucket.listing(connection)
-        workers = [view for view in worker.listing(connection) if view.kinds]
+        buckets = ring_store.buckets(connection)
+        workers = [view for view in ring_store.workers(connection) if view.kinds]
         members = _members(workers, buckets, now)
         owned = {number for member in members for run in member.buckets for number in run}
         careful = _careful(connection, database.dialect, buckets)
         return RingView(
             database=database.name,
             now=now,
-            known_by=worker.known_by(connection),
+            known_by=ring_store.known_by(connection),
             members=members,
-            free=bucket.runs(buckets.keys() - owned),
+            free=ring_store.runs_of(buckets.keys() - owned),
             moving=sum(
                 buckets[number].owner != member.id for member in members for number in member.wanted
             ),
-            careful=bucket.runs(careful),
+            careful=ring_store.runs_of(careful),
             careful_to=max(careful.values(), default=None),
-            offers=offer.count(connection),
-            moves=_moves(worker.recent(connection, limit=MOVES))[:MOVES],
+            offers=fetch_store.offered_count(connection),
+            moves=_moves(ring_store.recent(connection, limit=MOVES))[:MOVES],
         )
 
     return database.read(read, tries=tries)
@@ -145,7 +144,7 @@ def _members(
             token=tokens[number],
             share=100 * len(owned[number]) / BUCKETS,
             wanted_share=100 * len(wanted) / BUCKETS,
-            buckets=bucket.runs(owned[number]),
+            buckets=ring_store.runs_of(owned[number]),
             wanted=wanted,
             host=views[number].host,
             pid=views[number].pid,

@@ -8,8 +8,7 @@ import typer
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.audit import audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     complain,
     console,
@@ -17,6 +16,7 @@ from windlass.cli.output import (
     counted,
     done,
     print_json,
+    refuse,
     say,
     table,
     warn_missing,
@@ -70,8 +70,7 @@ def drain(
     loaded = _load(app)
     shard = loaded.fleet.named(name)
     if lost and not yes and not typer.confirm(f"Give up {shard.name} and everything it has?"):
-        complain(f"{shard.name} was not given up")
-        raise typer.Exit(1)
+        refuse(f"{shard.name} was not given up", code=1)
     with audit_log(loaded).record(Action.SHARD_DRAIN, shard.name, undo=undo, lost=lost) as entry:
         operate.drain(loaded.fleet, name, undo=undo, lost=lost)
         if lost:
@@ -115,21 +114,18 @@ def move(
             dead_after=loaded.settings.dead_after,
             due=now,
             wait=not no_wait,
-            tell=_silent if as_json else say,
+            tell=(lambda _line: None) if as_json else say,
         )
-        left = counted(result.busy + len(result.stuck), "row")
-        entry.says(f"moved {counted(result.moved, 'row')}; {left} left")
+        moved = f"moved {counted(result.moved, 'row')}"
+        left = entry.says(f"{moved}; {counted(result.busy + len(result.stuck), 'row')} left")
     if as_json:
         print_json({**vars(result), "done": result.is_done})
     elif result.is_done:
-        done(f"{shard.name}: moved {counted(result.moved, 'row')}; all is where it belongs")
+        done(f"{shard.name}: {moved}; all is where it belongs")
     else:
         for key in result.stuck[:10]:
             complain(f"{key} was not moved: where it belongs another task has its key")
-        complain(
-            f"{shard.name}: moved {counted(result.moved, 'row')}; "
-            f"{counted(result.busy + len(result.stuck), 'row')} left"
-        )
+        complain(f"{shard.name}: {left}")
     if result.sweeps and not as_json:
         say(
             f"{', '.join(result.sweeps)}: a sweep is not moved; it goes on here, and when "
@@ -157,7 +153,3 @@ def _state(shard: ShardView) -> Text:
     elif shard.unmoved:
         words.append("has rows that belong to others; run: windlass shard move")
     return Text(", ".join(words) or "up", style="yellow" if words else "green")
-
-
-def _silent(_line: str) -> None:
-    """For programs."""

@@ -5,27 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import UNSET, UnsetType
 
-from windlass.cli.audit import audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
-from windlass.cli.output import complain, done, plain, print_json
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
+from windlass.cli.output import done, plain, print_json, refuse
 from windlass.view.action import Action
 
 if TYPE_CHECKING:
     from windlass.app import App
-    from windlass.operate.switch.view import SwitchView
+    from windlass.operate.switch.operate import SwitchView
 
 DEFAULT = "default"
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The kind.")]
-
-
-def register(cli: typer.Typer) -> None:
-    """Add the commands."""
-    cli.command()(pause)
-    cli.command()(resume)
-    cli.command("set")(set_)
 
 
 def pause(
@@ -41,8 +32,8 @@ def pause(
     loaded = load_app(app)
     with audit_log(loaded, who).record(Action.SWITCH_PAUSE, kind, reason=reason) as entry:
         loaded.pause(kind, reason=reason, who=who)
-        entry.says(f"{kind} is paused")
-    _report(loaded, kind, f"{kind} is paused", as_json=as_json)
+        message = entry.says(f"{kind} is paused")
+    _report(loaded, kind, message, as_json=as_json)
 
 
 def resume(kind: KindArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
@@ -50,8 +41,8 @@ def resume(kind: KindArgument, app: AppOption = None, as_json: JsonOption = Fals
     loaded = load_app(app)
     with audit_log(loaded).record(Action.SWITCH_RESUME, kind) as entry:
         loaded.resume(kind)
-        entry.says(f"{kind} is resumed")
-    _report(loaded, kind, f"{kind} is resumed", as_json=as_json)
+        message = entry.says(f"{kind} is resumed")
+    _report(loaded, kind, message, as_json=as_json)
 
 
 def set_(
@@ -72,34 +63,24 @@ def set_(
 ) -> None:
     """Change the rate, window or concurrency of a kind while it runs."""
     loaded = load_app(app)
-    if rate is None and window is None and concurrency is None:
-        complain("nothing to set; give --rate, --window or --concurrency")
-        raise typer.Exit(2)
-    given: dict[str, Any] = {
-        "rate": _given(rate),
-        "window": _given(window),
-        "concurrency": _number(_given(concurrency)),
-    }
-    told = {name: value for name, value in given.items() if value is not UNSET}
-    with audit_log(loaded).record(Action.SWITCH_SET, kind, **told) as entry:
+    options = {"rate": rate, "window": window, "concurrency": concurrency}
+    given = {name: _value(name, text) for name, text in options.items() if text is not None}
+    if not given:
+        refuse("nothing to set; give --rate, --window or --concurrency")
+    with audit_log(loaded).record(Action.SWITCH_SET, kind, **given) as entry:
         loaded.set(kind, **given)
         entry.says(f"{kind} is set")
     _report(loaded, kind, f"{kind} is set: {_switch(loaded, kind).holds}", as_json=as_json)
 
 
-def _given(option: str | None) -> str | UnsetType | None:
-    if option is None:
-        return UNSET
-    return None if option == DEFAULT else option
-
-
-def _number(option: str | UnsetType | None) -> int | UnsetType | None:
-    if not isinstance(option, str):
-        return option
-    if option.isdecimal() and int(option) > 0:
-        return int(option)
-    complain(f'--concurrency {option!r} is neither a number from 1 on nor "default"')
-    raise typer.Exit(2)
+def _value(name: str, text: str) -> Any:
+    if text == DEFAULT:
+        return None
+    if name != "concurrency":
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        refuse(f'--concurrency {text!r} is neither a number from 1 on nor "default"')
+    return int(text)
 
 
 def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:
@@ -113,6 +94,6 @@ def _report(loaded: App, kind: str, message: str, *, as_json: bool) -> None:
 
 
 def _switch(loaded: App, kind: str) -> SwitchView:
-    from windlass.operate.switch.view import show
+    from windlass.operate.switch.operate import show
 
     return show(loaded.fleet, loaded.registry, loaded.clock, kind=kind)

@@ -1,75 +1,100 @@
-"""Switches: pause and resume a kind, and set its rate, window and concurrency while it runs."""
+"""Switches: what is set for a kind and what holds; pause, resume and set it while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from windlass.clock import Clock
 from windlass.core.alert.store import write_alert
-from windlass.core.limit.store import switch
-from windlass.core.limit.store.switch import Switch
-from windlass.core.limit.switch import NONE
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.store import Switch
+from windlass.core.limit.switch import NONE, held_back, setting_of
+from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
-from windlass.database.database import Database
 from windlass.errors import BadInput
 from windlass.value.breaker import CLOSED
 from windlass.value.outcome import LONGEST_REMARK, storable
-from windlass.value.rate import parse_rate
+from windlass.value.rate import parse_rate, rate_text
 from windlass.value.window import parse_window
-from windlass.view.identity import whoami
+from windlass.view.action import whoami
+from windlass.view.field import Moment
 
 MOST_AT_ONCE = 100_000
 
 
-def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> Switch:
+@dataclass(frozen=True)
+class SettingView:
+    """What holds now: what is set, or else what the kind declares; None is no limit."""
+
+    rate: str | None
+    window: str | None
+    concurrency: int | None
+    problem: str | None
+
+    def __str__(self) -> str:
+        rate = "no rate" if self.rate is None else f"rate {self.rate}"
+        window = "no window" if self.window is None else f"window {self.window}"
+        at_once = "no limit" if self.concurrency is None else f"{self.concurrency:,} at once"
+        return f"{rate}, {window}, {at_once}"
+
+
+@dataclass(frozen=True)
+class SwitchView:
+    """What is set for a kind; None is as it declares. `held_back` says why it may not run."""
+
+    kind: str
+    off: bool
+    reason: str | None
+    who: str | None
+    since: Moment | None
+    window: str | None
+    rate: str | None
+    concurrency: int | None
+    breaker: str
+    has_breaker: bool
+    errors_in_a_row: int
+    opened_at: Moment | None
+    probe_at: Moment | None
+    held_back: str | None
+    holds: SettingView
+
+
+def listing(fleet: Fleet, registry: Registry, clock: Clock) -> list[SwitchView]:
+    """The switches of all declared kinds."""
+    found, now = _rows(fleet), clock.now()
+    return [
+        _view(kind, found.get(name, Switch(name)), now)
+        for name, kind in sorted(registry.kinds.items())
+    ]
+
+
+def show(fleet: Fleet, registry: Registry, clock: Clock, *, kind: str) -> SwitchView:
+    """The switch of one kind."""
+    declared = registry.get(kind)
+    return _view(declared, _rows(fleet).get(kind, Switch(kind)), clock.now())
+
+
+def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> None:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
-    since = shard.clock.now()
+    text, since = storable(str(reason))[:LONGEST_REMARK], shard.clock.now()
     name = (who or whoami())[:255]
-    text = storable(str(reason))[:LONGEST_REMARK]
-
-    def decide(found: Switch) -> Switch:
-        return replace(found, off=True, reason=text or None, who=name, since=since)
-
-    return _change(shard.database, kind, decide)
+    set_(shard, kind, changes={"off": True, "reason": text or None, "who": name, "since": since})
 
 
-def resume(shard: Shard, kind: str, *, who: str | None) -> Switch:
+def resume(shard: Shard, kind: str, *, who: str | None) -> None:
     """Let a kind run again; a breaker that is open closes, and that is told."""
-
-    def decide(found: Switch) -> Switch:
-        return replace(found, off=False, reason=None, who=None, since=None, breaker=CLOSED)
-
-    return _closing(shard, kind, decide, who=who)
+    running = {"off": False, "reason": None, "who": None, "since": None}
+    set_(shard, kind, changes={**running, "breaker": CLOSED}, who=who)
 
 
-def close_breaker(shard: Shard, kind: str, *, who: str | None) -> Switch:
+def close_breaker(shard: Shard, kind: str, *, who: str | None) -> None:
     """Close the breaker of a kind if it is open, and tell that; nothing else changes."""
-    return _closing(shard, kind, lambda found: replace(found, breaker=CLOSED), who=who)
-
-
-def _closing(
-    shard: Shard, kind: str, decide: Callable[[Switch], Switch], *, who: str | None
-) -> Switch:
-    text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
-    before: list[Switch] = []
-
-    def seen(found: Switch) -> Switch:
-        before.append(found)
-        return decide(found)
-
-    def work(connection: Connection) -> Switch:
-        before.clear()
-        after = switch.change(connection, shard.database.dialect, kind, seen)
-        if before[0].breaker.is_open:
-            number, now = shard.numbers.take(inside=connection)[0], shard.clock.now()
-            write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
-        return after
-
-    return shard.database.write(work)
+    set_(shard, kind, changes={"breaker": CLOSED}, who=who)
 
 
 def changes(
@@ -97,16 +122,54 @@ def changes(
     return changes
 
 
-def set_(shard: Shard, kind: str, *, changes: dict[str, Any]) -> Switch:
+def set_(shard: Shard, kind: str, *, changes: dict[str, Any], who: str | None = None) -> None:
     """Change what holds for a kind. None goes back to what it declares, "none" takes it away."""
-    return _change(shard.database, kind, lambda found: replace(found, **changes))
+
+    def work(connection: Connection) -> None:
+        before: list[Switch] = []
+
+        def decide(found: Switch) -> Switch:
+            before.append(found)
+            return replace(found, **changes)
+
+        after = limit_store.change_switch(connection, shard.database.dialect, kind, decide)
+        if before[0].breaker.is_open and not after.breaker.is_open:
+            number, now = shard.numbers.take(inside=connection)[0], shard.clock.now()
+            text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
+            write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
+
+    shard.database.write(work)
 
 
-def _change(database: Database, kind: str, decide: Callable[[Switch], Switch]) -> Switch:
-    def work(connection: Connection) -> Switch:
-        return switch.change(connection, database.dialect, kind, decide)
+def _rows(fleet: Fleet) -> dict[str, Switch]:
+    """All switches, by kind, as the first shard that answers has them."""
+    return fleet.ask(lambda shard: shard.database.read(limit_store.switches)).values[0]
 
-    return database.write(work)
+
+def _view(kind: Kind, row: Switch, now: int) -> SwitchView:
+    setting, breaker = setting_of(kind, row), row.breaker
+    return SwitchView(
+        kind=kind.name,
+        off=row.off,
+        reason=row.reason,
+        who=row.who,
+        since=row.since,
+        window=row.window,
+        rate=row.rate,
+        concurrency=row.concurrency,
+        breaker=str(breaker.state),
+        has_breaker=kind.breaker is not None,
+        errors_in_a_row=breaker.errors_in_a_row,
+        opened_at=breaker.opened_at,
+        probe_at=breaker.probe_at,
+        held_back=held_back(kind, row, now=now),
+        holds=SettingView(
+            rate=None if setting.rate is None else rate_text(setting.rate),
+            window=None if setting.window is None else setting.window.text,
+            concurrency=setting.concurrency,
+            problem=setting.problem,
+        ),
+    )
 
 
 def _checked(concurrency: object, what: str) -> int | None:

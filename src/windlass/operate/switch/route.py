@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from msgspec import UNSET
 from pydantic import Field
 
-from windlass.operate.switch import view
-from windlass.operate.switch.view import SwitchView
+from windlass.operate.switch import operate
+from windlass.operate.switch.operate import SwitchView
 from windlass.view.action import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
@@ -41,14 +40,14 @@ class SetKind(RequestBody):
 @router.get("/switches", response_model=answer(list[SwitchView]))
 def switches(console: ReadyConsole) -> list[SwitchView]:
     """The switches of all declared kinds."""
-    return view.listing(console.app.fleet, console.app.registry, console.app.clock)
+    return operate.listing(console.app.fleet, console.app.registry, console.app.clock)
 
 
 @router.get("/switches/{kind}", responses=problems(404), response_model=SWITCH)
 def switch(kind: KindName, console: ReadyConsole) -> SwitchView:
     """The switch of one kind."""
     app = console.app
-    return view.show(app.fleet, app.registry, app.clock, kind=kind)
+    return operate.show(app.fleet, app.registry, app.clock, kind=kind)
 
 
 @router.post("/switches/{kind}/pause", responses=problems(404), response_model=SWITCH)
@@ -83,11 +82,6 @@ def set_(kind: KindName, body: SetKind, console: ReadyConsole, log: RequestLog) 
     """Change the rate, window or concurrency of a kind while it runs."""
     given = body.model_dump(exclude_unset=True)
     with log.record(Action.SWITCH_SET, kind, **given) as entry:
-        console.app.set(
-            kind,
-            rate=given.get("rate", UNSET),
-            window=given.get("window", UNSET),
-            concurrency=given.get("concurrency", UNSET),
-        )
+        console.app.set(kind, **given)
         entry.says(f"{kind} is set")
     return switch(kind, console)

@@ -10,15 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
-from windlass.cli.audit import audit_log
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
-    complain,
     console,
+    moment_text,
     parse_json,
     parse_status,
     plain,
     print_json,
+    refuse,
     report,
     say,
     status_text,
@@ -143,20 +143,17 @@ def enqueue(
     loaded = _load(app)
     declared = loaded.registry.get(kind)
     if declared.period is not None:
-        complain(f"kind {kind!r} is rolling: its items are not enqueued; use windlass rolling add")
-        raise typer.Exit(1)
+        refuse(
+            f"kind {kind!r} is rolling: its items are not enqueued; use windlass rolling add",
+            code=1,
+        )
     values = parse_json(arguments, "the argument")
     if not isinstance(values, dict):
-        complain(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
-        raise typer.Exit(2)
-    how = operate.how_to_enqueue(
-        kind,
-        key=key,
-        delay=None if delay is None else parse_duration(delay, what="--delay", zero=True),
-        priority=priority,
-    )
+        refuse(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
+    wait = None if delay is None else parse_duration(delay, what="--delay", zero=True)
+    call, how = operate.call(kind, values, key=key, delay=wait, priority=priority)
     with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:
-        ref = loaded.submit(declared, [operate.call(values, how)], how)[0]
+        ref = loaded.submit(declared, [call], how)[0]
         message = entry.says(f"enqueued task {ref.id}")
     report(message, {"id": ref.id}, as_json=as_json)
 
@@ -173,10 +170,10 @@ def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
         "attempts": f"{task.attempt}" + (f" ({task.lost} lost)" if task.lost else ""),
         "priority": str(task.priority) if task.priority else None,
         "last ended": None if task.last_status is None else str(task.last_status),
-        "due": None if task.due_at is None else _moment(task.due_at, now),
-        "created": _moment(task.created_at, now),
-        "started": None if task.started_at is None else _moment(task.started_at, now),
-        "finished": None if task.finished_at is None else _moment(task.finished_at, now),
+        "due": None if task.due_at is None else moment_text(task.due_at, now=now),
+        "created": moment_text(task.created_at, now=now),
+        "started": None if task.started_at is None else moment_text(task.started_at, now=now),
+        "finished": None if task.finished_at is None else moment_text(task.finished_at, now=now),
         "worker": None if task.worker is None else str(task.worker),
         "shard": shard,
     }
@@ -184,10 +181,6 @@ def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
         if value is not None:
             shown.add_row(name, Text(value))
     return shown
-
-
-def _moment(moment: int, now: int) -> str:
-    return f"{timestamp(moment)} ({when(moment, now=now)})"
 
 
 def _load(app: str | None) -> App:

@@ -1,29 +1,36 @@
-"""Tasks of all shards: find them, show one, cancel it, let it run again."""
+"""Tasks of all shards: find them, show one, cancel and retry one or many."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 
-from windlass.core.finish.store import history
-from windlass.core.shard.fleet import Fleet
-from windlass.core.shard.page import ShardPages, ask_page
-from windlass.core.shard.shard import OUTAGES, Shard
+from windlass.core.finish import store as finish_store
+from windlass.core.shard.fleet import Fleet, ShardPages, ask_page
+from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import Call, How
 from windlass.core.task.kind import Registry
 from windlass.core.task.store import page as task_page
 from windlass.core.task.store import task
 from windlass.core.task.store.page import TasksBelow
 from windlass.database.connection import Connection
-from windlass.errors import BadInput, DatabaseUnavailable, NotPossible, TaskNotFound
-from windlass.value.outcome import KEEP_FAILED, LONGEST_REMARK, storable
-from windlass.value.shard import COMING
+from windlass.errors import BadInput, NotPossible, TaskNotFound
+from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.status import Status
-from windlass.value.task import FailureView, TaskFilter, TaskView, check_key, check_priority
+from windlass.value.task import (
+    KEEP_FAILED,
+    FailureView,
+    TaskFilter,
+    TaskView,
+    check_key,
+    check_priority,
+)
 from windlass.view.listing import Listing
 
 T = TypeVar("T")
@@ -31,8 +38,14 @@ T = TypeVar("T")
 MOST_LISTED = 1_000
 ACT_TRIES = 3
 FAILURES_SHOWN = 20
+BULK_AT_ONCE = 500
+MOST_IN_BULK = 5_000
+MOST_PAGES = 20
 RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
 CANCELLABLE = frozenset({Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.EXTERNAL})
+
+# Acts on tasks at a moment; how many of them it changed.
+Act = Callable[[list[TaskView], int, Connection], int]
 
 
 class TaskFull(TaskView, frozen=True):
@@ -68,6 +81,16 @@ class TaskListing(Listing[T]):
     """
 
     looked_at: int = 0
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """What a call did. `skipped` tasks matched, but did not change; `next` continues."""
+
+    message: str
+    changed: int
+    skipped: int
+    next: str | None
 
 
 def listing(fleet: Fleet, wanted: TaskFilter, *, limit: int) -> Listing[TaskView]:
@@ -139,47 +162,41 @@ def show(fleet: Fleet, registry: Registry, number: int) -> TaskDetail:
 
 def failures_of(fleet: Fleet, number: int) -> tuple[list[FailureView], tuple[str, ...]]:
     """The last errors of a task, newest first, and the shards that do not answer."""
-    read = partial(history.failures_of, task_id=number)
+    read = partial(finish_store.failures_of, task_id=number)
     found = fleet.fan_out(lambda shard: shard.database.read(read))
     merged = [each for part in found.values for each in part]
     merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
     return merged[:FAILURES_SHOWN], found.missing
 
 
-def how_to_enqueue(kind: str, *, key: str | None, delay: int | None, priority: int | None) -> How:
-    """How a task of `kind` is enqueued from a terminal, checked; `delay` in microseconds."""
-    return How(
-        key=None if key is None else check_key(kind, key),
-        delay=delay,
-        priority=None if priority is None else check_priority(kind, priority),
-    )
-
-
-def call(arguments: dict[str, Any], how: How) -> Call:
-    """A call with named arguments."""
-    return Call((), arguments, how.key)
+def call(
+    kind: str,
+    arguments: dict[str, Any],
+    *,
+    key: str | None,
+    delay: int | None,
+    priority: int | None,
+) -> tuple[Call, How]:
+    """A call with named arguments, from a terminal, checked; `delay` in microseconds."""
+    key = None if key is None else check_key(kind, key)
+    priority = None if priority is None else check_priority(kind, priority)
+    return Call((), arguments, key), How(key=key, delay=delay, priority=priority)
 
 
 def cancel(fleet: Fleet, registry: Registry, number: int, *, reason: str) -> bool:
     """End a task that has not ended; whether that made the difference."""
-    text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
+    act = _cancelling(fleet, registry, reason)
 
     def cancel_here(connection: Connection, now: int) -> bool:
         found = task.get(connection, number)
         if found is None:
             return False
-        _refuse_nodes(connection, number)
-        kind = registry.kinds.get(found.kind)
-        if kind is not None and kind.period is not None:
+        if _is_rolling(registry, found.kind):
             raise BadInput(
                 f"task {number} is the item {found.key!r} of rolling {found.kind!r}, which never "
                 f"ends; remove it instead"
             )
-        keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
-        is_cancelled = task.cancel(connection, number, reason=text, now=now, keep=keep)
-        if is_cancelled:
-            fleet.faces.stopped(connection, [number], now=now)
-        return is_cancelled
+        return _changed(connection, number, act([found], now, connection))
 
     return _act(fleet, number, cancel_here)
 
@@ -188,11 +205,7 @@ def retry(fleet: Fleet, number: int) -> bool:
     """Let a failed or cancelled task run again, with all its tries before it."""
 
     def retry_here(connection: Connection, now: int) -> bool:
-        _refuse_nodes(connection, number)
-        is_retried = task.retry(connection, number, now=now)
-        if is_retried:
-            fleet.faces.restarted(connection, [number])
-        return is_retried
+        return _changed(connection, number, _retry(fleet, [number], now, connection))
 
     return _act(fleet, number, retry_here)
 
@@ -211,6 +224,57 @@ def must_retry(fleet: Fleet, number: int) -> str:
     return f"task {number} will run again"
 
 
+def retry_many(fleet: Fleet, wanted: TaskFilter, *, after: str | None) -> Bulk:
+    """Let failed or cancelled tasks run again, with all their tries before them."""
+
+    def act(found: list[TaskView], now: int, connection: Connection) -> int:
+        return _retry(fleet, [each.id for each in found], now, connection)
+
+    done = _each(fleet, wanted, act, after=after, what="will run again")
+    for shard in fleet.shards:
+        shard.bell.ring_here()
+    return done
+
+
+def cancel_many(
+    fleet: Fleet, registry: Registry, wanted: TaskFilter, *, after: str | None, reason: str
+) -> Bulk:
+    """End tasks that have not ended; items of rolling kinds are left alone."""
+    act = _cancelling(fleet, registry, reason)
+    return _each(fleet, wanted, act, after=after, what="are cancelled")
+
+
+def _retry(fleet: Fleet, numbers: list[int], now: int, connection: Connection) -> int:
+    retried = task.retry(connection, numbers, now=now)
+    fleet.faces.restarted(connection, retried)
+    return len(retried)
+
+
+def _cancelling(fleet: Fleet, registry: Registry, reason: str) -> Act:
+    text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
+    by_kind = attrgetter("kind")
+
+    def act(found: list[TaskView], now: int, connection: Connection) -> int:
+        changed = 0
+        for name, same in groupby(sorted(found, key=by_kind), key=by_kind):
+            if _is_rolling(registry, name):
+                continue
+            kind = registry.kinds.get(name)
+            keep = KEEP_FAILED if kind is None else kind.terms.keep_failed
+            ids = sorted(each.id for each in same)
+            ended = task.cancel(connection, ids, reason=text, now=now, keep=keep)
+            fleet.faces.stopped(connection, ended, now=now)
+            changed += len(ended)
+        return changed
+
+    return act
+
+
+def _is_rolling(registry: Registry, name: str) -> bool:
+    kind = registry.kinds.get(name)
+    return kind is not None and kind.period is not None
+
+
 def _refuse(fleet: Fleet, number: int, rule: str) -> None:
     found = find(fleet, number)
     if found is None:
@@ -218,19 +282,22 @@ def _refuse(fleet: Fleet, number: int, rule: str) -> None:
     raise NotPossible(f"task {number} is {found.status}; {rule}")
 
 
-def _refuse_nodes(connection: Connection, number: int) -> None:
-    """A node that is changed by itself leaves its flow run waiting without end."""
-    run = task.run_of(connection, number)
-    if run is not None:
+def _changed(connection: Connection, number: int, count: int) -> bool:
+    """Whether a task was changed; an error if it is a node.
+
+    A node that is changed by itself leaves its flow run waiting without end.
+    """
+    node = None if count else task.node_of(connection, number)
+    if node is not None:
         raise BadInput(
-            f"task {number} belongs to run {run} of a flow; cancel or retry the run, or skip the "
-            "node there"
+            f"task {number} belongs to run {node[0]} of a flow; cancel or retry the run, or skip "
+            "the node there"
         )
+    return bool(count)
 
 
 def _full(found: TaskView, registry: Registry, *, is_node: bool) -> TaskFull:
-    kind = registry.kinds.get(found.kind)
-    is_rolling = kind is not None and kind.period is not None
+    is_rolling = _is_rolling(registry, found.kind)
     return TaskFull(
         **msgspec.structs.asdict(found),
         is_rolling=is_rolling,
@@ -242,7 +309,7 @@ def _full(found: TaskView, registry: Registry, *, is_node: bool) -> TaskFull:
 
 def _newest_first(parts: Iterable[Sequence[TaskView]]) -> list[TaskView]:
     # A task that moves between shards is in two of them for a moment.
-    once = {each.id: each for part in parts for each in part if each.batch != COMING}
+    once = {each.id: each for part in parts for each in part if not each.is_coming}
     return sorted(once.values(), key=lambda each: (each.created_at, each.id), reverse=True)
 
 
@@ -270,30 +337,22 @@ def _act(fleet: Fleet, number: int, act: Callable[[Connection, int], bool]) -> b
     return False
 
 
+def _each(fleet: Fleet, wanted: TaskFilter, act: Act, *, after: str | None, what: str) -> Bulk:
+    changed = skipped = 0
+    for _ in range(MOST_PAGES):
+        page = ask_tasks(fleet, wanted, after=after, limit=BULK_AT_ONCE)
+        for shard, part in page.found:
+            found = [each for each in part.tasks if not each.is_coming]
+            done = shard.database.write(partial(act, found, shard.clock.now()))
+            changed += done
+            skipped += len(found) - done
+        after = page.next
+        if after is None or changed + skipped >= MOST_IN_BULK:
+            break
+    left = f"; {skipped:,} had changed, or cannot be" if skipped else ""
+    more = "; there may be more" if after else ""
+    return Bulk(f"{changed:,} tasks {what}{left}{more}", changed, skipped, after)
+
+
 def _locate(fleet: Fleet, number: int) -> tuple[Shard, TaskView] | None:
-    """The shard that has a task, and the task."""
-    away: list[str] = []
-    coming: tuple[Shard, TaskView] | None = None
-    # Twice: between two reads it may have moved from the second shard to the first.
-    for _ in range(1 if fleet.single is not None else 2):
-        away = [shard.name for shard in fleet.shards if shard.row is None and fleet.single is None]
-        for shard in fleet.seeking(number):
-            try:
-                found = _get(shard, number) if shard.is_up else None
-            except OUTAGES as problem:
-                if fleet.single is not None:
-                    raise
-                shard.failed(problem)
-                found = None
-            if not shard.is_up:
-                away.append(shard.name)
-            elif found is not None and found.batch != COMING:
-                return shard, found
-            elif found is not None:
-                coming = shard, found
-    if coming is None and away:
-        raise DatabaseUnavailable(
-            f"task {number} is in none of the shards that answer; {', '.join(away)} does not",
-            missing=tuple(away),
-        )
-    return coming
+    return fleet.locate("task", number, lambda connection: task.get(connection, number))

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from windlass.clock import from_datetime
-from windlass.operate.task import bulk, operate
-from windlass.operate.task.bulk import Bulk
-from windlass.operate.task.operate import TaskDetail, TaskListing
+from windlass.operate.task import operate
+from windlass.operate.task.operate import Bulk, TaskDetail, TaskListing
 from windlass.value.status import Status
 from windlass.value.task import TaskFilter, TaskView
 from windlass.view.action import Action
@@ -99,7 +98,7 @@ def task(number: TaskId, console: ReadyConsole) -> TaskDetail:
 def retry_many(body: BulkRetry, console: ReadyConsole, log: RequestLog) -> Bulk:
     """Let all tasks that match run again; a call does up to 5,000."""
     with log.record(Action.TASK_RETRY, body.kind, **body.told) as entry:
-        found = bulk.retry(console.app.fleet, body.wanted, after=body.next)
+        found = operate.retry_many(console.app.fleet, body.wanted, after=body.next)
         entry.says(found.message)
     return found
 
@@ -109,7 +108,9 @@ def cancel_many(body: BulkCancel, console: ReadyConsole, log: RequestLog) -> Bul
     """End all tasks that match; a call does up to 5,000."""
     fleet, registry = console.app.fleet, console.app.registry
     with log.record(Action.TASK_CANCEL, body.kind, **body.told) as entry:
-        found = bulk.cancel(fleet, registry, body.wanted, after=body.next, reason=body.reason)
+        found = operate.cancel_many(
+            fleet, registry, body.wanted, after=body.next, reason=body.reason
+        )
         entry.says(found.message)
     return found
 

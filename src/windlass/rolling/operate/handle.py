@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from windlass.clock import Clock
-from windlass.core.face import Runnable
-from windlass.core.fetch.one import Only
 from windlass.core.shard.fleet import Fleet
-from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
 from windlass.errors import BadKey
-from windlass.rolling.engine import ItemRouter
+from windlass.rolling import engine
 from windlass.rolling.model import Freshness, Item, Mirror
-from windlass.rolling.operate import follow, freshness, item, mirror
-from windlass.rolling.operate.visit import ItemVisit
+from windlass.rolling.operate import freshness, item
+from windlass.rolling.operate import source as sources
+from windlass.rolling.operate.item import ItemVisit, RollingTools
 from windlass.source.contract import MirrorSource
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.task import check_key
@@ -26,16 +23,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 VISIT_TIMEOUT = "30s"
-
-
-class RollingTools(NamedTuple):
-    """What the handles of all rolling kinds of an app work with."""
-
-    fleet: Fleet
-    clock: Clock
-    # A worker that runs one row only.
-    worker_for: Callable[[Shard, Kind, Only], Runnable]
-    dead_after: int
 
 
 class Rolling(Generic[P, R]):
@@ -59,7 +46,7 @@ class Rolling(Generic[P, R]):
         when they are due or at the next tick.
         """
         checked = self._checked(codes)
-        return ItemRouter(self._prepared()).add(self._kind, checked, now=now)
+        return engine.add(self._prepared(), self._kind, checked, now=now)
 
     def remove(self, codes: Iterable[str]) -> int:
         """Stop visiting these items; how many of them were there.
@@ -67,7 +54,7 @@ class Rolling(Generic[P, R]):
         A visit that is running goes on to its end.
         """
         checked = self._checked(codes)
-        return ItemRouter(self._prepared()).remove(self._kind, checked)
+        return engine.remove(self._prepared(), self._kind, checked)
 
     def item(self, code: str) -> Item | None:
         """One item; None if there is none with that code."""
@@ -100,20 +87,20 @@ class Rolling(Generic[P, R]):
 
         It is safe to repeat and to interrupt: the next call does the rest. `dry_run` only counts.
         """
-        return mirror.mirror(self._prepared(), self._kind, source, dry_run=dry_run)
+        return sources.mirror(self._prepared(), self._kind, source, dry_run=dry_run)
 
     def follow(self, source: MirrorSource) -> None:
         """Create triggers that add and remove items as rows of `source` come and go.
 
         Follow first, then mirror: so no change is lost between the two.
         """
-        database = follow.only_database(self._prepared(), source)
-        follow.install(database, source, kind=self._kind.name, priority=self._kind.priority)
+        database = sources.only_database(self._prepared(), source)
+        sources.install(database, source, kind=self._kind.name, priority=self._kind.priority)
 
     def unfollow(self, source: MirrorSource) -> bool:
         """Remove those triggers; whether there were any."""
         databases = [shard.database for shard in self._prepared().shards]
-        return any(follow.uninstall(each, source, kind=self._kind.name) for each in databases)
+        return any(sources.uninstall(each, source, kind=self._kind.name) for each in databases)
 
     def freshness(self) -> Freshness:
         """How fresh the items are, and whether each will be visited in time."""
@@ -139,10 +126,8 @@ class Rolling(Generic[P, R]):
         return self._tools.fleet
 
     def _visit(self, code: str) -> ItemVisit:
-        worker_for, dead_after = self._tools.worker_for, self._tools.dead_after
-        return ItemVisit(
-            self._prepared(), self._kind, code, worker_for=worker_for, dead_after=dead_after
-        )
+        self._prepared()
+        return ItemVisit(self._tools, self._kind, code)
 
     def _checked(self, codes: Iterable[str]) -> Iterable[str]:
         if isinstance(codes, str | bytes) or not isinstance(codes, Iterable):

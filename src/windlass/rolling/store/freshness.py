@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
-from windlass.database.dialect.base import Dialect, Lane
+from windlass.database.dialect.base import Lane
 from windlass.database.schema import tally, task
 from windlass.rolling.store.item import STAYS
 from windlass.value.status import Status
@@ -45,10 +45,9 @@ class Sample:
 
 
 def sample(
-    connection: Connection, dialect: Dialect, kind: str, *, until: int, late_before: int
+    connection: Connection, lanes: Sequence[Lane], *, until: int, late_before: int
 ) -> Sample:
     """Read the first items: due by `until`, and late if last seen before `late_before`."""
-    lanes = dialect.lanes(connection, [kind])
     found = Sample()
     for lane in lanes:
         first = (
@@ -94,20 +93,12 @@ def last_visits(connection: Connection, kind: str, *, most: int) -> Sequence[int
     return None if len(found) > most else found
 
 
-def estimate_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:
-    """About how many items are due by `until`."""
-    lanes = dialect.lanes(connection, [kind])
-    return sum(dialect.estimate_due(connection, lane, until=until) for lane in lanes)
-
-
-def not_due(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int | None:
+def not_due(connection: Connection, lanes: Sequence[Lane], kind: str, *, until: int) -> int | None:
     """How many items are running, or due after `until`; None if more than SAMPLED are."""
-    lanes = [
-        and_(_is_waiting(lane), task.c.due_at > until) for lane in dialect.lanes(connection, [kind])
-    ]
+    waiting = [and_(_is_waiting(lane), task.c.due_at > until) for lane in lanes]
     running = and_(task.c.status == Status.RUNNING, task.c.kind == kind, task.c.due_at > 0)
     count = 0
-    for group in (*lanes, running):
+    for group in (*waiting, running):
         few = select(task.c.due_at).where(group, STAYS).order_by(task.c.priority, task.c.due_at)
         count += _count(connection, few.limit(SAMPLED + 1 - count))
         if count > SAMPLED:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
 
 from windlass.clock import to_datetime
-from windlass.database.dialect.base import Dialect
+from windlass.database.dialect import Dialect, PerDialect
+from windlass.database.dialect.base import encode
+from windlass.database.dialect.psycopg import copy_lines, escaped
 from windlass.database.schema import bucket, tally, task
 from windlass.rolling.model import Item
-from windlass.rolling.store.insert import INSERTERS, NewItems
-from windlass.value.period import GOES, HURRIED
+from windlass.value.period import GOES, HURRIED, PAYLOAD
 from windlass.value.status import Status
 
 CHECKED_AT_ONCE = 1_000
@@ -20,6 +21,29 @@ CHECKED_AT_ONCE = 1_000
 LAST = chr(0x10FFFF)
 # Not removed while it was running.
 STAYS = func.coalesce(task.c.prune_at, 0) != GOES
+
+
+class NewItem(NamedTuple):
+    """An item that is about to be written."""
+
+    id: int
+    code: str
+    bucket: int
+    due_at: int
+
+
+class NewItems(NamedTuple):
+    """Items of one rolling kind that are about to be written."""
+
+    kind: str
+    priority: int
+    created_at: int
+    rows: Sequence[NewItem]
+
+    @property
+    def shared(self) -> dict[str, str | int]:
+        """What all of them have, as parameters."""
+        return {"kind": self.kind, "priority": self.priority, "created_at": self.created_at}
 
 
 def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool, fast: bool) -> int:
@@ -31,10 +55,10 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     revived = _revive(connection, dialect, new)
     before = _written(connection, new) if again else 0
     if fast and not revived:
-        INSERTERS.of(dialect).copy(connection, new)
+        _copy(connection, new)
         added = len(new.rows)
     else:
-        added = INSERTERS.of(dialect).insert(connection, new)
+        added = INSERTS.of(dialect)(connection, new)
         if again:
             added = _written(connection, new) - before
     if added or revived:
@@ -154,15 +178,10 @@ def holders(connection: Connection, kind: str, code: str) -> tuple[int | None, i
     return row.worker if row.status == Status.RUNNING else None, row.owner
 
 
-class CodePage(NamedTuple):
-    """Some codes in order, and the last one read; None at the end."""
-
-    codes: list[str]
-    last: str | None
-
-
-def codes_after(connection: Connection, kind: str, after: str, *, limit: int) -> CodePage:
-    """The codes of items that were not removed, in byte order, after `after`."""
+def codes_after(
+    connection: Connection, kind: str, after: str, *, limit: int
+) -> tuple[list[str], str | None]:
+    """The codes of items in byte order, after `after`, and the last code read; None at the end."""
     rows = connection.execute(
         select(task.c.task_key, task.c.prune_at)
         .where(task.c.kind == kind, task.c.task_key > after)
@@ -170,7 +189,7 @@ def codes_after(connection: Connection, kind: str, after: str, *, limit: int) ->
         .limit(limit)
     ).all()
     codes = [code for code, prune_at in rows if code is not None and prune_at != GOES]
-    return CodePage(codes, rows[-1].task_key if len(rows) == limit else None)
+    return codes, rows[-1].task_key if len(rows) == limit else None
 
 
 def count(connection: Connection, kind: str, delta: int) -> None:
@@ -243,3 +262,93 @@ def counted(
     kinds = [row["kind"] for row in rows if row["task_key"] is not None and row["kind"] in items]
     for kind in sorted(set(kinds)):
         count(connection, kind, sign * kinds.count(kind))
+
+
+INSERT_IN_SQLITE = """
+    insert into windlass_task
+        (id, task_key, bucket, due_at, kind, priority, payload, created_at, status)
+    values (?, ?, ?, ?, ?, ?, ?, ?, 0) on conflict do nothing
+"""
+
+
+def _insert_one_by_one(connection: Connection, new: NewItems) -> int:
+    shared = (new.kind, new.priority, PAYLOAD, new.created_at)
+    rows = [(*row, *shared) for row in new.rows]
+    return connection.exec_driver_sql(INSERT_IN_SQLITE, rows).rowcount
+
+
+INSERT_FROM_JSON = text(f"""
+    insert into windlass_task
+        (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+    select id, :kind, code, bucket, 0, :priority, due_at, '{PAYLOAD}', :created_at
+    from json_table(:rows, '$[*]' columns (
+        id bigint path '$[0]', code varchar(255) path '$[1]', bucket smallint path '$[2]',
+        due_at bigint path '$[3]')) as r
+    on duplicate key update id = windlass_task.id
+""")
+COUNT_BETWEEN = text(
+    "select count(*) from windlass_task where id between :first and :last and kind = :kind"
+)
+
+
+def _insert_as_json(connection: Connection, new: NewItems) -> int:
+    connection.execute(INSERT_FROM_JSON, {**new.shared, "rows": encode(new.rows).decode()})
+    # MySQL does not say how many are new: count them by their numbers.
+    made = 0
+    for numbers in _stretches([row.id for row in new.rows]):
+        between = {"first": numbers[0], "last": numbers[-1], "kind": new.kind}
+        made += int(connection.execute(COUNT_BETWEEN, between).scalar_one())
+    return made
+
+
+def _stretches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Numbers that follow each other, together."""
+    begin = 0
+    for index in range(1, len(numbers) + 1):
+        if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
+            yield numbers[begin:index]
+            begin = index
+
+
+INSERT_FROM_ARRAYS = text(f"""
+    with made as (
+        insert into windlass_task
+            (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+        select id, :kind, code, bucket, 0, :priority, due_at, cast('{PAYLOAD}' as json),
+            :created_at
+        from unnest(cast(:ids as bigint[]), cast(:codes as text[]),
+            cast(:buckets as smallint[]), cast(:due_at as bigint[]))
+            as r (id, code, bucket, due_at)
+        on conflict do nothing returning 1
+    )
+    select count(*) from made
+""")
+
+
+def _insert_as_arrays(connection: Connection, new: NewItems) -> int:
+    names = ("ids", "codes", "buckets", "due_at")
+    columns = dict(zip(names, map(list, zip(*new.rows, strict=True)), strict=True))
+    return int(connection.execute(INSERT_FROM_ARRAYS, {**new.shared, **columns}).scalar_one())
+
+
+# Writes the items that are not there yet; how many that were.
+INSERTS = PerDialect[Callable[[Connection, NewItems], int]](
+    sqlite=_insert_one_by_one, postgresql=_insert_as_arrays, mysql=_insert_as_json
+)
+# Whether the database has a faster way to write items of which none is there.
+CAN_COPY = PerDialect(sqlite=False, postgresql=True, mysql=False)
+COPY = """
+    copy windlass_task
+        (id, kind, task_key, bucket, due_at, status, priority, payload, created_at) from stdin
+"""
+
+
+def _copy(connection: Connection, new: NewItems) -> None:
+    kind = escaped(new.kind)
+    end = f"\t0\t{new.priority}\t{PAYLOAD}\t{new.created_at}\n"
+
+    def line(row: NewItem) -> str:
+        return f"{row.id}\t{kind}\t{escaped(row.code)}\t{row.bucket}\t{row.due_at}{end}"
+
+    is_copied = copy_lines(connection, COPY, new.rows, line)
+    assert is_copied

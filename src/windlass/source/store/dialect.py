@@ -13,8 +13,8 @@ from sqlalchemy.dialects.mysql import SET
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.types import TypeEngine
 
-from windlass.database.dialect import dialect_of
-from windlass.database.dialect.choice import PerDialect
+from windlass.database.bound import Bounds
+from windlass.database.dialect import PerDialect, dialect_of
 from windlass.database.dialect.sqlite import BUSY_SECONDS
 from windlass.errors import BadDatabase, BadSource
 
@@ -46,7 +46,7 @@ class SourceDialect(ABC):
 
     def _options(self, url: URL) -> dict[str, Any]:
         own = {"pool_size": 2, "pool_pre_ping": True, "hide_parameters": True}
-        return {**dialect_of(url).engine_options(url), **own}
+        return {**dialect_of(url).engine_options(url, Bounds()), **own}
 
 
 class _Postgresql(SourceDialect):

@@ -18,6 +18,7 @@ from sqlalchemy import (
     cast,
     column,
     func,
+    inspect,
     select,
     table,
 )
@@ -278,9 +279,8 @@ class Table:
             return self._engine
 
     def _shape(self, connection: Connection) -> Shape:
-        return Shape(
-            connection, self.name, table=self.table, schema=self.schema, key=self.key_columns
-        )
+        key = list(self.key_columns)
+        return Shape(inspect(connection), self.name, self.table, self.schema, key)
 
     def _error(self, problem: StatementError | PoolTimeout) -> Exception:
         lines = str(original(problem)).strip().splitlines()

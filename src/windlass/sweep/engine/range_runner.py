@@ -1,29 +1,33 @@
 """One range in a worker: what is read, what runs, and how far it is done.
 
-Rows are reserved and read on another thread and run in any order. The breakpoint is the last key
-before the first item that has not ended. It also moves past items that have failed for good: they
-are kept as failed items in the same transaction that saves the breakpoint beyond them.
+Rows are reserved and read on another thread and run in any order, as items: runs without a task
+row. The breakpoint is the last key before the first item that has not ended. It also moves past
+items that have failed for good: they are kept as failed items in the same transaction that saves
+the breakpoint beyond them.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 from msgspec.structs import replace
 
-from windlass.core.run.load import KindLoad
-from windlass.core.run.ready import Run, State
-from windlass.source.key_text import Key, decoded, encode_key
-from windlass.sweep.engine.item import ItemRun, Row, WaitingItems, claimed, is_over
-from windlass.sweep.engine.reader import Reading, ReadRequest
-from windlass.sweep.engine.tally import Tally
-from windlass.sweep.engine.tools import Tools
+from windlass.clock import Clock
+from windlass.core.run.ready import Keeper, KindLoad, Run, State
+from windlass.source.contract import Key, decoded, encode_key, shown
+from windlass.sweep.engine.reader import Reading, ReadRequest, Row, known_by
 from windlass.sweep.model import Range, terms_of
-from windlass.sweep.store.failed_item import NewFailedItem
+from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.range import Save
-from windlass.value.outcome import Failed, Retried, Snoozed
+from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
+from windlass.value.task import Claimed
 
 SAVE_EVERY = 1.0
 SAVE_APART = 0.25
@@ -34,12 +38,173 @@ FEWEST_ROWS = 16
 # How many items may wait for the first one to end.
 LONGEST_WINDOW = 20_000
 STEADY = 0.7
+# In memory only, and larger than any number in a database.
+NUMBERS = count(1 << 63)
+# The outcomes of items that will not be tried again.
+OVER = (Succeeded, Failed, Cancelled)
+
+
+class ItemRun(Run):
+    """One call of the handler of a sweep, with one row or several."""
+
+    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
+
+    def __init__(
+        self, task: Claimed, load: KindLoad, rows: Sequence[Row], *, keeper: Keeper | None = None
+    ) -> None:
+        super().__init__(task, load)
+        self.number = next(NUMBERS)
+        self.keeper = keeper
+        self.rows = rows
+        # The breakpoint may move to this key when the run has ended.
+        self.last: Key = rows[-1][0]
+        # Whether a worker that died may already have run it.
+        self.is_again = False
+        # Whether its last row is the last of a page.
+        self.is_last = False
+        # When it is retried, if it is kept as a failed item until then.
+        self.retry_at: int | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The key of its first row, for people."""
+        return shown(known_by(self.kind, self.rows[0]))
+
+    def call(self) -> Any:
+        """Call the handler with its rows, or with their keys."""
+        terms = terms_of(self.kind)
+        if terms.key_only:
+            given = [known_by(self.kind, row) for row in self.rows]
+        else:
+            given = [row for _, row in self.rows]
+        return self.kind.function(given if terms.many else given[0])
+
+
+@dataclass(eq=False)
+class WaitingItems:
+    """Items that have to run again: some were taken back, some wait for their next try."""
+
+    clock: Clock
+    ready: deque[ItemRun] = field(default_factory=deque)
+    # By the time of the next try.
+    delayed: list[tuple[int, int, ItemRun]] = field(default_factory=list)
+
+    def put_back(self, run: Run) -> None:
+        """A run was queued and has to wait; it comes first when it may begin."""
+        assert isinstance(run, ItemRun)
+        self.ready.appendleft(run)
+
+    def delay(self, run: ItemRun, outcome: Retried | Snoozed) -> None:
+        """Try a run again when its outcome says."""
+        now = self.clock.now()
+        tries = int(isinstance(outcome, Retried))
+        run.task = replace(run.task, attempt=run.task.attempt + tries, started_at=now)
+        run.state = State.QUEUED
+        run.is_probe = False
+        heapq.heappush(self.delayed, (now + outcome.delay, run.number, run))
+
+    def take(self, most: int) -> list[ItemRun]:
+        """Up to `most` runs that may begin now."""
+        while self.has_due:
+            self.ready.append(heapq.heappop(self.delayed)[2])
+        return [self.ready.popleft() for _ in range(min(most, len(self.ready)))]
+
+    def give_up_delayed(self) -> Iterator[tuple[ItemRun, str, int]]:
+        """Forget the delayed runs; each with its error and the time of its next try."""
+        delayed, self.delayed = self.delayed, []
+        for due_at, _, run in delayed:
+            error = run.outcome.error if isinstance(run.outcome, Retried) else "it was put off"
+            yield run, error, due_at
+
+    @property
+    def has_due(self) -> bool:
+        """Whether the time of a delayed run has come."""
+        return bool(self.delayed) and self.delayed[0][0] <= self.clock.now()
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.delayed)
+
+
+def claimed(kind: str, number: int, *, batch: int, worker: int, now: int) -> Claimed:
+    """The items of a claimed range, or of claimed retries, as the runners see them."""
+    return Claimed(
+        id=number,
+        kind=kind,
+        task_key=None,
+        priority=0,
+        due_at=now,
+        payload="null",
+        attempt=1,
+        lost=0,
+        started_at=now,
+        bucket=0,
+        batch=batch,
+        worker=worker,
+    )
+
+
+@dataclass(eq=False)
+class Tally:
+    """Counts how runs ended since the last save, for statistics and for the breaker."""
+
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    milliseconds: float = 0.0
+    # In order; of several successes in a row only the first, because the breaker needs one.
+    outcomes: list[Run] = field(default_factory=list)
+    errors_in_a_row: int = 0
+    enough_errors: int | None = None
+
+    def note(self, run: Run, rows: int) -> None:
+        """Count how a run ended. A snoozed run counts only if it is the probe of a breaker."""
+        if isinstance(run.outcome, Snoozed):
+            if run.is_probe:
+                self.outcomes.append(copy(run))
+            return
+        self.milliseconds += run.milliseconds
+        is_ok = not isinstance(run.outcome, Failed | Retried)
+        if isinstance(run.outcome, Failed):
+            self.failed += rows
+        elif isinstance(run.outcome, Retried):
+            self.retried += rows
+        else:
+            self.done += rows
+        if run.kind.breaker is not None:
+            self.enough_errors = run.kind.breaker.errors
+            self.errors_in_a_row = 0 if is_ok else self.errors_in_a_row + 1
+            last = self.outcomes[-1] if self.outcomes else None
+            is_same = last is not None and isinstance(last.outcome, Succeeded)
+            if not (is_ok and is_same) or run.is_probe:
+                self.outcomes.append(copy(run))
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether a breaker must know it at once."""
+        return any(
+            run.is_probe or isinstance(run.outcome, Failed | Retried) for run in self.outcomes
+        )
+
+    @property
+    def opens_breaker(self) -> bool:
+        """Whether it has enough errors in a row to open the breaker."""
+        return self.enough_errors is not None and self.errors_in_a_row >= self.enough_errors
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.done or self.failed or self.retried or self.outcomes)
+
+    def successor(self) -> Tally:
+        """An empty tally that continues to count errors in a row."""
+        return Tally(errors_in_a_row=0 if self.opens_breaker else self.errors_in_a_row)
 
 
 class RangeRunner:
     """Runs one claimed range. The sweeper's thread calls it; other threads only say what ended."""
 
-    def __init__(self, found: Range, load: KindLoad, tools: Tools) -> None:
+    def __init__(
+        self, found: Range, load: KindLoad, *, clock: Clock, wake: Callable[[], None]
+    ) -> None:
         assert found.batch is not None
         assert found.worker is not None
         self.range = found
@@ -47,9 +212,9 @@ class RangeRunner:
         self.terms = terms_of(load.kind)
         self.batch = found.batch
         self.worker = found.worker
-        self._wake = tools.wake
+        self._wake = wake
         self._task = claimed(
-            load.kind.name, found.id, batch=found.batch, worker=found.worker, now=tools.clock.now()
+            load.kind.name, found.id, batch=found.batch, worker=found.worker, now=clock.now()
         )
         self.end = found.end
         self.read_to = found.breakpoint
@@ -73,7 +238,7 @@ class RangeRunner:
         self.done, self._failed, self._repeated = found.done, found.failed, found.repeated
         self._failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
-        self._waiting = WaitingItems(tools.clock)
+        self._waiting = WaitingItems(clock)
         self._entries: deque[tuple[Sequence[Row], bool, bool]] = deque()
         self._rows_waiting = 0
         # All runs from the first that has not ended on, in the order of their keys.
@@ -128,16 +293,8 @@ class RangeRunner:
         self._goal = 2 * self._rows_wanted if is_fast else 0
         self._read_at = now
         self.is_reading = True
-        return ReadRequest(
-            range=self.range.id,
-            batch=self.batch,
-            worker=self.worker,
-            end=self.end,
-            read_to=self.read_to,
-            again_to=self.again_to,
-            rows_wanted=self._rows_wanted,
-            page_size=self.terms.batch,
-        )
+        seen = self.range._replace(end=self.end, read_to=self.read_to, again_to=self.again_to)
+        return ReadRequest(seen, self._rows_wanted, page_size=self.terms.batch)
 
     def receive(self, reading: Reading) -> None:
         """Take the rows that were reserved and read, or learn how the range has changed."""
@@ -153,7 +310,7 @@ class RangeRunner:
             self._add_page(page)
         if reading.has_reserved and not self._has_items:
             # The rows were deleted between the question where they end and the reading.
-            self._pass_to(reading.read_to)
+            self.pass_all()
 
     def move_end(self, end: str | None) -> None:
         self.end, self._is_exhausted = end, False
@@ -195,7 +352,7 @@ class RangeRunner:
     def only_waits(self) -> bool:
         """Whether everything that was read is done, except items that wait for their next try."""
         waiting = self._waiting
-        if not waiting.has_delayed or waiting.has_due or waiting.has_ready:
+        if not waiting.delayed or waiting.has_due or waiting.ready:
             return False
         if self._entries or self.is_reading or self.wants_rows:
             return False
@@ -244,7 +401,7 @@ class RangeRunner:
     def advance(self) -> None:
         """Pass everything that has ended, up to the first item that has not."""
         window = self._window
-        while window and window[0].state is State.ENDED and is_over(window[0].outcome):
+        while window and window[0].state is State.ENDED and isinstance(window[0].outcome, OVER):
             run = window.popleft()
             rows = len(run.rows)
             if isinstance(run.outcome, Failed):
@@ -258,11 +415,8 @@ class RangeRunner:
 
     def pass_all(self) -> None:
         """Everything that was reserved is done: the breakpoint is the last reserved key."""
-        self._pass_to(self.read_to)
-
-    def _pass_to(self, place: str | None) -> None:
-        self.breakpoint, self._last_key = place, decoded(place)
-        self._has_moved = place is not None
+        self.breakpoint, self._last_key = self.read_to, decoded(self.read_to)
+        self._has_moved = self.read_to is not None
 
     def wants_save(self, now: float) -> bool:
         """Whether it is time: every second, at the end of a page, or when a breaker must know."""
@@ -291,9 +445,9 @@ class RangeRunner:
             again_to=self.again_to,
             is_careful=self.is_careful,
             failures=[
-                NewFailedItem(
+                FailedItem(
                     id=next(numbers),
-                    key=encode_key(key),
+                    item_key=encode_key(key),
                     error=error,
                     round=self.range.round,
                     tries=run.task.attempt,

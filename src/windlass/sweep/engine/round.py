@@ -1,101 +1,124 @@
-"""What is declared becomes rows of sweeps, and a round begins: the source is cut into ranges."""
+"""What is declared becomes rows of sweeps, and rounds begin: the source is cut into ranges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from windlass import telemetry
-from windlass.clock import Clock
-from windlass.core.alert.store import write_alert
-from windlass.core.ring.store import worker
+from windlass.core.face import Site, Workplace
+from windlass.core.ring import store as ring_store
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.database.number import Numbers
-from windlass.source.contract import SweepSource, name_of
-from windlass.source.key_text import encode_key
-from windlass.sweep.model import RoundView, SweepRow, Tile, described, is_sweep, terms_of, tiles
+from windlass.errors import DatabaseUnavailable
+from windlass.source.contract import SweepSource, encode_key, name_of
+from windlass.sweep.engine.reader import SourceCalls
+from windlass.sweep.model import (
+    RoundView,
+    SweepRow,
+    Tile,
+    described,
+    has_same_keys,
+    is_sweep,
+    may_begin_at,
+    terms_of,
+    tiles,
+)
+from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
 
-
-def everywhere(_kind: Kind) -> bool:
-    """In an app with one database, every sweep is there."""
-    return True
-
-
-def discover(
-    database: Database,
-    kinds: Mapping[str, Kind],
-    clock: Clock,
-    *,
-    is_here: Callable[[Kind], bool] = everywhere,
-) -> None:
-    """Make the rows of sweeps say what is declared; any number of workers may do it at once."""
-    for kind in kinds.values():
-        if is_sweep(kind) and is_here(kind):
-            declare(database, kind, clock)
-    for name in _undeclared(database, kinds):
-        if database.write(partial(store.stop, name=name, now=clock.now())):
-            telemetry.emit("sweep.stopped", sweep=name)
+# The key by which a new sweep finds its shard.
+SWEEP_KEY = "windlass:sweep"
+# A sweep over a source with other keys is taken over after this time without a worker.
+OTHERS_SECONDS = 60.0
 
 
-def declare(database: Database, kind: Kind, clock: Clock) -> None:
-    """Make the row of one sweep say what is declared."""
-    terms, source = terms_of(kind), terms_of(kind).source
-    assert terms is not None
-    assert source is not None
-    now = clock.now()
+def sweep_home(fleet: Fleet, kind: Kind) -> Shard:
+    """The shard that has a sweep, or else the one where it begins.
 
-    def work(connection: Connection) -> bool:
-        return store.declare(
-            connection,
-            database.dialect,
-            kind.name,
-            ranges=terms.ranges,
-            redo=terms.redo,
-            source=described(source, name_of(source)),
-            now=now,
+    A sweep stays where it is when shards come and go: its ranges are all in one place.
+    """
+    if fleet.single is not None:
+        return fleet.single
+    found = fleet.fan_out(
+        lambda shard: shard.database.read(lambda connection: store.get(connection, kind.name))
+    )
+    there = [shard for shard, row in found.found if row is not None]
+    if there:
+        return min(there, key=lambda shard: shard.index)
+    if found.missing:
+        raise DatabaseUnavailable(
+            f"sweep {kind.name!r} is in none of the shards that answer; "
+            f"{', '.join(found.missing)} does not",
+            missing=found.missing,
         )
-
-    if database.write(work):
-        telemetry.emit("sweep.declared", sweep=kind.name, source=name_of(source))
+    return fleet.home(kind.name, SWEEP_KEY)
 
 
-def take_over(database: Database, numbers: Numbers, clock: Clock, kind: Kind) -> None:
+def discover(site: Site) -> None:
+    """Make the rows of sweeps say what is declared; any number of workers may do it at once."""
+    kinds = site.registry.kinds
+    here = [kind for kind in kinds.values() if is_sweep(kind) and site.is_home(kind)]
+    for kind in here:
+        declare(site, kind)
+    for name in _undeclared(site.database, kinds):
+        if site.database.write(partial(store.stop, name=name, now=site.clock.now())):
+            telemetry.emit("sweep.stopped", sweep=name)
+    for kind in here:
+        take_over(site, kind)
+
+
+def declare(site: Site | Shard, kind: Kind) -> None:
+    """Make the row of one sweep say what is declared."""
+    terms = terms_of(kind)
+    work = partial(
+        store.declare,
+        dialect=site.database.dialect,
+        name=kind.name,
+        ranges=terms.ranges,
+        redo=terms.redo,
+        source=described(terms.source),
+        now=site.clock.now(),
+    )
+    if site.database.write(work):
+        telemetry.emit("sweep.declared", sweep=kind.name, source=name_of(terms.source))
+
+
+def take_over(site: Site, kind: Kind) -> None:
     """Let a sweep read the source that is declared here, if that has other keys than before.
 
     A running round was cut by the old keys: it is given up, and the next one is due at once.
     """
-    declared = terms_of(kind).source
-    assert declared is not None
-    now, source = clock.now(), described(declared, name_of(declared))
+    source, now = terms_of(kind).source, site.clock.now()
 
     def work(connection: Connection) -> RoundView | None:
-        over = store.take_over(connection, kind.name, source=source, now=now)
+        over = store.take_over(connection, kind.name, source=described(source), now=now)
         if over is not None:
             text = (
                 f"round {over.round} of sweep {kind.name!r} was given up after {over.done} items, "
-                f"because its source has changed to {name_of(declared)}; the next round is due"
+                f"because its source has changed to {name_of(source)}; the next round is due"
             )
-            number = numbers.take(inside=connection)[0]
-            write_alert(connection, number, what="source", kind=kind.name, text=text, now=now)
+            store.raise_alert(connection, site, kind.name, what="source", text=text)
         return over
 
-    over = database.write(work)
+    over = site.database.write(work)
     if over is not None:
         telemetry.emit("sweep.abandoned", sweep=kind.name, round=over.round, done=over.done)
 
 
 def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> list[str]:
     """Sweeps that neither this app nor any other live worker declares."""
-
-    def work(connection: Connection) -> tuple[list[SweepRow], list[worker.WorkerView]]:
-        return store.listing(connection), worker.listing(connection)
-
-    rows, workers = database.read(work)
-    elsewhere = {name for view in workers for name in view.declared}
+    rows, live = database.read(
+        lambda connection: (store.listing(connection), ring_store.workers(connection))
+    )
+    elsewhere = {name for view in live for name in view.declared}
     declared = {name for name, kind in kinds.items() if is_sweep(kind)}
     return [
         row.name
@@ -104,54 +127,147 @@ def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> list[str]:
     ]
 
 
-class RoundPlan:
-    """The ranges of a new round: the source is checked, counted and cut."""
-
-    def __init__(self, source: SweepSource, count: int) -> None:
-        check: Any = getattr(source, "check_sweep", None) or getattr(source, "check", None)
-        if check is not None:
-            check()
-        counted: Any = getattr(source, "count", None)
-        found = counted() if counted is not None else None
-        self.rows = None if found is None else max(0, int(found))
-        bounds = source.bounds(count) if count > 1 else []
-        texts = [encode_key(key, what=name_of(source)) for key in bounds]
-        self.tiles: list[Tile] = tiles(texts[: count - 1], self.rows)
-
-
 def open_round(
-    database: Database,
+    site: Site | Shard,
+    kind: Kind,
     before: SweepRow,
-    source: SweepSource,
     *,
-    numbers: Numbers,
-    clock: Clock,
-    source_text: str,
+    source: SweepSource,
     worker: int | None = None,
 ) -> int | None:
     """Begin the round after `before`; the number of the round that runs then.
 
-    With a `worker` it acts on its behalf: None if that was marked left. `source_text` is written
-    into the row as the description of the source.
+    With a `worker` it acts on its behalf: None if that was marked left.
     """
-    plan = RoundPlan(source, before.ranges)
-    ids = numbers.take(len(plan.tiles))
+    cut, rows = _plan(source, before.ranges)
+    ids, text = site.numbers.take(len(cut)), described(terms_of(kind).source)
 
     def work(connection: Connection) -> int | None:
         return store.open_round(
             connection,
             before,
-            plan.tiles,
+            cut,
             numbers=ids,
-            rows=plan.rows,
-            now=clock.now(),
-            source=source_text,
+            rows=rows,
+            now=site.clock.now(),
+            source=text,
         )
 
+    database = site.database
     write = database.write if worker is None else partial(database.write_as, worker, lost=None)
     number = write(work)
     if number == before.round + 1:
-        telemetry.emit(
-            "sweep.started", sweep=before.name, round=number, ranges=len(plan.tiles), rows=plan.rows
-        )
+        telemetry.emit("sweep.started", sweep=before.name, round=number, ranges=len(cut), rows=rows)
     return number
+
+
+def _plan(source: SweepSource, count: int) -> tuple[list[Tile], int | None]:
+    """The ranges of a new round, and about how many rows: the source is checked and counted."""
+    check: Any = getattr(source, "check_sweep", None) or getattr(source, "check", None)
+    if check is not None:
+        check()
+    counted: Any = getattr(source, "count", None)
+    found = counted() if counted is not None else None
+    rows = None if found is None else max(0, int(found))
+    bounds = source.bounds(count) if count > 1 else []
+    texts = [encode_key(key, what=name_of(source)) for key in bounds]
+    return tiles(texts[: count - 1], rows), rows
+
+
+@dataclass(eq=False)
+class RoundStarter:
+    """Knows the row of one sweep, and starts its rounds from this worker."""
+
+    kind: Kind
+    workplace: Workplace
+    calls: SourceCalls
+    row: SweepRow | None = None
+    # Whether this worker has taken part in a round.
+    has_begun: bool = False
+    others_since: float | None = None
+    starting: Future[int | None] | None = None
+
+    def __post_init__(self) -> None:
+        self.described = described(terms_of(self.kind).source)
+
+    @property
+    def is_declared_here(self) -> bool:
+        """Whether the sweep reads the source that this app declares, not one with other keys."""
+        return self.row is None or has_same_keys(self.row.source, self.described)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether this worker should start a round now."""
+        row, is_drain = self.row, self.workplace.until_idle
+        if row is None or row.is_running or row.due_at is None or row.stopped_at is not None:
+            return False
+        if (is_drain and self.has_begun) or not self.is_declared_here:
+            return False
+        now = self.workplace.site.clock.now()
+        if row.due_at > now:
+            return False
+        return is_drain or may_begin_at(started_at=row.started_at, rows=row.rows or 0) <= now
+
+    def see(self, row: SweepRow | None) -> bool:
+        """Learn the row as it is now; whether another round runs."""
+        is_new = self.row is not None and row is not None and row.round != self.row.round
+        self.row = row
+        if row is not None and row.is_running:
+            self.has_begun = True
+        return is_new
+
+    def read_row(self) -> None:
+        """Read the row again, after this worker has changed it."""
+        name = self.kind.name
+        self.row = self.workplace.site.database.read(lambda connection: store.get(connection, name))
+
+    def start(self, worker: int) -> None:
+        """Start the round, on another thread."""
+        if self.starting is None and time.monotonic() >= self.calls.retry_at:
+            self.starting = self.calls.submit(self._open_round, worker)
+
+    def collect(self) -> bool:
+        """Whether a round has just been started."""
+        if self.starting is None or not self.starting.done():
+            return False
+        started, self.starting = self.starting, None
+        if self.calls.result(started) is None:
+            return False
+        self.has_begun = True
+        self.read_row()
+        return True
+
+    def _open_round(self, worker: int) -> int | None:
+        site, name = self.workplace.site, self.kind.name
+        now = site.clock.now()
+        before = site.database.write_as(
+            worker,
+            lambda connection: store.take_start(connection, name, worker=worker, now=now),
+            lost=None,
+        )
+        if before is None:
+            return None
+        try:
+            return open_round(site, self.kind, before, source=self.calls.source, worker=worker)
+        except BaseException:
+            site.database.write(
+                lambda connection: store.give_up_start(connection, worker=worker, name=name)
+            )
+            raise
+
+    def take_over_abandoned(self) -> None:
+        """Take over a sweep that reads a source with other keys, once no worker runs it.
+
+        While workers with both declarations live, they must not take it from each other.
+        """
+        now = time.monotonic()
+        if self.is_declared_here:
+            self.others_since = None
+        elif self.others_since is None:
+            self.others_since = now
+        elif now - self.others_since >= OTHERS_SECONDS:
+            self.others_since = now
+            site, name = self.workplace.site, self.kind.name
+            found = site.database.read(lambda connection: ranges.listing(connection, name))
+            if all(each.batch is None for each in found):
+                take_over(site, self.kind)

@@ -7,25 +7,22 @@ other threads make them, and their results are collected here.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from windlass import telemetry
+from windlass.core.face import Workplace
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.sweep.engine.alert import alert_of_failed_items, alert_of_straggler
-from windlass.sweep.engine.calls import SourceCalls
-from windlass.sweep.engine.item import ItemRun
-from windlass.sweep.engine.range_runner import RangeRunner
-from windlass.sweep.engine.reader import Reading, read_more
+from windlass.sweep.engine.range_runner import ItemRun, RangeRunner, Tally
+from windlass.sweep.engine.reader import Reading, SourceCalls, read_more
 from windlass.sweep.engine.retry import RetryRunner
+from windlass.sweep.engine.round import RoundStarter
 from windlass.sweep.engine.split import cut_longest
-from windlass.sweep.engine.starter import RoundStarter
-from windlass.sweep.engine.tally import Tally
-from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import SweepRow, stragglers, terms_of
+from windlass.sweep.model import Range, SweepRow, stragglers, terms_of
 from windlass.sweep.store import range as store
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
+from windlass.sweep.store.sweep import raise_alert
 
 # How many ranges of one sweep a worker has; the rest is for other workers, and for later.
 MOST_RANGES = 4
@@ -38,17 +35,20 @@ STEAL_AGAIN_AFTER = 0.5
 class SweepRunner:
     """Runs one sweep in this worker."""
 
-    def __init__(self, kind: Kind, tools: Tools) -> None:
+    def __init__(
+        self, kind: Kind, workplace: Workplace, *, threads: int, wake: Callable[[], None]
+    ) -> None:
         self.kind = kind
         self.name = kind.name
-        self.load = tools.in_flight.loads[kind.name]
+        self.load = workplace.in_flight.loads[kind.name]
         self.ranges: list[RangeRunner] = []
-        self.calls = SourceCalls(kind, tools)
-        self.retry = RetryRunner(self.load, tools, self.calls)
-        self._rounds = RoundStarter(kind, tools, self.calls)
-        self._steals = terms_of(kind).steal
-        self._order = terms_of(kind).order
-        self._tools = tools
+        self.calls = SourceCalls(kind, workplace.site, threads=threads)
+        # Made when failed items wait to be retried.
+        self.retry: RetryRunner | None = None
+        self._rounds = RoundStarter(kind, workplace, self.calls)
+        self._workplace = workplace
+        self._site = workplace.site
+        self._wake = wake
         self._readings: dict[Future[Reading], RangeRunner] = {}
         self._stealing: Future[bool] | None = None
         self._steal_at = 0.0
@@ -56,12 +56,12 @@ class SweepRunner:
         self._found_none = False
         self._has_abandoned = False
         # Of ranges that are completed, and of saves that failed.
-        self._unsaved_tallies: list[Tally] = []
+        self.unsaved_tallies: list[Tally] = []
 
     @property
-    def problem(self) -> Exception | None:
-        """Why it cannot continue."""
-        return self.calls.problem
+    def _keepers(self) -> list[RangeRunner | RetryRunner]:
+        """Everything that has items; failed items come first."""
+        return [*self.ranges] if self.retry is None else [self.retry, *self.ranges]
 
     @property
     def may_claim(self) -> bool:
@@ -69,7 +69,7 @@ class SweepRunner:
         row = self._rounds.row
         is_running = row is not None and row.is_running and row.stopped_at is None
         is_ours = is_running and self._rounds.is_declared_here
-        return is_ours and self.load.is_open and not self._tools.only_retries
+        return is_ours and self.load.is_open and not self._workplace.only_asked
 
     @property
     def is_careful(self) -> bool:
@@ -79,15 +79,16 @@ class SweepRunner:
     @property
     def is_busy(self) -> bool:
         """Whether it has work in progress."""
-        is_calling = self._rounds.is_starting or self._stealing is not None
-        return bool(self.ranges or self._readings or is_calling or self.retry.is_busy)
+        is_retrying = self.retry is not None and self.retry.is_busy
+        is_calling = self._rounds.starting is not None or self._stealing is not None
+        return bool(self.ranges or self._readings or is_calling or is_retrying)
 
     def is_idle(self) -> bool:
         """Whether there is nothing that it could do now."""
-        if self.retry.is_busy or self.retry.is_due:
+        if self.retry is not None and (self.retry.is_busy or self.retry.is_due):
             return self._is_held_back
         is_ours = self._rounds.is_declared_here
-        if self._tools.only_retries or self._is_held_back or not is_ours:
+        if self._workplace.only_asked or self._is_held_back or not is_ours:
             return True
         row = self._rounds.row
         if self.is_busy or row is None:
@@ -97,13 +98,16 @@ class SweepRunner:
     @property
     def _is_held_back(self) -> bool:
         is_running = self.load.running or self.load.queued
-        return self._tools.gate.is_held(self.name) and not is_running
+        return self._workplace.gate.is_held(self.name) and not is_running
 
     def see(self, row: SweepRow | None, *, is_retry_due: bool, has_abandoned: bool) -> None:
         """Learn what the rows of the sweep say now."""
         if self._rounds.see(row):
             self._claim_soon()
-        self.retry.is_due = is_retry_due
+        if self.retry is not None:
+            self.retry.is_due = is_retry_due
+        elif is_retry_due:
+            self.retry = RetryRunner(self.load, self._workplace, self.calls, self._wake)
         self._has_abandoned = has_abandoned
 
     def step(
@@ -113,9 +117,10 @@ class SweepRunner:
         self._collect()
         if makes_way:
             return
-        self.retry.step(worker)
+        if self.retry is not None:
+            self.retry.step(worker)
         row = self._rounds.row
-        if row is None or self._tools.only_retries:
+        if row is None or self._workplace.only_asked:
             self._fill()
             return
         is_open = self.load.is_open and row.stopped_at is None
@@ -128,7 +133,7 @@ class SweepRunner:
         if is_open:
             self._read()
         self._fill()
-        if self._tools.once:
+        if self._workplace.until_idle:
             self._fail_delayed()
         for each in [each for each in self.ranges if each.is_finished and each.problem is None]:
             self._complete(each)
@@ -138,31 +143,27 @@ class SweepRunner:
         lost.is_lost = True
         if lost in self.ranges:
             self.ranges.remove(lost)
-        self._tools.in_flight.drop_kept(lost)
+        self._workplace.in_flight.drop_kept(lost)
 
     def drop_all(self) -> None:
         """The worker was marked left: nothing is ours."""
         for each in list(self.ranges):
             self.drop(each)
-        self.retry.drop()
+        if self.retry is not None:
+            self.retry.drop()
         self._claim_at = 0.0
-
-    def close(self) -> None:
-        self.calls.close()
 
     def take_tallies(self, *, only_urgent: bool) -> list[Tally]:
         """What has ended since the last time; called under the lock of the rows in flight."""
-        found = [*self._unsaved_tallies, self.retry.tally, *(each.tally for each in self.ranges)]
+        found = [*self.unsaved_tallies, *(each.tally for each in self._keepers)]
         if only_urgent and not any(tally.is_urgent for tally in found):
             return []
-        self._unsaved_tallies, self.retry.tally = [], Tally()
+        self.unsaved_tallies = []
         for each in self.ranges:
             each.tally = each.tally.successor()
+        if self.retry is not None:
+            self.retry.tally = Tally()
         return [tally for tally in found if not tally.is_empty]
-
-    def put_back(self, tally: Tally) -> None:
-        """A tally could not be saved; it is taken again the next time."""
-        self._unsaved_tallies.append(tally)
 
     def prepare_save(self, each: RangeRunner, numbers: Iterator[int]) -> Save | None:
         """The state of a range, to be written; None if it cannot be saved, which is reported.
@@ -190,7 +191,7 @@ class SweepRunner:
                 sweep=self.name,
                 range=save.id,
                 items=len(save.failures),
-                key=save.failures[0].key,
+                key=save.failures[0].item_key,
                 error=save.failures[0].error,
             )
 
@@ -198,15 +199,26 @@ class SweepRunner:
         """Alert people of each range here that straggles now and did at the last check."""
         if not self.ranges:
             return
-        tools = self._tools
-        found = tools.database.read(lambda connection: store.listing(connection, self.name))
-        straggling = stragglers(found, tools.clock.now())
+        found = self._site.database.read(lambda connection: store.listing(connection, self.name))
+        straggling = stragglers(found, self._site.clock.now())
         for each in self.ranges:
             is_straggler = each.range.id in straggling
             if is_straggler and each.straggles and not each.has_alerted:
                 each.has_alerted = True
-                alert_of_straggler(tools, each.range)
+                self._alert_of_straggler(each.range)
             each.straggles = is_straggler
+
+    def _alert_of_straggler(self, found: Range) -> None:
+        text = (
+            f"range {found.id} of sweep {self.name!r} will end long after the others; idle workers "
+            f"take half of it; see: windlass sweep show {self.name}"
+        )
+        self._site.database.write(
+            lambda connection: raise_alert(
+                connection, self._site, self.name, what="straggler", text=text
+            )
+        )
+        telemetry.emit("range.straggles", sweep=self.name, range=found.id)
 
     def _claim_soon(self) -> None:
         self._claim_at = 0.0
@@ -214,8 +226,11 @@ class SweepRunner:
 
     def _claim(self, worker: int, *, is_alone: bool) -> None:
         most = min(MOST_RANGES, self.load.limit)
-        while self._wants_range(most) and time.monotonic() >= self._claim_at:
+        while time.monotonic() >= self._claim_at:
             has_enough = len(self.ranges) >= most
+            rescues = self._has_abandoned and len(self.ranges) < MOST_RESCUED
+            if has_enough and not rescues:
+                return
             found = self._claim_one(worker, is_alone=is_alone, only_abandoned=has_enough)
             self._found_none = found is None
             if found is None:
@@ -227,50 +242,45 @@ class SweepRunner:
                 telemetry.emit("range.rescued", **facts, lost=found.range.lost)
             if found.poison is not None:
                 telemetry.emit("range.poison", **facts, key=found.poison)
-            self.ranges.append(RangeRunner(found.range, self.load, self._tools))
+            self.ranges.append(
+                RangeRunner(found.range, self.load, clock=self._site.clock, wake=self._wake)
+            )
             if found.range.is_careful:
                 return
             is_alone = False
 
-    def _wants_range(self, most: int) -> bool:
-        held = len(self.ranges)
-        return held < most or (self._has_abandoned and held < MOST_RESCUED)
-
     def _claim_one(self, worker: int, *, is_alone: bool, only_abandoned: bool) -> Claim | None:
-        tools = self._tools
-        batch, *numbers = tools.numbers.take(3)
-
-        def work(connection: Connection) -> Claim | None:
-            request = ClaimRequest(
-                sweep=self.name,
-                order=self._order,
-                max_lost=self.kind.max_lost,
-                is_alone=is_alone,
-                batch=batch,
-                worker=worker,
-                now=tools.clock.now(),
-                numbers=numbers,
-                only_abandoned=only_abandoned,
-            )
-            return store.claim(connection, request)
-
-        return tools.database.write_as(worker, work, lost=None)
+        batch, *numbers = self._site.numbers.take(3)
+        request = ClaimRequest(
+            sweep=self.name,
+            order=terms_of(self.kind).order,
+            max_lost=self.kind.max_lost,
+            is_alone=is_alone,
+            batch=batch,
+            worker=worker,
+            now=self._site.clock.now(),
+            numbers=numbers,
+            only_abandoned=only_abandoned,
+        )
+        return self._site.database.write_as(
+            worker, lambda connection: store.claim(connection, request), lost=None
+        )
 
     def _steal(self) -> None:
         """Have the longest range cut in two, if this worker found no other."""
         is_idle = self._found_none and not self.ranges and self._stealing is None
-        if not (self._steals and is_idle) or time.monotonic() < self._steal_at:
+        if not (terms_of(self.kind).steal and is_idle) or time.monotonic() < self._steal_at:
             return
         self._steal_at = time.monotonic() + STEAL_AGAIN_AFTER
-        self._stealing = self.calls.submit(cut_longest, self._tools, self.name, self.calls.source)
+        self._stealing = self.calls.submit(cut_longest, self._site, self.name, self.calls.source)
 
     def _read(self) -> None:
-        database, source = self._tools.database, self.calls.source
+        database, source = self._site.database, self.calls.source
         for each in self.ranges:
             if each.wants_rows:
                 future = self.calls.submit(read_more, database, source, each.begin_reading())
                 self._readings[future] = each
-                future.add_done_callback(lambda _future: self._tools.wake())
+                future.add_done_callback(lambda _future: self._wake())
 
     def _collect(self) -> None:
         """Take the results of calls to the source that have ended."""
@@ -295,21 +305,20 @@ class SweepRunner:
 
     def _fill(self) -> None:
         """Queue as many items as may begin."""
-        tools = self._tools
-        room = 0 if tools.is_quiet() else tools.in_flight.item_room(self.name)
-        every: list[RangeRunner | RetryRunner] = [self.retry, *self.ranges]
-        sources = [each for each in every if each.has_some]
+        gate, in_flight = self._workplace.gate, self._workplace.in_flight
+        room = 0 if self._workplace.is_quiet() else in_flight.capacity.room_for_items(self.name)
+        sources = [each for each in self._keepers if each.has_some]
         if not room or not sources or self.load.is_tripped:
             return
-        allowed = tools.gate.allow(self.name, room)
+        allowed = gate.allow(self.name, room)
         runs: list[ItemRun] = []
         for place, each in enumerate(sources):
             share = -(-(allowed.most - len(runs)) // (len(sources) - place))
             runs += each.issue(share)
         if runs:
             runs[0].is_probe = allowed.is_probe
-            tools.in_flight.add_items(runs)
-        tools.gate.took(self.name, allowed, len(runs))
+            in_flight.add_items(runs)
+        gate.took(self.name, allowed, len(runs))
 
     def _fail_delayed(self) -> None:
         """A worker that ends when nothing is due leaves later tries to others."""
@@ -319,30 +328,32 @@ class SweepRunner:
                 each.advance()
 
     def _complete(self, each: RangeRunner) -> None:
-        tools = self._tools
+        site = self._site
         each.advance()
         if not each.is_finished:
             return
         each.pass_all()
-        failed = each.failed_rows
-        save = self.prepare_save(each, iter(tools.numbers.take(failed) if failed else ()))
+        save = self.prepare_save(each, iter(site.numbers.take(each.failed_rows)))
         if save is None:
             return
-        now = tools.clock.now()
+        now = site.clock.now()
 
         def work(connection: Connection) -> Completed:
             ended = store.complete(connection, save, sweep=self.name, end=each.end, now=now)
-            if ended.over is not None:
-                alert_of_failed_items(
-                    connection, tools.numbers, self.name, over=ended.over, now=now
+            over = ended.over
+            if over is not None and over.failed:
+                text = (
+                    f"round {over.round} of sweep {self.name!r} ended with {over.failed} failed "
+                    f"items, {over.done} were done; see: windlass sweep failures {self.name}"
                 )
+                raise_alert(connection, site, self.name, what="failures", text=text)
             return ended
 
-        completed = tools.database.write_as(each.worker, work, lost=Completed(False))
+        completed = site.database.write_as(each.worker, work, lost=Completed(False))
         if completed.is_done:
             self._completed(each, save, completed)
             return
-        found = tools.database.read(lambda connection: store.get(connection, each.range.id))
+        found = site.database.read(lambda connection: store.get(connection, each.range.id))
         if found is None or found.batch != each.batch:
             self.drop(each)
         else:
@@ -352,7 +363,7 @@ class SweepRunner:
     def _completed(self, each: RangeRunner, save: Save, completed: Completed) -> None:
         self.saved(each, save)
         self.ranges.remove(each)
-        self._unsaved_tallies.append(each.tally)
+        self.unsaved_tallies.append(each.tally)
         self._claim_soon()
         telemetry.emit("range.done", sweep=self.name, range=each.range.id, done=each.done)
         over = completed.over

@@ -1,4 +1,4 @@
-"""Cuts an open range in two while its owner runs it: for an operator, or for an idle worker.
+"""Cuts open ranges in two while their owners run them: for an operator, or for an idle worker.
 
 The source says where the middle of the remaining rows is, and whether the owner has passed it. The
 cut is written only if the range is as it was seen; otherwise it is read again.
@@ -7,14 +7,14 @@ cut is written only if the range is as it was seen; otherwise it is read again.
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from windlass import telemetry
-from windlass.database.database import Database
-from windlass.database.number import Numbers
-from windlass.source.contract import SweepSource, name_of
-from windlass.source.key_text import decoded, encode_key
-from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import Range, next_to_split
+from windlass.core.face import Site
+from windlass.core.shard.shard import Shard
+from windlass.core.task.kind import Kind
+from windlass.source.contract import SweepSource, decoded, encode_key, name_of
+from windlass.sweep.model import Range, next_to_merge, next_to_split, terms_of
 from windlass.sweep.store import range as ranges
 
 TRIES = 20
@@ -22,7 +22,38 @@ TRIES = 20
 NOT_WORTH_SECONDS = 2.0
 
 
-def cut(database: Database, source: SweepSource, seen: Range, *, numbers: Numbers) -> bool:
+def split_into(shard: Shard, kind: Kind, count: int) -> int:
+    """Cut or merge ranges until there are `count`, or nothing more can be done; how many then."""
+    refused: set[int] = set()
+    while True:
+        found = shard.database.read(lambda connection: ranges.listing(connection, kind.name))
+        if len(found) > count:
+            has_changed = _merge_smallest(shard, found, refused)
+        else:
+            has_changed = len(found) < count and _cut_largest(shard, kind, found, refused)
+        if not has_changed:
+            return len(found)
+
+
+def _cut_largest(shard: Shard, kind: Kind, found: list[Range], refused: set[int]) -> bool:
+    """Cut the largest range, or refuse it if that fails; False if none is left to cut."""
+    largest = next_to_split(found, refused=refused)
+    if largest is not None and not cut(shard, terms_of(kind).source, largest):
+        refused.add(largest.id)
+    return largest is not None
+
+
+def _merge_smallest(shard: Shard, found: list[Range], refused: set[int]) -> bool:
+    """Merge the smallest neighbours, or refuse them if that fails; False if there are none."""
+    pair = next_to_merge(found, refused=refused)
+    if pair is None:
+        return False
+    if not shard.database.write(lambda connection: ranges.merge(connection, *pair)):
+        refused.add(pair[0].id)
+    return True
+
+
+def cut(site: Site | Shard, source: SweepSource, seen: Range) -> bool:
     """Make two ranges of one, in the middle of the rows that are not reserved.
 
     False if there are fewer than two such rows, or if the owner was faster.
@@ -31,10 +62,10 @@ def cut(database: Database, source: SweepSource, seen: Range, *, numbers: Number
     if key is None:
         return False
     middle = encode_key(key, what=name_of(source))
-    number = numbers.take()[0]
+    number = site.numbers.take()[0]
     floor = seen.floor
     for _ in range(TRIES):
-        found = database.read(lambda connection: ranges.get(connection, seen.id))
+        found = site.database.read(lambda connection: ranges.get(connection, seen.id))
         if found is None or not found.is_open or found.end != seen.end:
             return False
         if found.floor not in (floor, middle):
@@ -42,15 +73,15 @@ def cut(database: Database, source: SweepSource, seen: Range, *, numbers: Number
             if not source.read(decoded(found.floor), key, 1):
                 return False
             floor = found.floor
-        if _write(database, found, middle=middle, number=number):
+        if site.database.write(partial(ranges.split, seen=found, middle=middle, number=number)):
             return True
     return False
 
 
-def cut_longest(tools: Tools, name: str, source: SweepSource) -> bool:
+def cut_longest(site: Site, name: str, source: SweepSource) -> bool:
     """Cut the range that will take longest, so that an idle worker can have half of it."""
-    found = tools.database.read(lambda connection: ranges.listing(connection, name))
-    now = tools.clock.now()
+    found = site.database.read(lambda connection: ranges.listing(connection, name))
+    now = site.clock.now()
     worth = [
         each
         for each in found
@@ -60,13 +91,7 @@ def cut_longest(tools: Tools, name: str, source: SweepSource) -> bool:
     # Of ranges whose number of rows is unknown, any may be the longest.
     uncounted = [each for each in worth if not each.is_counted]
     longest = random.choice(uncounted) if uncounted else next_to_split(worth)
-    if longest is None or not cut(tools.database, source, longest, numbers=tools.numbers):
+    if longest is None or not cut(site, source, longest):
         return False
     telemetry.emit("range.stolen", sweep=name, range=longest.id)
     return True
-
-
-def _write(database: Database, seen: Range, *, middle: str, number: int) -> bool:
-    return database.write(
-        lambda connection: ranges.split(connection, seen, middle=middle, number=number)
-    )

@@ -20,17 +20,14 @@ import time
 from collections.abc import Sequence
 
 from windlass.core.face import FaceLoop, Workplace
-from windlass.core.finish.store.history import MINUTE
-from windlass.core.limit.breaker import Move
+from windlass.core.finish.store import MINUTE
+from windlass.core.limit.gate import Move
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
-from windlass.sweep.engine.range_runner import SAVE_EVERY, RangeRunner
+from windlass.sweep.engine.range_runner import SAVE_EVERY, RangeRunner, Tally
 from windlass.sweep.engine.runner import SweepRunner
-from windlass.sweep.engine.tally import Tally
-from windlass.sweep.engine.tools import Tools
-from windlass.sweep.model import SweepRow
-from windlass.sweep.store import failed_item
+from windlass.sweep.model import SweepRow, is_sweep
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
 
@@ -47,6 +44,13 @@ STRAGGLER_SECONDS = 10.0
 WAY_SECONDS = (2.0, 6.0)
 
 
+def loops(workplace: Workplace) -> Sequence[FaceLoop]:
+    """The loop of a worker that serves sweeps whose shard this is."""
+    site = workplace.site
+    kinds = [kind for kind in workplace.kinds.values() if is_sweep(kind) and site.is_home(kind)]
+    return [Sweeper(kinds, workplace)] if kinds else []
+
+
 class Sweeper(FaceLoop):
     """Runs all sweeps of one worker."""
 
@@ -55,22 +59,13 @@ class Sweeper(FaceLoop):
 
     def __init__(self, kinds: Sequence[Kind], workplace: Workplace) -> None:
         super().__init__()
-        site = workplace.site
-        self._tools = Tools(
-            database=site.database,
-            clock=site.clock,
-            numbers=site.numbers,
-            in_flight=workplace.in_flight,
-            gate=workplace.gate,
-            wake=self.wake,
-            is_quiet=workplace.is_quiet,
-            once=workplace.until_idle,
-            only_retries=workplace.only_asked,
-            threads=THREADS if len(kinds) == 1 else FEWEST_THREADS,
-        )
-        self._breakers = workplace.breakers
-        self._worker = workplace.worker
-        self.runners = [SweepRunner(kind, self._tools) for kind in kinds]
+        self._workplace = workplace
+        self._site = workplace.site
+        self._in_flight = workplace.in_flight
+        threads = THREADS if len(kinds) == 1 else FEWEST_THREADS
+        self.runners = [
+            SweepRunner(kind, workplace, threads=threads, wake=self.wake) for kind in kinds
+        ]
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
@@ -80,7 +75,7 @@ class Sweeper(FaceLoop):
         self._make_way_at: float | None = None
 
     def tick(self) -> float:
-        me, is_halted = self._worker(), self._tools.in_flight.is_halted
+        me, is_halted = self._workplace.worker(), self._in_flight.is_halted
         if is_halted or me != self._me:
             for runner in self.runners:
                 runner.drop_all()
@@ -100,10 +95,12 @@ class Sweeper(FaceLoop):
         self._hand_back_unknown(me)
         self._check_stragglers()
         self.is_idle = all(runner.is_idle() for runner in self.runners)
-        if self._tools.once:
-            self.trouble = next((each.problem for each in self.runners if each.problem), None)
+        is_drain = self._workplace.until_idle
+        if is_drain:
+            problems = (runner.calls.problem for runner in self.runners)
+            self.trouble = next(filter(None, problems), None)
         is_busy = any(runner.is_busy for runner in self.runners)
-        return BUSY_PAUSE if is_busy or self._tools.once else IDLE_PAUSE
+        return BUSY_PAUSE if is_busy or is_drain else IDLE_PAUSE
 
     def look_soon(self) -> None:
         """Something may have changed: read the rows in a moment."""
@@ -125,9 +122,7 @@ class Sweeper(FaceLoop):
             if all_of_it or each.wants_save(now):
                 due.append((runner, each))
         is_time = all_of_it or now - self._noted_at >= SAVE_EVERY
-        tallies = self._tools.in_flight.undisturbed(
-            lambda: self._take_tallies(only_urgent=not is_time)
-        )
+        tallies = self._in_flight.undisturbed(lambda: self._take_tallies(only_urgent=not is_time))
         if not due and not tallies:
             return
         if is_time:
@@ -139,7 +134,7 @@ class Sweeper(FaceLoop):
         for _, each in self._held():
             each.fail_delayed()
         self.save(all_of_it=True)
-        now = self._tools.clock.now()
+        now = self._site.clock.now()
         # A range that cannot be saved is returned as it was saved last.
         held = [(runner, each) for runner, each in self._held() if each.problem is None]
 
@@ -150,14 +145,14 @@ class Sweeper(FaceLoop):
                 ranges.release(connection, save, sweep=runner.name, again_to=again_to, now=now)
 
         if held:
-            self._tools.database.write_as(self._me, work, lost=None)
+            self._site.database.write_as(self._me, work, lost=None)
         for runner in self.runners:
             runner.ranges.clear()
 
     def close(self) -> None:
         """Let the threads that call sources end; it does not wait for one that hangs."""
         for runner in self.runners:
-            runner.close()
+            runner.calls.close()
 
     def _held(self) -> list[tuple[SweepRunner, RangeRunner]]:
         return [(runner, each) for runner in self.runners for each in runner.ranges]
@@ -165,14 +160,13 @@ class Sweeper(FaceLoop):
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
-        names, now = [runner.name for runner in self.runners], self._tools.clock.now()
+        now = self._site.clock.now()
 
         def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str], ranges.Free]:
             rows = {row.name: row for row in store.listing(connection)}
-            due = {name for name in names if failed_item.is_retry_due(connection, name, now=now)}
-            return rows, due, ranges.free(connection)
+            return rows, store.due_retries(connection, now=now), ranges.free(connection)
 
-        rows, due, free = self._tools.database.read(read, tries=2)
+        rows, due, free = self._site.database.read(read, tries=2)
         self._looked_at = time.monotonic()
         for runner in self.runners:
             name = runner.name
@@ -206,12 +200,10 @@ class Sweeper(FaceLoop):
         due: list[tuple[SweepRunner, RangeRunner]],
         tallies: list[tuple[SweepRunner, Tally]],
     ) -> None:
-        tools = self._tools
-        failed = sum(each.failed_rows for _, each in due)
-        numbers = iter(tools.numbers.take(failed) if failed else ())
+        numbers = iter(self._site.numbers.take(sum(each.failed_rows for _, each in due)))
         made = [(runner, each, runner.prepare_save(each, numbers)) for runner, each in due]
         saves = [(runner, each, save) for runner, each, save in made if save is not None]
-        now = tools.clock.now()
+        now = self._site.clock.now()
         lost: set[int] = set()
         moves: list[Move] = []
 
@@ -224,10 +216,10 @@ class Sweeper(FaceLoop):
             return True
 
         try:
-            is_alive = tools.database.write_as(self._me, work, lost=False, tries=2)
-        except Exception:
+            is_alive = self._site.database.write_as(self._me, work, lost=False, tries=2)
+        except BaseException:
             for runner, tally in tallies:
-                runner.put_back(tally)
+                runner.unsaved_tallies.append(tally)
             raise
         self._obey(moves if is_alive else [])
         self.failed += sum(tally.failed for _, tally in tallies)
@@ -244,21 +236,20 @@ class Sweeper(FaceLoop):
         """Count what has ended and inform the breakers; those that opened or closed."""
         counts = _counts(tallies, self._me, now)
         if counts:
-            self._tools.database.dialect.count(connection, counts)
+            self._site.database.dialect.count(connection, counts)
         moves: list[Move] = []
         for _, tally in tallies:
             every = {run.task.id for run in tally.outcomes}
-            moves += self._breakers.note(connection, tally.outcomes, every, now=now)
+            moves += self._workplace.gate.breakers.note(connection, tally.outcomes, every, now=now)
         return moves
 
     def _obey(self, moves: list[Move]) -> None:
         """Take back the queued items of a sweep whose breaker has just opened."""
-        in_flight = self._tools.in_flight
-        self._breakers.tell(moves)
+        self._workplace.gate.breakers.tell(moves)
         for move in moves:
             if move.opened:
-                in_flight.take_back(move.kind)
-        in_flight.undisturbed(self._reset_trips)
+                self._in_flight.take_back(move.kind)
+        self._in_flight.undisturbed(self._reset_trips)
 
     def _reset_trips(self) -> None:
         """The errors that trip a breaker are saved, except those that came since."""
@@ -276,9 +267,10 @@ class Sweeper(FaceLoop):
         if time.monotonic() - self._handed_back_at < HAND_BACK_SECONDS:
             return
         self._handed_back_at = time.monotonic()
-        database = self._tools.database
+        database = self._site.database
         known = {each.batch for _, each in self._held()}
-        known |= {each.retry.batch for each in self.runners if each.retry.batch is not None}
+        retries = (runner.retry for runner in self.runners if runner.retry is not None)
+        known |= {retry.batch for retry in retries if retry.batch is not None}
         held = database.read(lambda connection: ranges.held(connection, me), tries=2)
         if held <= known:
             return

@@ -1,26 +1,26 @@
-"""How far sweeps are, and what can be done with them: split, start, retry, audit, visit."""
+"""`Sweep`: the handle of a declared sweep, how far it is, and what can be done with it."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from windlass.clock import to_datetime
 from windlass.core.face import Runnable
-from windlass.core.limit.held_back import held_back
-from windlass.core.limit.store import switch
-from windlass.core.limit.store.switch import Switch
-from windlass.core.ring.store.worker import listing as workers_of
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.switch import held_back
+from windlass.core.ring.store import workers as workers_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.core.task.kind import Kind
-from windlass.database.connection import Connection
-from windlass.source.contract import SweepSource, name_of
-from windlass.source.key_text import Key, decode_key
+from windlass.core.task.kind import Kind, optional_duration
+from windlass.source.contract import Key, decode_key
 from windlass.sweep import model
-from windlass.sweep.engine.home import sweep_home
-from windlass.sweep.engine.round import declare, open_round
-from windlass.sweep.engine.split import cut
+from windlass.sweep.declare import check_limit, check_ranges
+from windlass.sweep.engine.round import declare, open_round, sweep_home
+from windlass.sweep.engine.split import split_into
 from windlass.sweep.model import (
     Progress,
     Range,
@@ -34,92 +34,144 @@ from windlass.sweep.model import (
 )
 from windlass.sweep.operate.visit import SweepVisitor
 from windlass.sweep.store import failed_item
-from windlass.sweep.store import range as ranges
+from windlass.sweep.store import range as range_store
 from windlass.sweep.store import sweep as store
-from windlass.value.twin import in_thread
+from windlass.value.duration import Duration, parse_duration
+from windlass.value.twin import awaited, in_thread, twin
 from windlass.view.audit import Audit
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+VISIT_TIMEOUT = "30s"
+FAILURES_SHOWN = 1_000
+ROUNDS_SHOWN = 20
 HISTORY_SHOWN = 10
 
 
-class Sweeps:
-    """The sweeps of an app, each in its shard."""
+class Switches(Protocol):
+    """What a handle needs of the switches of its app."""
 
-    def __init__(self, fleet: Fleet, *, worker_for: Callable[[Shard, Kind], Runnable]) -> None:
-        self._fleet = fleet
-        self._worker_for = worker_for
+    def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None: ...
+    def resume(self, kind: str, *, who: str | None = None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """The sweeps of an app, each in its shard, and what their handles work with."""
+
+    fleet: Fleet
+    switches: Switches
+    # A worker that only retries failed items.
+    worker_for: Callable[[Shard, Kind], Runnable]
 
     def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
         """How far the sweeps among these kinds are, by name."""
         swept = sorted((kind for kind in kinds if is_sweep(kind)), key=lambda kind: kind.name)
-        return [self.progress(kind) for kind in swept]
+        return [Sweep(self, kind).progress() for kind in swept]
 
-    def ranges(self, kind: Kind) -> list[RangeView]:
-        """The ranges of the current or the last round."""
-        shard = self._at(kind)
-        return views(_ranges(shard, kind), shard.clock.now())
+    def at(self, kind: Kind) -> Shard:
+        """The shard of a sweep."""
+        self.fleet.prepare()
+        return sweep_home(self.fleet, kind)
 
-    def split(self, kind: Kind, count: int) -> int:
-        """Cut the current round, and future ones, into `count` ranges; how many there are then."""
-        shard = self._declared(kind)
-        shard.database.write(lambda connection: store.want_ranges(connection, kind.name, count))
-        row = self._row(shard, kind)
-        if not row.is_running:
-            return count
-        return Splitter(shard, kind, _source(kind)).split(count)
+    def declared(self, kind: Kind) -> Shard:
+        """The shard of a sweep, with the row of the sweep in it."""
+        shard = self.at(kind)
+        declare(shard, kind)
+        return shard
 
-    def start(self, kind: Kind) -> int:
-        """Begin a round, unless one is running."""
-        shard = self._declared(kind)
-        row = self._row(shard, kind)
+    def ask_retry(self, kind: Kind, *, keys: Sequence[str] | None = None) -> int:
+        """Have workers retry failed items: all, or those with these encoded keys."""
+        shard = self.declared(kind)
+        now = shard.clock.now()
+        count = shard.database.write(
+            lambda connection: failed_item.ask_retry(connection, kind.name, now=now, keys=keys)
+        )
+        shard.bell.ring_here()
+        return count
+
+
+class Sweep(Generic[P, R]):
+    """A declared sweep. Calling it just calls the function."""
+
+    def __init__(self, sweeps: Sweeps, kind: Kind) -> None:
+        self._sweeps = sweeps
+        self._kind = kind
+        functools.update_wrapper(cast(Any, self), kind.function)
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        return self._kind.name
+
+    def ranges(self) -> list[RangeView]:
+        """The ranges of the current or the last round, in the order of their keys."""
+        shard = self._sweeps.at(self._kind)
+        return _views(self._ranges(shard), shard.clock.now())
+
+    def split(self, ranges: int) -> int:
+        """Change the number of ranges, in this round and in future ones; how many there are then.
+
+        It may run or be paused. To get more, open ranges are cut, the largest first. To get fewer,
+        neighbours that were never begun are merged. A range with one key left cannot be cut and a
+        begun one is not merged, so the result may be another number.
+        """
+        count = check_ranges(self.kind, ranges)
+        shard = self._sweeps.declared(self._kind)
+        shard.database.write(lambda connection: store.want_ranges(connection, self.kind, count))
+        return split_into(shard, self._kind, count) if self._row(shard).is_running else count
+
+    def start(self) -> int:
+        """Begin a round now, unless one runs; its number."""
+        shard = self._sweeps.declared(self._kind)
+        row = self._row(shard)
         if row.is_running:
             return row.round
-        source = _source(kind)
-        number = open_round(
-            shard.database,
-            row,
-            source,
-            numbers=shard.numbers,
-            clock=shard.clock,
-            source_text=model.described(source, name_of(source)),
-        )
+        number = open_round(shard, self._kind, row, source=terms_of(self._kind).source)
         shard.bell.ring_here()
         assert number is not None
         return number
 
-    def progress(self, kind: Kind) -> Progress:
-        """How far the round is."""
-        shard = self._at(kind)
+    def pause(self, reason: str = "", *, who: str | None = None) -> None:
+        """Start no more items until it is resumed; the ranges keep their breakpoints."""
+        self._sweeps.switches.pause(self.kind, reason=reason, who=who)
 
-        def read(
-            connection: Connection,
-        ) -> tuple[SweepRow | None, list[Range], list[RoundView], Switch]:
-            return (
-                store.get(connection, kind.name),
-                ranges.listing(connection, kind.name),
-                store.rounds(connection, kind.name, limit=HISTORY_SHOWN),
-                switch.get(connection, kind.name),
+    def resume(self, *, who: str | None = None) -> None:
+        """Continue from the breakpoints, and close the breaker if it is open."""
+        self._sweeps.switches.resume(self.kind, who=who)
+
+    def progress(self) -> Progress:
+        """How far the round is, how fast, and when it will end; totals are estimates."""
+        shard = self._sweeps.at(self._kind)
+        row, found, rounds, held = shard.database.read(
+            lambda connection: (
+                store.get(connection, self.kind),
+                range_store.listing(connection, self.kind),
+                store.rounds(connection, self.kind, limit=HISTORY_SHOWN),
+                limit_store.switch_of(connection, self.kind),
             )
-
-        row, found, rounds, held = shard.database.read(read)
+        )
         now = shard.clock.now()
-        why = held_back(kind, held, now=now) or model.sweep_why(row, found, now)
-        return progress(row or SweepRow(kind.name), found, rounds, why=why, now=now)
+        why = held_back(self._kind, held, now=now) or model.sweep_why(row, found, now)
+        return _progress(row or SweepRow(self.kind), found, rounds, why=why, now=now)
 
-    def rounds(self, kind: Kind, *, limit: int) -> list[RoundView]:
+    def rounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
         """The rounds that ended, newest first."""
-        return self._at(kind).database.read(
-            lambda connection: store.rounds(connection, kind.name, limit=limit)
+        most = check_limit(limit)
+        return self._sweeps.at(self._kind).database.read(
+            lambda connection: store.rounds(connection, self.kind, limit=most)
         )
 
-    def failures(self, kind: Kind, *, limit: int) -> list[SetAside]:
+    def failures(self, limit: int = FAILURES_SHOWN) -> list[SetAside]:
         """Failed items, newest first."""
-        found = self._at(kind).database.read(
-            lambda connection: failed_item.listing(connection, kind.name, limit=limit)
+        most = check_limit(limit)
+        found = self._sweeps.at(self._kind).database.read(
+            lambda connection: failed_item.listing(connection, self.kind, limit=most)
         )
         return [
             SetAside(
-                key=decode_key(each.key),
+                key=decode_key(each.item_key),
                 error=each.error,
                 round=each.round,
                 failed_at=to_datetime(each.failed_at),
@@ -128,108 +180,88 @@ class Sweeps:
             for each in found
         ]
 
-    def retry_failures(self, kind: Kind) -> int:
-        """Have all failed items retried: by live workers, or here if there are none."""
-        count = self.ask_retry(kind)
-        shard = self._at(kind)
-        if count and not self._has_worker(shard, kind):
-            in_thread(self._worker_for(shard, kind).run).result()
+    def retry_failures(self) -> int:
+        """Retry all failed items; how many there are.
+
+        Live workers run them. If there are none, this process does, and the call waits for it.
+        """
+        count = self._sweeps.ask_retry(self._kind)
+        shard = self._sweeps.at(self._kind)
+        if count and not self._has_worker(shard):
+            in_thread(self._sweeps.worker_for(shard, self._kind).run).result()
         return count
 
-    def ask_retry(self, kind: Kind, *, keys: Sequence[str] | None = None) -> int:
-        """Have workers retry failed items: all, or those with these encoded keys."""
-        shard = self._declared(kind)
-        now = shard.clock.now()
-        count = shard.database.write(
-            lambda connection: failed_item.ask_retry(connection, kind.name, now=now, keys=keys)
+    def audit(self) -> Audit:
+        """Whether the ranges cover all keys: no gap and no overlap, across all splits."""
+        return model.audit(self._ranges(self._sweeps.at(self._kind)))
+
+    def visit(
+        self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
+    ) -> SweepVisit:
+        """Run the item with this key now, in this process, and return its result.
+
+        If its last visit is at most `fresh` ago, it returns that result. Only visits count here: a
+        sweep keeps no row for each item that a round ran. A visit counts against the rate. Raises
+        ResultTimeout, ItemNotFound, or HeldBack if the sweep is paused or its breaker is open.
+        """
+        return self._visitor(fresh, timeout).visit(key)
+
+    aranges = awaited(ranges)
+    asplit = awaited(split)
+    astart = awaited(start)
+    apause = awaited(pause)
+    aresume = awaited(resume)
+    aprogress = awaited(progress)
+    arounds = awaited(rounds)
+    afailures = awaited(failures)
+    aretry_failures = awaited(retry_failures)
+    aaudit = awaited(audit)
+
+    async def avisit(
+        self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
+    ) -> SweepVisit:
+        """`visit`, awaited; an async handler runs on this event loop."""
+        visitor = await twin(self._visitor, fresh, timeout)
+        return await visitor.avisit(key)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        function = cast(Callable[P, R], self._kind.function)
+        return function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<sweep {self.kind!r}>"
+
+    def _visitor(self, fresh: Duration | None, timeout: Duration) -> SweepVisitor:
+        what = f"sweep {self.kind!r}"
+        return SweepVisitor(
+            self._sweeps.at(self._kind),
+            self._kind,
+            share=self._sweeps.fleet.share,
+            fresh=optional_duration(fresh, f"{what}: fresh", zero=True),
+            timeout=parse_duration(timeout, what=f"{what}: timeout"),
         )
-        shard.bell.ring_here()
-        return count
 
-    def audit(self, kind: Kind) -> Audit:
-        """Whether the ranges of the round tile the key space."""
-        return model.audit(_ranges(self._at(kind), kind))
+    def _ranges(self, shard: Shard) -> list[Range]:
+        return shard.database.read(lambda connection: range_store.listing(connection, self.kind))
 
-    def visit(self, kind: Kind, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
-        """Run one item now, in this process."""
-        return self._visitor(kind).visit(key, fresh=fresh, timeout=timeout)
-
-    async def avisit(self, kind: Kind, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
-        """`visit`, awaited."""
-        return await self._visitor(kind).avisit(key, fresh=fresh, timeout=timeout)
-
-    def _visitor(self, kind: Kind) -> SweepVisitor:
-        return SweepVisitor(self._at(kind), kind, _source(kind), share=self._fleet.share)
-
-    def _at(self, kind: Kind) -> Shard:
-        self._fleet.prepare()
-        return sweep_home(self._fleet, kind)
-
-    def _declared(self, kind: Kind) -> Shard:
-        """The shard of a sweep, with the row of the sweep in it."""
-        shard = self._at(kind)
-        declare(shard.database, kind, shard.clock)
-        return shard
-
-    @staticmethod
-    def _row(shard: Shard, kind: Kind) -> SweepRow:
-        row = shard.database.read(lambda connection: store.get(connection, kind.name))
+    def _row(self, shard: Shard) -> SweepRow:
+        row = shard.database.read(lambda connection: store.get(connection, self.kind))
         assert row is not None
         return row
 
-    @staticmethod
-    def _has_worker(shard: Shard, kind: Kind) -> bool:
+    def _has_worker(self, shard: Shard) -> bool:
         now = shard.clock.now()
         workers = shard.database.read(workers_of)
-        return any(each.lease_until >= now and kind.name in each.kinds for each in workers)
+        return any(each.lease_until >= now and self.kind in each.kinds for each in workers)
 
 
-class Splitter:
-    """Changes how many ranges a round has while it runs."""
-
-    def __init__(self, shard: Shard, kind: Kind, source: SweepSource) -> None:
-        self._shard = shard
-        self._kind = kind
-        self._source = source
-        self._refused: set[int] = set()
-
-    def split(self, count: int) -> int:
-        """Cut or merge until there are `count` ranges, or until nothing more can be done."""
-        while True:
-            found = _ranges(self._shard, self._kind)
-            if len(found) == count:
-                return count
-            is_done = self._merge(found) if len(found) > count else self._cut(found)
-            if is_done:
-                return len(_ranges(self._shard, self._kind))
-
-    def _cut(self, found: list[Range]) -> bool:
-        """Cut the largest range; True if none is left to cut."""
-        largest = model.next_to_split(found, refused=self._refused)
-        if largest is None:
-            return True
-        shard = self._shard
-        if not cut(shard.database, self._source, largest, numbers=shard.numbers):
-            self._refused.add(largest.id)
-        return False
-
-    def _merge(self, found: list[Range]) -> bool:
-        """Merge the smallest neighbours; True if there are none."""
-        pair = model.next_to_merge(found, refused=self._refused)
-        if pair is None:
-            return True
-        if not self._shard.database.write(lambda connection: ranges.merge(connection, *pair)):
-            self._refused.add(pair[0].id)
-        return False
-
-
-def views(found: list[Range], now: int) -> list[RangeView]:
+def _views(found: list[Range], now: int) -> list[RangeView]:
     """Ranges for people, in the order of their keys."""
     straggling = model.stragglers(found, now)
     return [model.range_view(each, now, straggling) for each in model.in_order(found)]
 
 
-def progress(
+def _progress(
     row: SweepRow, found: list[Range], rounds: list[RoundView], *, why: str, now: int
 ) -> Progress:
     """How far a sweep is, from its rows."""
@@ -252,18 +284,10 @@ def progress(
         next_at=_moment(row.due_at),
         error=row.error,
         why=why,
-        ranges=tuple(views(found, now)),
+        ranges=tuple(_views(found, now)),
         history=tuple(rounds),
     )
 
 
 def _moment(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else to_datetime(microseconds)
-
-
-def _ranges(shard: Shard, kind: Kind) -> list[Range]:
-    return shard.database.read(lambda connection: ranges.listing(connection, kind.name))
-
-
-def _source(kind: Kind) -> SweepSource:
-    return terms_of(kind).source

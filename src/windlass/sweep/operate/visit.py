@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Thread
 
 from windlass.clock import SECOND, to_datetime
-from windlass.core.finish.store.history import MINUTE
-from windlass.core.limit.breaker import Breakers
-from windlass.core.limit.held_back import held_back
-from windlass.core.limit.rate import Rates
-from windlass.core.limit.store import switch
-from windlass.core.limit.store.switch import Switch
-from windlass.core.limit.switch import setting_of
-from windlass.core.run.load import KindLoad
+from windlass.core.finish.store import MINUTE
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.gate import Breakers, Rates
+from windlass.core.limit.store import Switch
+from windlass.core.limit.switch import held_back, setting_of
+from windlass.core.run.ready import KindLoad
 from windlass.core.run.runner import failure, success
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
@@ -24,17 +20,16 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
-from windlass.source.contract import SweepSource
-from windlass.source.key_text import Key, encode_key, shown
-from windlass.sweep.engine.item import ItemRun, Row, claimed, known_by
-from windlass.sweep.engine.reader import find_row
-from windlass.sweep.model import SweepVisit
+from windlass.source.contract import Key, encode_key, shown
+from windlass.sweep.engine.range_runner import ItemRun, claimed
+from windlass.sweep.engine.reader import find_row, known_by
+from windlass.sweep.model import SweepVisit, terms_of
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as store
-from windlass.sweep.store.failed_item import NewFailedItem, Visited
+from windlass.sweep.store.failed_item import FailedItem, Visited
 from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.status import Status
-from windlass.value.twin import twin
+from windlass.value.twin import in_thread, twin
 
 LOOK_SECONDS = 0.01
 
@@ -49,98 +44,89 @@ class PreparedVisit:
     deadline: float
 
 
+@dataclass(frozen=True)
 class SweepVisitor:
-    """Visits keys of one sweep."""
+    """Visits keys of one sweep; `fresh` and `timeout` are in microseconds."""
 
-    def __init__(self, shard: Shard, kind: Kind, source: SweepSource, *, share: float) -> None:
-        self._shard = shard
-        self._kind = kind
-        self._source = source
-        self._share = share
+    shard: Shard
+    kind: Kind
+    share: float
+    fresh: int | None
+    timeout: int
 
-    def visit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+    def visit(self, key: Key) -> SweepVisit:
         """Run the item now, in this process, unless its last visit is at most `fresh` ago."""
-        prepared = self._prepare(key, fresh=fresh, timeout=timeout)
+        prepared = self._prepare(key)
         if isinstance(prepared, SweepVisit):
             return prepared
-        done: Future[Outcome] = Future()
-
-        def work() -> None:
-            done.set_result(asyncio.run(_call(prepared.run)))
-
-        Thread(target=work, name="windlass-visit", daemon=True).start()
+        done = in_thread(lambda: _call(prepared.run))
         try:
             outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
         except TimeoutError:
-            raise self._late(key, timeout) from None
+            raise self._late(key) from None
         return self._record(prepared, outcome)
 
-    async def avisit(self, key: Key, *, fresh: int | None, timeout: int) -> SweepVisit:
+    async def avisit(self, key: Key) -> SweepVisit:
         """`visit`, awaited; an async handler runs on this event loop."""
-        if not self._kind.is_async:
-            return await twin(self.visit, key, fresh=fresh, timeout=timeout)
-        prepared = await twin(self._prepare, key, fresh=fresh, timeout=timeout)
+        if not self.kind.is_async:
+            return await twin(self.visit, key)
+        prepared = await twin(self._prepare, key)
         if isinstance(prepared, SweepVisit):
             return prepared
         left = max(0.0, prepared.deadline - time.monotonic())
         try:
             outcome = await asyncio.wait_for(_call(prepared.run), left)
         except TimeoutError:
-            raise self._late(key, timeout) from None
+            raise self._late(key) from None
         return await twin(self._record, prepared, outcome)
 
-    def _prepare(self, key: Key, *, fresh: int | None, timeout: int) -> PreparedVisit | SweepVisit:
-        deadline = time.monotonic() + timeout / SECOND
-        text = encode_key(key, what=f"sweep {self._kind.name!r}")
-        now = self._shard.clock.now()
-        name = self._kind.name
-
-        held = self._shard.database.read(lambda connection: switch.get(connection, name))
-        last = self._fresh(text, fresh, now)
+    def _prepare(self, key: Key) -> PreparedVisit | SweepVisit:
+        deadline = time.monotonic() + self.timeout / SECOND
+        name, now = self.kind.name, self.shard.clock.now()
+        text = encode_key(key, what=f"sweep {name!r}")
+        held = self.shard.database.read(lambda connection: limit_store.switch_of(connection, name))
+        last = self._fresh(text, now)
         if last is not None:
             return self._view(key, last, is_new=False)
-        if held.off or (self._kind.breaker is not None and held.breaker.is_open):
-            raise HeldBack(name, held_back(self._kind, held, now=now) or "held back")
-        row = find_row(self._kind, self._source, key)
+        if held.off or (self.kind.breaker is not None and held.breaker.is_open):
+            raise HeldBack(name, held_back(self.kind, held, now=now) or "held back")
+        row = find_row(self.kind, terms_of(self.kind).source, key)
         if row is None:
             raise ItemNotFound(name, shown(key), of="sweep")
         # A database may find "A7" for "a7", or 7 for "7": both are the same item.
-        known = known_by(self._kind, row)
+        known = known_by(self.kind, row)
         own = encode_key(row[0], what=f"sweep {name!r}")
-        last = None if own == text else self._fresh(own, fresh, now)
+        last = None if own == text else self._fresh(own, now)
         if last is not None:
             return self._view(known, last, is_new=False)
-        self._wait_for_rate(held, deadline, key, timeout)
-        return PreparedVisit(known, own, self._run(row, now), deadline)
+        self._wait_for_rate(held, deadline, key)
+        task = claimed(name, 0, batch=0, worker=0, now=now)
+        return PreparedVisit(known, own, ItemRun(task, KindLoad(self.kind, 1), [row]), deadline)
 
-    def _fresh(self, text: str, fresh: int | None, now: int) -> Visited | None:
+    def _fresh(self, text: str, now: int) -> Visited | None:
         """The last visit, if it is at most `fresh` ago."""
-        if fresh is None:
+        if self.fresh is None:
             return None
-        last = self._shard.database.read(
-            lambda connection: failed_item.visited(connection, self._kind.name, text)
+        last = self.shard.database.read(
+            lambda connection: failed_item.visited(connection, self.kind.name, text)
         )
-        return last if last is not None and last.visited_at >= now - fresh else None
+        return last if last is not None and last.visited_at >= now - self.fresh else None
 
-    def _run(self, row: Row, now: int) -> ItemRun:
-        task = claimed(self._kind.name, 0, batch=0, worker=0, now=now)
-        return ItemRun(task, KindLoad(self._kind, 1), [row])
-
-    def _wait_for_rate(self, held: Switch, deadline: float, key: Key, timeout: int) -> None:
-        per_second = setting_of(self._kind, held).rate
+    def _wait_for_rate(self, held: Switch, deadline: float, key: Key) -> None:
+        per_second = setting_of(self.kind, held).rate
         if per_second is None:
             return
-        name = self._kind.name
-        rates = Rates(self._shard.database, share=self._share)
+        name = self.kind.name
+        rates = Rates(self.shard.database, share=self.share)
         rates.set(name, per_second)
         while not rates.available(name):
             if time.monotonic() > deadline:
-                raise self._late(key, timeout)
+                raise self._late(key)
             time.sleep(LOOK_SECONDS)
         rates.spend(name, 1)
 
     def _record(self, prepared: PreparedVisit, outcome: Outcome) -> SweepVisit:
-        shard, kind, run = self._shard, self._kind, prepared.run
+        shard, kind, run = self.shard, self.kind, prepared.run
         now = shard.clock.now()
         error = _error_of(outcome)
         status = Status.SUCCEEDED if error is None else Status.FAILED
@@ -156,7 +142,7 @@ class SweepVisitor:
                 failed_item.forget(connection, kind.name, prepared.text)
             else:
                 row = store.get(connection, kind.name)
-                failed = NewFailedItem(number, prepared.text, error, row.round if row else 0, 1)
+                failed = FailedItem(number, prepared.text, error, row.round if row else 0, 1)
                 failed_item.add(connection, kind.name, [failed], now=now)
             count = Count(now // MINUTE, kind.name, 0, done=int(error is None))
             count.failed, count.milliseconds = int(error is not None), round(run.milliseconds)
@@ -176,10 +162,10 @@ class SweepVisitor:
             is_new=is_new,
         )
 
-    def _late(self, key: Key, timeout: int) -> ResultTimeout:
+    def _late(self, key: Key) -> ResultTimeout:
         return ResultTimeout(
-            f"sweep {self._kind.name!r}: the visit of {shown(key)} did not end within "
-            f"{timeout / SECOND:g} s"
+            f"sweep {self.kind.name!r}: the visit of {shown(key)} did not end within "
+            f"{self.timeout / SECOND:g} s"
         )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
+from windlass.core.face import Tidying
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import sweep_failure, visit
 from windlass.value.status import Status
@@ -21,27 +22,21 @@ KEEP_VISITS = 7 * 86_400 * 1_000_000
 DIED = "its worker died while it was retried; it waits until another retry is asked for"
 
 
-class NewFailedItem(NamedTuple):
-    """An item that has just failed; the key is encoded as text."""
+class FailedItem(NamedTuple):
+    """The row of a failed item; the key is encoded as text."""
 
     id: int
-    key: str
+    item_key: str
     error: str
     round: int
     tries: int
     # When it is retried; None: when an operator asks for it.
     retry_at: int | None = None
+    # Set when the row is written.
+    failed_at: int = 0
 
 
-class FailedItem(NamedTuple):
-    """The row of a failed item."""
-
-    id: int
-    key: str
-    error: str
-    round: int
-    failed_at: int
-    tries: int
+COLUMNS = [sweep_failure.c[name] for name in FailedItem._fields]
 
 
 class Visited(NamedTuple):
@@ -57,12 +52,12 @@ def hash_of(key: str) -> str:
     return blake2b(key.encode(), digest_size=16).hexdigest()
 
 
-def add(connection: Connection, sweep: str, failures: Sequence[NewFailedItem], *, now: int) -> None:
+def add(connection: Connection, sweep: str, failures: Sequence[FailedItem], *, now: int) -> None:
     """Keep items that failed; the row of an item that failed before is replaced."""
-    last = list({failure.key: failure for failure in failures}.values())
+    last = list({failure.item_key: failure for failure in failures}.values())
     for begin in range(0, len(last), AT_ONCE):
         some = last[begin : begin + AT_ONCE]
-        hashes = [hash_of(failure.key) for failure in some]
+        hashes = [hash_of(failure.item_key) for failure in some]
         connection.execute(
             delete(sweep_failure).where(
                 sweep_failure.c.sweep == sweep, sweep_failure.c.key_hash.in_(hashes)
@@ -71,17 +66,7 @@ def add(connection: Connection, sweep: str, failures: Sequence[NewFailedItem], *
         connection.execute(
             insert(sweep_failure),
             [
-                {
-                    "id": failure.id,
-                    "sweep": sweep,
-                    "key_hash": key_hash,
-                    "item_key": failure.key,
-                    "round": failure.round,
-                    "failed_at": now,
-                    "tries": failure.tries,
-                    "retry_at": failure.retry_at,
-                    "error": failure.error,
-                }
+                {**failure._asdict(), "failed_at": now, "sweep": sweep, "key_hash": key_hash}
                 for key_hash, failure in zip(hashes, some, strict=True)
             ],
         )
@@ -90,7 +75,7 @@ def add(connection: Connection, sweep: str, failures: Sequence[NewFailedItem], *
 def listing(connection: Connection, sweep: str, *, limit: int) -> list[FailedItem]:
     """Failed items, newest first."""
     rows = connection.execute(
-        _select()
+        select(*COLUMNS)
         .where(sweep_failure.c.sweep == sweep)
         .order_by(sweep_failure.c.failed_at.desc(), sweep_failure.c.id.desc())
         .limit(limit)
@@ -121,22 +106,16 @@ def ask_retry(
     return connection.execute(query.where(sweep_failure.c.key_hash.in_(hashes))).rowcount
 
 
-def is_retry_due(connection: Connection, sweep: str, *, now: int) -> bool:
-    """Whether failed items wait to be retried now."""
-    query = select(sweep_failure.c.id).where(*_is_due(sweep, now)).limit(1)
-    return connection.scalar(query) is not None
-
-
 def claim(
     connection: Connection, sweep: str, *, batch: int, worker: int, now: int, limit: int
 ) -> list[FailedItem]:
     """Claim items that are due to be retried; repeated with the same batch, it finds the same."""
-    own = _select().where(sweep_failure.c.worker == worker, sweep_failure.c.batch == batch)
+    own = select(*COLUMNS).where(sweep_failure.c.worker == worker, sweep_failure.c.batch == batch)
     mine = connection.execute(own).all()
     if mine:
         return [FailedItem(*row) for row in mine]
     rows = connection.execute(
-        _select()
+        select(*COLUMNS)
         .where(*_is_due(sweep, now))
         .order_by(sweep_failure.c.retry_at, sweep_failure.c.id)
         .limit(limit)
@@ -173,15 +152,6 @@ def settle(
             .where(sweep_failure.c.id == number, sweep_failure.c.batch == batch)
             .values(failed_at=now, **_failed_again(error))
         )
-
-
-def release(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> None:
-    """Return the items that a worker claimed, except those of the batches in `unless`."""
-    connection.execute(
-        update(sweep_failure)
-        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
-        .values(batch=None, worker=None)
-    )
 
 
 def abandon(connection: Connection, worker: int) -> None:
@@ -240,17 +210,11 @@ def forget(connection: Connection, sweep: str, key: str) -> None:
     )
 
 
-def prune(connection: Connection, *, now: int) -> None:
-    """Delete old visits."""
-    connection.execute(delete(visit).where(visit.c.visited_at < now - KEEP_VISITS))
-
-
-def _select() -> Select[Any]:
-    columns = sweep_failure.c
-    return select(
-        *(columns.id, columns.item_key, columns.error, columns.round),
-        *(columns.failed_at, columns.tries),
-    )
+def prune(tidying: Tidying) -> int:
+    """Delete old visits; maintenance does not count them."""
+    old = visit.c.visited_at < tidying.now - KEEP_VISITS
+    tidying.connection.execute(delete(visit).where(old))
+    return 0
 
 
 def _is_due(sweep: str, now: int) -> tuple[ColumnElement[bool], ...]:

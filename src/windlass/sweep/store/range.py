@@ -15,27 +15,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    and_,
-    case,
-    delete,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, and_, case, delete, insert, or_, select, update
 
 from windlass.core.alert.store import write_alert
-from windlass.database.schema import range_
+from windlass.database.schema import range_, sweep_failure
 from windlass.sweep.model import Range, RangeOrder, RoundView, Tile, lose
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as sweeps
-from windlass.sweep.store.failed_item import NewFailedItem
-from windlass.sweep.store.sweep import is_, new_range
+from windlass.sweep.store.failed_item import FailedItem
+from windlass.sweep.store.sweep import new_range
 from windlass.value.status import Status
 
 OPEN = (Status.WAITING, Status.RUNNING)
@@ -51,13 +39,13 @@ COLUMNS = [range_.c[NAMES.get(name, name)] for name in Range._fields]
 
 def listing(connection: Connection, name: str) -> list[Range]:
     """The ranges of the current or the last round, in the order of their ids."""
-    query = _select().where(range_.c.sweep == name).order_by(range_.c.id)
+    query = select(*COLUMNS).where(range_.c.sweep == name).order_by(range_.c.id)
     return [_range(row) for row in connection.execute(query)]
 
 
 def get(connection: Connection, number: int) -> Range | None:
     """A range as it is now."""
-    row = connection.execute(_select().where(range_.c.id == number)).first()
+    row = connection.execute(select(*COLUMNS).where(range_.c.id == number)).first()
     return None if row is None else _range(row)
 
 
@@ -92,7 +80,7 @@ def claim(connection: Connection, request: ClaimRequest) -> Claim | None:
 
     If the dead worker of an abandoned range ran one item alone, that item fails as poison here.
     """
-    own = _select().where(range_.c.worker == request.worker, range_.c.batch == request.batch)
+    own = select(*COLUMNS).where(range_.c.worker == request.worker, range_.c.batch == request.batch)
     mine = connection.execute(own).first()
     if mine is not None:
         return Claim(_range(mine))
@@ -104,7 +92,9 @@ def claim(connection: Connection, request: ClaimRequest) -> Claim | None:
     careful = [row.id for row in rows if row.careful and request.is_alone]
     others = [row.id for row in rows if not row.careful]
     for number in [*careful, *_ordered(others, request.order)]:
-        query = _select().where(range_.c.id == number, *free).with_for_update(skip_locked=True)
+        query = (
+            select(*COLUMNS).where(range_.c.id == number, *free).with_for_update(skip_locked=True)
+        )
         row = connection.execute(query).first()
         claimed = None if row is None else _claim(connection, _range(row), request)
         if claimed is not None:
@@ -155,7 +145,7 @@ def _fail_as_poison(
 ) -> None:
     number, alert = request.numbers
     error = "poison: its worker died while it ran alone, as others had died near it before"
-    failure = NewFailedItem(number, poison, error, found.round, lost)
+    failure = FailedItem(number, poison, error, found.round, lost)
     failed_item.add(connection, found.sweep, [failure], now=request.now)
     text = f"sweep {found.sweep!r} skipped key {poison}, which failed as {error}"
     write_alert(connection, alert, what="poison", kind=found.sweep, text=text, now=request.now)
@@ -174,7 +164,7 @@ class Save:
     per_second: float = 0.0
     again_to: str | None = None
     is_careful: bool = False
-    failures: list[NewFailedItem] = field(default_factory=list)
+    failures: list[FailedItem] = field(default_factory=list)
 
 
 def save(connection: Connection, what: Save, *, sweep: str, now: int) -> bool:
@@ -200,25 +190,20 @@ def save(connection: Connection, what: Save, *, sweep: str, now: int) -> bool:
     return True
 
 
-def reserve(
-    connection: Connection,
-    number: int,
-    *,
-    batch: int,
-    end: str | None,
-    again_to: str | None,
-    read_to: str,
-) -> bool:
-    """Reserve the keys up to `read_to`, which is beyond neither `end` nor `again_to`.
+def reserve(connection: Connection, seen: Range, read_to: str) -> bool:
+    """Reserve the keys up to `read_to`, which is beyond neither the end nor `again_to`.
 
-    False if one of these two has moved, or if the range is lost: read it again. In a careful range
-    one item runs at a time: the item that was reserved before must be done and saved.
+    False if one of these two has moved since the range was seen, or if it is lost: read it again.
+    In a careful range one item runs at a time: the one reserved before must be done and saved.
     """
-    nothing_runs = _is_same(range_.c.read_to, range_.c.breakpoint)
+    columns = range_.c
+    nothing_runs = columns.read_to.is_not_distinct_from(columns.breakpoint)
     reserved = connection.execute(
         update(range_)
-        .where(range_.c.id == number, range_.c.batch == batch, is_(range_.c.range_end, end))
-        .where(is_(range_.c.again_to, again_to), or_(range_.c.careful == 0, nothing_runs))
+        .where(columns.id == seen.id, columns.batch == seen.batch)
+        .where(columns.range_end.is_not_distinct_from(seen.end))
+        .where(columns.again_to.is_not_distinct_from(seen.again_to))
+        .where(or_(columns.careful == 0, nothing_runs))
         .values(read_to=read_to)
     )
     return bool(reserved.rowcount)
@@ -258,8 +243,9 @@ def split(connection: Connection, seen: Range, *, middle: str, number: int) -> b
     cut = connection.execute(
         update(range_)
         .where(range_.c.id == seen.id, range_.c.status.in_(OPEN))
-        .where(is_(range_.c.range_end, seen.end), is_(range_.c.read_to, seen.read_to))
-        .where(is_(range_.c.again_to, seen.again_to))
+        .where(range_.c.range_end.is_not_distinct_from(seen.end))
+        .where(range_.c.read_to.is_not_distinct_from(seen.read_to))
+        .where(range_.c.again_to.is_not_distinct_from(seen.again_to))
         .values(range_end=middle, rows_estimate=rest)
     )
     if not cut.rowcount:
@@ -272,7 +258,7 @@ def split(connection: Connection, seen: Range, *, middle: str, number: int) -> b
 
 def merge(connection: Connection, one: Range, other: Range) -> bool:
     """Make one range of two untouched neighbours; False if they are no longer that."""
-    query = _select().where(range_.c.id.in_([one.id, other.id])).order_by(range_.c.id)
+    query = select(*COLUMNS).where(range_.c.id.in_([one.id, other.id])).order_by(range_.c.id)
     found = {row.id: _range(row) for row in connection.execute(query.with_for_update())}
     if len(found) != 2:
         return False
@@ -311,7 +297,8 @@ def complete(
     ended = connection.execute(
         update(range_)
         .where(range_.c.id == what.id, range_.c.batch == what.batch)
-        .where(is_(range_.c.range_end, end), is_(range_.c.read_to, what.breakpoint))
+        .where(range_.c.range_end.is_not_distinct_from(end))
+        .where(range_.c.read_to.is_not_distinct_from(what.breakpoint))
         .where(or_(range_.c.range_end.is_(None), range_.c.range_end == range_.c.breakpoint))
         .values(status=Status.SUCCEEDED, batch=None, per_second=0.0, again_to=None, careful=0)
     )
@@ -354,13 +341,17 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
             worker=None,
             again_to=case(
                 (range_.c.again_to.is_not(None), range_.c.again_to),
-                (_is_same(range_.c.read_to, range_.c.breakpoint), None),
+                (range_.c.read_to.is_not_distinct_from(range_.c.breakpoint), None),
                 else_=range_.c.read_to,
             ),
             per_second=0.0,
         )
     )
-    failed_item.release(connection, worker, unless=unless)
+    connection.execute(
+        update(sweep_failure)
+        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
+        .values(batch=None, worker=None)
+    )
     return handed_back.rowcount
 
 
@@ -396,14 +387,6 @@ def held(connection: Connection, worker: int) -> set[int]:
         )
     )
     return {*found, *failed_item.held(connection, worker)}
-
-
-def _is_same(one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[bool]:
-    return or_(one == other, and_(one.is_(None), other.is_(None)))
-
-
-def _select() -> Select[Any]:
-    return select(*COLUMNS)
 
 
 def _range(row: Row[Any]) -> Range:

@@ -8,18 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 
+from windlass.core.alert.store import write_alert
+from windlass.core.face import Site
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import range_, round_, sweep, sweep_failure
 from windlass.sweep.model import RoundView, SweepRow, Tile, has_same_keys, next_round_at
@@ -99,10 +91,32 @@ def listing(connection: Connection) -> list[SweepRow]:
     return [_sweep(row) for row in connection.execute(select(*COLUMNS).order_by(sweep.c.name))]
 
 
+def names(connection: Connection) -> list[str]:
+    """The names of all sweeps."""
+    return list(connection.scalars(select(sweep.c.name).order_by(sweep.c.name)))
+
+
+def due_retries(connection: Connection, *, now: int) -> set[str]:
+    """The names of sweeps with failed items that wait to be retried now."""
+    failed = sweep_failure.c
+    waits = select(failed.id).where(
+        failed.sweep == sweep.c.name, failed.retry_at <= now, failed.batch.is_(None)
+    )
+    return set(connection.scalars(select(sweep.c.name).where(waits.exists())))
+
+
+def raise_alert(connection: Connection, site: Site, name: str, *, what: str, text: str) -> None:
+    """Alert people about a sweep."""
+    number, now = site.numbers.take(inside=connection)[0], site.clock.now()
+    write_alert(connection, number, what=what, kind=name, text=text, now=now)
+
+
 def note_error(connection: Connection, name: str, error: str | None) -> bool:
     """Write why a sweep cannot continue, or None if it can; whether that is new."""
     changed = connection.execute(
-        update(sweep).where(sweep.c.name == name, ~is_(sweep.c.error, error)).values(error=error)
+        update(sweep)
+        .where(sweep.c.name == name, sweep.c.error.is_distinct_from(error))
+        .values(error=error)
     )
     return bool(changed.rowcount)
 
@@ -251,13 +265,6 @@ def end_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
     old = and_(round_.c.sweep == row.name, round_.c.round <= row.round - KEEP_ROUNDS)
     connection.execute(delete(round_).where(old))
     return over
-
-
-def is_(column: ColumnElement[Any], value: str | None) -> ColumnElement[bool]:
-    """Whether a column has that value, which may be null."""
-    if value is None:
-        return column.is_(None)
-    return and_(column.is_not(None), column == value)
 
 
 def _sweep(row: Row[Any]) -> SweepRow:

@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from windlass import App
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
+from windlass.core.fetch.claim import Rows
 from windlass.database.dialect.base import Lane, Most, Stamp
 from windlass.database.schema import task
 from windlass.value.bucket import BUCKETS

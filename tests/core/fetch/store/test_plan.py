@@ -15,9 +15,9 @@ from tests.database.plan import Statement, explain, statements
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.fetch.rows import Rows
-from windlass.core.finish.store.finish import Group
-from windlass.core.ring import leave
+from windlass.core.fetch.claim import Rows
+from windlass.core.finish.store import Group
+from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.store import task
 from windlass.value.outcome import Retried, Succeeded, settle_visits
 
@@ -110,7 +110,7 @@ def mark_dead_and_leave(hand: Hand) -> object:
     victim = Hand(hand.app)
     victim.claim(20)
     now = hand.app.clock.now() + 60 * SECOND
-    leave.mark_dead(hand.database, FACES, number=victim.id, now=now, why="silent")
+    mark_dead(hand.database, FACES, number=victim.id, now=now, why="silent")
     leaver = Hand(hand.app)
     leaver.claim(20)
     return leaver.leave()

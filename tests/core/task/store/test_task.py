@@ -9,8 +9,8 @@ from tests.table import count, failures
 from windlass import App, Status
 from windlass.clock import SECOND, ManualClock
 from windlass.core.alert import store as alerts
-from windlass.core.finish.store import history
-from windlass.core.ring.store import worker
+from windlass.core.finish import store as finish_store
+from windlass.core.ring import store as ring_store
 from windlass.core.task.store import task
 from windlass.database.schema import alert, failure, stat
 from windlass.database.schema import task as table
@@ -146,10 +146,10 @@ def test_counts_are_by_state(database):
     )
 
     found = database.read(
-        lambda connection: task.counts(connection, database.dialect, "work", until=50)
+        lambda connection: task.counts(connection, database.dialect, {"work": 50})
     )
 
-    assert found == {"waiting": 4, "due": 2, "running": 1, "failed": 1}
+    assert found["work"] == {"waiting": 4, "due": 2, "running": 1, "failed": 1}
 
 
 def remember(database, kind, numbers):
@@ -173,11 +173,11 @@ def remember(database, kind, numbers):
 
 
 def test_failures_are_bounded_for_each_kind(app, database):
-    most = history.FAILURES_PER_KIND
+    most = finish_store.FAILURES_PER_KIND
     remember(database, "loud", range(1, most + 51))
     remember(database, "quiet", range(10_001, 10_011))
 
-    database.write(lambda connection: history.prune(connection, now=0))
+    database.write(lambda connection: finish_store.prune_history(connection, now=0))
 
     kept = [row["id"] for row in failures(app, kind="loud")]
     assert kept == list(range(51, most + 51))
@@ -187,14 +187,14 @@ def test_failures_are_bounded_for_each_kind(app, database):
 def test_failures_of_a_task_come_newest_first(database):
     remember(database, "work", range(1, 31))
 
-    found = database.read(lambda connection: history.failures_of(connection, 1, limit=3))
+    found = database.read(lambda connection: finish_store.failures_of(connection, 1, limit=3))
 
     assert [each.id for each in found] == [30, 29, 28]
 
 
 def test_old_statistics_and_alerts_are_forgotten(app, database):
     now = 100 * DAY
-    minute = now // history.MINUTE
+    minute = now // finish_store.MINUTE
     counts = {"kind": "k", "worker": 1, "done": 1, "failed": 0, "retried": 0, "milliseconds": 0}
     alarm = {"what": "poison", "text": "t"}
     database.write(
@@ -210,7 +210,7 @@ def test_old_statistics_and_alerts_are_forgotten(app, database):
         )
     )
 
-    database.write(lambda connection: history.prune(connection, now=now))
+    database.write(lambda connection: finish_store.prune_history(connection, now=now))
     database.write(lambda connection: alerts.prune(connection, now=now))
 
     assert count(app, stat) == 1
@@ -242,7 +242,7 @@ def test_workers_that_left_long_ago_are_forgotten_unless_a_row_speaks_of_them(ap
         lambda connection: connection.execute(table.update().values(status=1, worker=2, batch=None))
     )
 
-    forgotten = database.write(lambda connection: worker.forget(connection, now=now))
+    forgotten = database.write(lambda connection: ring_store.forget_workers(connection, now=now))
 
     there = database.read(lambda connection: connection.scalars(select(worker_table.c.id)).all())
     assert forgotten == 1

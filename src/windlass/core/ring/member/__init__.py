@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from windlass.core.ring.member.address import Address, parse
-from windlass.core.ring.member.base import Members
-from windlass.core.ring.member.coordinated import Begin, Coordinated
+from collections.abc import Callable
+from functools import partial
+
+from windlass.core.ring.member.address import Address, parse, with_environment
+from windlass.core.ring.member.base import Members, Stay
 from windlass.errors import BadMembers
 
 __all__ = ["Address", "Members", "connect", "parse"]
@@ -18,24 +20,22 @@ def connect(url: str, *, dead_after: int) -> Members:
 
     Raises BadMembers if the URL cannot be used, or its client is not installed.
     """
-    address = parse(url)
+    address = with_environment(parse(url))
     try:
-        begin = _etcd() if address.kind == "etcd" else _zookeeper()
+        stay = _stay_in(address.kind)
     except ImportError as error:
         raise BadMembers(
-            f"members {url!r} needs {error.name}, which is not installed; "
+            f"members {address.url!r} needs {error.name}, which is not installed; "
             f"run: pip install 'windlass[{address.kind}]'"
         ) from error
-    return Coordinated(address, begin, dead_after=dead_after)
+    return Members(address, partial(stay, address, dead_after=dead_after))
 
 
-def _etcd() -> Begin:
-    from windlass.core.ring.member.etcd import EtcdStay
+def _stay_in(kind: str) -> Callable[..., Stay]:
+    if kind == "etcd":
+        from windlass.core.ring.member.etcd import EtcdStay
 
-    return EtcdStay
-
-
-def _zookeeper() -> Begin:
+        return EtcdStay
     from windlass.core.ring.member.zookeeper import ZooKeeperStay
 
     return ZooKeeperStay

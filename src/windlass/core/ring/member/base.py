@@ -1,4 +1,4 @@
-"""The contract of membership, and what etcd and ZooKeeper share.
+"""Membership by a coordinator: what etcd and ZooKeeper share.
 
 Who is the authority? The coordinator (etcd or ZooKeeper) says which workers are alive; only the
 database says who owns what. So no failure here can let two workers own one bucket. At worst a
@@ -22,18 +22,27 @@ from typing import Protocol
 from urllib.parse import quote
 
 from windlass import telemetry
-from windlass.errors import BadMembers
+from windlass.core.ring.member.address import Address
+from windlass.errors import BadMembers, MembersUnavailable
 
+JOIN_SECONDS = 5.0
+LEAVE_SECONDS = 2.0
 FIRST_PAUSE_SECONDS = 0.1
 # The longest pause between two tries to reach the coordinator.
 LONGEST_PAUSE_SECONDS = 0.5
 
 
-class Members(Protocol):
-    """Which workers of a ring are alive, as one of them hears it."""
+class Members:
+    """Which workers of a ring are alive, as one of them hears it from etcd or ZooKeeper."""
 
-    kind: str
-    """"etcd" or "zookeeper"."""
+    def __init__(self, address: Address, begin: Callable[[Seat, LiveWorkers], Stay]) -> None:
+        # "etcd" or "zookeeper".
+        self.kind = address.kind
+        self._url = address.url
+        self._begin = begin
+        self._live = LiveWorkers(address.kind)
+        self._lock = threading.Lock()
+        self._stay: Stay | None = None
 
     def join(self, ring: str, worker: int) -> None:
         """Be alive under that id from now on; an earlier id is withdrawn.
@@ -41,24 +50,60 @@ class Members(Protocol):
         Returns when the key is written and the others are listed. Raises MembersUnavailable when
         the coordinator does not answer within a few seconds; then nothing is joined.
         """
+        seat = Seat(ring, worker)
+        with self._lock:
+            self._end()
+            self._live.open(seat)
+            stay = self._stay = self._begin(seat, self._live)
+            stay.start()
+            if not stay.entered.wait(JOIN_SECONDS):
+                why = self._live.problem
+                # The next join must know that there was an outage.
+                self._live.lose(seat, why)
+                self._end()
+                raise MembersUnavailable(self._url, why)
 
     def leave(self) -> None:
         """Withdraw at once. Never raises; if the coordinator is away, the lease runs out."""
+        with self._lock:
+            self._end()
 
     def alive(self) -> frozenset[int] | None:
         """The workers that are alive as last heard, this one included; None if not known.
 
         It is not known before `join`, while the coordinator is away, and for one lease after that.
         """
+        return self._live.alive
 
     def listen(self, heard: Callable[[], None]) -> None:
         """Call `heard` on any thread when `alive()` changes.
 
         It must be quick, and must neither join nor leave.
         """
+        self._live.listen(heard)
 
     def close(self) -> None:
         """Leave, and end every thread."""
+        self.leave()
+
+    def _end(self) -> None:
+        stay, self._stay = self._stay, None
+        self._live.close()
+        if stay is not None:
+            stay.end(LEAVE_SECONDS)
+
+
+class Stay(Protocol):
+    """The presence of one worker in one ring; it reconnects after failures until it is ended."""
+
+    entered: threading.Event
+    """Set once the key is written and the others are listed."""
+
+    def start(self) -> None:
+        """Enter, on a thread of its own."""
+
+    def end(self, timeout: float) -> None:
+        """Withdraw, and wait up to `timeout` for it; if that is too short, it ends later."""
 
 
 @dataclass(frozen=True, eq=False)

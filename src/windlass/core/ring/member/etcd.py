@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import threading
 import time
@@ -31,30 +30,20 @@ from windlass.core.ring.member.base import (
     pause_after,
     workers_in,
 )
-from windlass.core.ring.member.thread import SHARED
-
-# Otherwise gRPC takes part in every fork, and some children die before they run another program.
-# gRPC reads this once, when it is imported.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-import aetcd
+from windlass.core.ring.member.etcd_client import DELETE, PROGRESS, EtcdClient
 
 LEAST_TTL_SECONDS = 2
 TTL_PER_DEAD_AFTER = 0.4
 RENEWALS_PER_TTL = 3
-CALL_SECONDS = 1.0
 CLOSE_SECONDS = 1.0
-
-CHANNEL = {
-    # A new channel must not wait for the back-off of an earlier one.
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.enable_http_proxy": 0,
-}
+END_SECONDS = 2.0
 
 
 class EtcdStay:
     """Keeps one key alive, and watches all others."""
 
     def __init__(self, address: Address, seat: Seat, live: LiveWorkers, *, dead_after: int) -> None:
+        self._address = address
         self._seat = seat
         self._prefix = f"{seat.folder}/".encode()
         self._live = live
@@ -106,7 +95,7 @@ class EtcdStay:
     async def _session(self) -> None:
         """Returns when the stay must end; raises when the session cannot go on."""
         host, port = next(self._endpoints)
-        client = aetcd.Client(host, port, timeout=CALL_SECONDS, options=CHANNEL)
+        client = EtcdClient(self._address, host, port)
         try:
             await self._enter(client)
             watch = await self._list_and_watch(client)
@@ -117,29 +106,20 @@ class EtcdStay:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.close(), CLOSE_SECONDS)
 
-    async def _enter(self, client: Any) -> None:
+    async def _enter(self, client: EtcdClient) -> None:
         if self._lease is not None and not await self._renew(client):
             self._lease = None
         if self._lease is None:
-            lease = await client.lease(self._ttl)
-            self._lease, self._ttl = lease.id, lease.ttl
-        await client.put(self._seat.key.encode(), b"", lease=self._lease)
+            self._lease, self._ttl = await client.grant_lease(self._ttl)
+        await client.put(self._seat.key.encode(), lease=self._lease)
 
-    async def _list_and_watch(self, client: Any) -> Any:
-        found = await client.get_prefix(self._prefix, keys_only=True)
-        self._workers = workers_in(pair.key.decode() for pair in found)
+    async def _list_and_watch(self, client: EtcdClient) -> Any:
+        keys, revision = await client.keys(self._prefix)
+        self._workers = workers_in(keys)
         self._report()
-        request = aetcd.rpc.WatchCreateRequest(
-            key=self._prefix,
-            range_end=aetcd.utils.prefix_range_end(self._prefix),
-            start_revision=found.header.revision + 1,
-        )
-        watch = aetcd.rpc.WatchStub(client.channel).Watch()
-        await watch.write(aetcd.rpc.WatchRequest(create_request=request))
-        return watch
+        return await client.watch(self._prefix, revision=revision + 1)
 
     async def _hear(self, watch: Any) -> None:
-        # Not aetcd's own watch: it does not report that the server cancelled or ended it.
         self._is_silent = False
         async for response in watch:
             self._is_silent = False
@@ -147,7 +127,7 @@ class EtcdStay:
                 raise Broken(f"etcd ended the watch: {response.cancel_reason or 'compacted'}")
             for event in response.events:
                 changed = workers_in([event.kv.key.decode()])
-                if event.type == aetcd.rpc.Event.DELETE:
+                if event.type == DELETE:
                     self._workers -= changed
                 else:
                     self._workers |= changed
@@ -156,9 +136,8 @@ class EtcdStay:
             self._report()
         raise Broken("etcd ended the watch")
 
-    async def _keep(self, client: Any, watch: Any) -> None:
+    async def _keep(self, client: EtcdClient, watch: Any) -> None:
         """Renew the lease, and check that the watch still answers."""
-        progress = aetcd.rpc.WatchRequest(progress_request=aetcd.rpc.WatchProgressRequest())
         while True:
             await asyncio.sleep(self._ttl / RENEWALS_PER_TTL)
             if not await self._renew(client):
@@ -166,15 +145,16 @@ class EtcdStay:
             if self._is_silent:
                 raise Broken("the watch does not answer")
             self._is_silent = True
-            await watch.write(progress)
+            await watch.write(PROGRESS)
             self._live.settle()
 
-    async def _renew(self, client: Any) -> bool:
-        renewal = client.refresh_lease(self._lease)
-        reply = await asyncio.wait_for(renewal, self._ttl / RENEWALS_PER_TTL)
-        return reply is not None and reply.TTL > 0
+    async def _renew(self, client: EtcdClient) -> bool:
+        assert self._lease is not None
+        renewal = client.renew_lease(self._lease)
+        return await asyncio.wait_for(renewal, self._ttl / RENEWALS_PER_TTL)
 
-    async def _withdraw(self, client: Any) -> None:
+    async def _withdraw(self, client: EtcdClient) -> None:
+        assert self._lease is not None
         with contextlib.suppress(Exception):
             await client.revoke_lease(self._lease)
 
@@ -200,3 +180,62 @@ async def _first_of(*works: Coroutine[Any, Any, Any]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class LoopThread:
+    """One event loop on its own thread, shared by all etcd clients while one of them borrows it.
+
+    For every answer gRPC wakes every event loop that it was ever used on, and all but one of them
+    log an error.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._borrowers = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def borrow(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._loop.set_exception_handler(_on_error)
+                self._thread = threading.Thread(
+                    target=_run, args=(self._loop,), name="windlass-members", daemon=True
+                )
+                self._thread.start()
+            self._borrowers += 1
+            return self._loop
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._borrowers -= 1
+            if self._borrowers or self._loop is None or self._thread is None:
+                return
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        if thread is not threading.current_thread():
+            thread.join(END_SECONDS)
+
+
+SHARED = LoopThread()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left_over = asyncio.all_tasks(loop)
+        for task in left_over:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left_over, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+def _on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # It only says that another event loop, of the user, was quicker to fetch an answer.
+    if not isinstance(context.get("exception"), BlockingIOError):
+        loop.default_exception_handler(context)

@@ -8,18 +8,23 @@ wake the thread of the stay, which makes the node, lists the others, and watches
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import make_digest_acl
 
 from windlass import telemetry
 from windlass.clock import SECOND
-from windlass.core.ring.member.address import Address
+from windlass.core.ring.member.address import Address, Tls
 from windlass.core.ring.member.base import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -55,6 +60,7 @@ class ZooKeeperStay:
         self._session_seconds = max(LEAST_SESSION_SECONDS, wanted_seconds)
         self._node_of: int | None = None
         self._was_cut = False
+        self._problem = "no connection"
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="windlass-members", daemon=True)
@@ -91,8 +97,15 @@ class ZooKeeperStay:
             interrupt=self._ending.is_set,
         )
         hosts = ",".join(f"{host}:{port}" for host, port in self._address.hosts)
+        tls, user, password = self._address.tls, self._address.user, self._address.password
         client = KazooClient(
-            hosts, timeout=self._session_seconds, connection_retry=retry, logger=LOG
+            hosts,
+            timeout=self._session_seconds,
+            connection_retry=retry,
+            logger=LOG,
+            handler=None if tls is None else TlsHandler(tls, self._on_problem),
+            auth_data=None if user is None else [("digest", f"{user}:{password}")],
+            default_acl=None if user is None else [make_digest_acl(user, password, all=True)],
         )
         client.add_listener(self._on_state)
         return client
@@ -115,14 +128,14 @@ class ZooKeeperStay:
                     failures = 0
                 except Exception as problem:
                     failures += 1
-                    self._lose(in_short(problem))
+                    self._lose(self._reason(problem))
                     pause = pause_after(failures)
             elif cut_off_since is None:
                 cut_off_since = time.monotonic()
             elif time.monotonic() - cut_off_since > self._session_seconds:
                 # Its session has ended, or will soon. And a server that lost its data never accepts
                 # a client that has seen newer data: only a new client can connect.
-                raise Broken("no connection")
+                raise Broken(self._problem)
             self._wake.wait(pause)
 
     def _look(self, client: Any) -> float | None:
@@ -171,6 +184,16 @@ class ZooKeeperStay:
             if isinstance(result, Exception):
                 raise result
 
+    def _reason(self, problem: Exception) -> str:
+        if isinstance(problem, NoAuthError):
+            return f"{self._folder} belongs to another user, or the password is wrong"
+        return in_short(problem)
+
+    def _on_problem(self, problem: Exception) -> None:
+        self._problem = f"no connection: {in_short(problem)}"
+        if not self.entered.is_set():
+            self._live.problem = self._problem
+
     def _lose(self, why: str) -> None:
         self._live.lose(self._seat, why)
 
@@ -181,6 +204,41 @@ class ZooKeeperStay:
 
     def _on_change(self, _event: object) -> None:
         self._wake.set()
+
+
+class TlsHandler(SequentialThreadingHandler):
+    """Connects by TLS. kazoo's own way also trusts all public CAs, and delays some answers."""
+
+    def __init__(self, tls: Tls, on_problem: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._tls = tls
+        self._on_problem = on_problem
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_: Any
+    ) -> ssl.SSLSocket:
+        try:
+            # Read for each connection: certificates are renewed.
+            context = ssl.create_default_context(cafile=self._tls.ca)
+            if self._tls.cert is not None:
+                context.load_cert_chain(self._tls.cert, self._tls.key)
+            plain = socket.create_connection(address, timeout)
+            try:
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return context.wrap_socket(plain, server_hostname=hostname)
+            except BaseException:
+                plain.close()
+                raise
+        except OSError as problem:
+            self._on_problem(problem)
+            raise
+
+    def select(self, readable: Sequence[Any], *others: Any) -> Any:
+        # What TLS has already decrypted does not make its socket readable.
+        decrypted = [
+            each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()
+        ]
+        return (decrypted, [], []) if decrypted else super().select(readable, *others)
 
 
 def _stop(client: Any) -> None:

@@ -1,34 +1,25 @@
 """Moving rows from one shard to another: the statements of each step.
 
 While a row moves it has the batch LEAVING in the source, and its copy in the target has COMING. No
-worker takes either. `core/shard/move.py` describes the steps.
+worker takes either. `core/shard/move.py` describes the steps. What faces have beside a row moves
+along with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    and_,
-    delete,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, and_, delete, or_, select, update
 
-from windlass.core.face import Faces
-from windlass.core.fetch.store import offer
-from windlass.core.fetch.store.offer import OFFERED
-from windlass.core.ring.store import bucket, worker
-from windlass.core.shard.store import along
+from windlass.core.face import Faces, Read, Values
+from windlass.core.fetch import store as fetch_store
+from windlass.core.fetch.store import OFFERED
+from windlass.core.ring import store as ring_store
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import task
 from windlass.value.shard import COMING, LEAVING
 from windlass.value.status import Status
-
-Values = dict[str, Any]
 
 ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
@@ -90,7 +81,9 @@ def mark(connection: Connection, rows: Sequence[Seen], *, now: int, soon: int) -
     """
     due = [row for row in rows if row.status is Status.WAITING and row.is_due(soon)]
     unread = _unread(connection, [row for row in due if row.batch is None])
-    offered = offer.withdraw(connection, [row.id for row in due if row.batch == OFFERED])
+    offered = fetch_store.withdraw_offers(
+        connection, [row.id for row in due if row.batch == OFFERED]
+    )
     later = [row.id for row in rows if row.status is Status.WAITING and not row.is_due(soon)]
     ended = [row.id for row in rows if row.status in ENDED]
     _mark_abandoned(connection, [row.id for row in rows if row.is_abandoned], now=now)
@@ -130,8 +123,8 @@ def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:
     """The due rows that no owner of their bucket reads until the transaction ends."""
     if not due:
         return []
-    owners = bucket.kept_owners(connection, {row.bucket for row in due})
-    served = {view.id: view.kinds for view in worker.listing(connection)}
+    owners = ring_store.kept_owners(connection, {row.bucket for row in due})
+    served = {view.id: view.kinds for view in ring_store.workers(connection)}
 
     def is_unread(row: Seen) -> bool:
         owner = owners.get(row.bucket)
@@ -165,6 +158,8 @@ def put(
 ) -> dict[int, str]:
     """Write copies that wait until their rows have left; the ids that were refused, and why.
 
+    `kinds` are the expendable kinds in the source.
+
     Copies of an earlier attempt are replaced. "here": a row with that id has arrived already.
     "taken": another row has the key.
     """
@@ -174,12 +169,8 @@ def put(
     found = dict(
         map(tuple, connection.execute(select(task.c.id, task.c.batch).where(task.c.id.in_(ids))))
     )
-    along.added(
-        connection,
-        faces,
-        [row for row in rows if found.get(row["id"]) == COMING],
-        kinds=kinds,
-    )
+    written = [row for row in rows if found.get(row["id"]) == COMING]
+    _count(connection, faces, written, +1, kinds)
     return {
         number: "here" if number in found else "taken"
         for number in ids
@@ -196,10 +187,7 @@ def release(connection: Connection, copies: Mapping[int, Values], *, faces: Face
         .with_for_update()
     ).mappings()
     same = {row["id"] for row in rows if dict(row) == copies[row["id"]]}
-    if same:
-        along.drop(connection, faces, [copies[number] for number in same])
-        connection.execute(delete(task).where(task.c.id.in_(same)))
-        along.removed(connection, faces, [copies[number] for number in same])
+    _delete(connection, [copies[number] for number in same], batch=LEAVING, faces=faces)
     return same
 
 
@@ -220,9 +208,61 @@ def drop(connection: Connection, ids: Collection[int], *, faces: Faces) -> None:
         .where(task.c.id.in_(ids), task.c.batch == COMING)
         .order_by(task.c.id)
     ).mappings()
-    copies = [dict(row) for row in rows]
-    if copies:
-        numbers = [row["id"] for row in copies]
-        along.drop(connection, faces, copies)
-        connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == COMING))
-        along.removed(connection, faces, copies)
+    _delete(connection, [dict(row) for row in rows], batch=COMING, faces=faces)
+
+
+def _delete(connection: Connection, rows: Sequence[Values], *, batch: int, faces: Faces) -> None:
+    if not rows:
+        return
+    numbers = [row["id"] for row in rows]
+    _drop_along(connection, faces, numbers)
+    for along in faces.alongs:
+        for page in along.inside(connection, rows) if along.inside else ():
+            _drop_along(connection, faces, page)
+            connection.execute(delete(task).where(task.c.id.in_(page)))
+    connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == batch))
+    _count(connection, faces, rows, -1, expendable(connection, faces))
+
+
+def _drop_along(connection: Connection, faces: Faces, ids: Sequence[int]) -> None:
+    for along in faces.alongs:
+        if along.drop and ids:
+            along.drop(connection, ids)
+
+
+def put_along(
+    connection: Connection,
+    dialect: Dialect,
+    faces: Faces,
+    *,
+    read: Read,
+    rows: Sequence[Values],
+    ids: Mapping[int, int],
+) -> None:
+    """Copy what belongs to `rows` from another shard with `read`; `ids` maps to their ids here."""
+
+    def copy(numbers: Sequence[int]) -> None:
+        for along in faces.alongs:
+            for table, found in along.copy(read, numbers, ids) if along.copy and numbers else ():
+                if found:
+                    dialect.ensure_all(connection, table, found)
+
+    copy([row["id"] for row in rows])
+    for along in faces.alongs:
+        for page in along.nodes(read, rows) if along.nodes else ():
+            dialect.ensure_all(connection, task, page)
+            copy([row["id"] for row in page])
+
+
+def expendable(connection: Connection, faces: Faces) -> set[str]:
+    """The kinds that lose nothing when a copy cannot be written because the key is there."""
+    found = [along.expendable(connection) for along in faces.alongs if along.expendable]
+    return set().union(*found)
+
+
+def _count(
+    connection: Connection, faces: Faces, rows: Sequence[Values], sign: int, kinds: Collection[str]
+) -> None:
+    for along in faces.alongs:
+        if along.counted and rows:
+            along.counted(connection, rows, sign, kinds)

@@ -13,17 +13,14 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    FromClause,
     Select,
-    and_,
     literal,
     select,
     text,
 )
 
-from windlass.core.task.store.task import VIEW, view_of
-from windlass.database.dialect.base import Dialect
-from windlass.database.dialect.choice import force_index
+from windlass.core.task.store.task import VIEW, matching, view_of
+from windlass.database.dialect.base import Dialect, force_index
 from windlass.database.scan import scan
 from windlass.database.schema import task
 from windlass.value.status import FINAL, Status
@@ -75,9 +72,7 @@ def page(
 def _by_key(connection: Connection, dialect: Dialect, query: TaskFilter) -> TasksBelow:
     kinds = [query.kind] if query.kind else _kinds(connection, dialect.in_key_index)
     rows = connection.execute(
-        select(*BRIEF)
-        .where(task.c.kind.in_(kinds), task.c.task_key == query.key, _matches(query, task))
-        .order_by(task.c.id.desc())
+        select(*BRIEF).where(task.c.kind.in_(kinds), matching(query)).order_by(task.c.id.desc())
     )
     found = [view_of(row) for row in rows]
     return TasksBelow(found, None, len(found))
@@ -168,7 +163,7 @@ def _scan(
         connection,
         _below(rows, below).limit,
         ("id",),
-        lambda window: _matches(query, window),
+        lambda window: matching(query, window),
         limit=limit,
         most=LOOKED_AT,
     )
@@ -184,21 +179,6 @@ def _fetch(connection: Connection, numbers: Sequence[int], query: TaskFilter) ->
     if not numbers:
         return []
     rows: Iterable[Sequence[Any]] = connection.execute(
-        select(*BRIEF)
-        .where(task.c.id.in_(numbers), _matches(query, task))
-        .order_by(task.c.id.desc())
+        select(*BRIEF).where(task.c.id.in_(numbers), matching(query)).order_by(task.c.id.desc())
     )
     return [view_of(row) for row in rows]
-
-
-def _matches(query: TaskFilter, rows: FromClause) -> ColumnElement[bool]:
-    clauses: list[ColumnElement[bool]] = []
-    if query.kind is not None:
-        clauses.append(rows.c.kind == query.kind)
-    if query.status is not None:
-        clauses.append(rows.c.status == query.status)
-    if query.created_after is not None:
-        clauses.append(rows.c.created_at >= query.created_after)
-    if query.created_before is not None:
-        clauses.append(rows.c.created_at < query.created_before)
-    return and_(True, *clauses)

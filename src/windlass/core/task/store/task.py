@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Update,
+    FromClause,
     and_,
     delete,
     func,
@@ -22,7 +23,9 @@ from sqlalchemy.sql.expression import text
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.schema import task
 from windlass.value.status import FINAL, Status
-from windlass.value.task import COUNTED_EXACTLY, NewTask, TaskFilter, TaskView
+from windlass.value.task import COUNTED_EXACTLY, NewNode, NewTask, TaskFilter, TaskView
+
+N = TypeVar("N", NewTask, NewNode)
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
@@ -32,26 +35,7 @@ DUE = (task.c.priority, task.c.due_at)
 UNENDED = tuple(status for status in Status if status not in FINAL)
 RETRIED = (Status.FAILED, Status.CANCELLED)
 
-VIEW = (
-    task.c.id,
-    task.c.kind,
-    task.c.task_key,
-    task.c.status,
-    task.c.priority,
-    task.c.bucket,
-    task.c.due_at,
-    task.c.attempt,
-    task.c.lost,
-    task.c.worker,
-    task.c.batch,
-    task.c.created_at,
-    task.c.started_at,
-    task.c.finished_at,
-    task.c.last_status,
-    task.c.remark,
-    task.c.payload,
-    task.c.result,
-)
+VIEW = tuple(task.c["task_key" if name == "key" else name] for name in TaskView.__struct_fields__)
 
 
 def insert(
@@ -65,7 +49,7 @@ def insert(
     if may_copy and dialect.copy(executor, rows):
         return {row.id for row in rows}
     inserted: set[int] = set()
-    for chunk in _chunks(rows):
+    for chunk in chunks(rows):
         inserted |= dialect.insert(executor, chunk)
     return inserted
 
@@ -118,14 +102,7 @@ def replace(executor: Executor, dialect: Dialect, row: NewTask) -> bool:
     """
     result = executor.execute(
         text(REPLACE.format(payload=dialect.to_json.format(":payload"))),
-        {
-            "kind": row.kind,
-            "task_key": row.task_key,
-            "priority": row.priority,
-            "due_at": row.due_at,
-            "created_at": row.created_at,
-            "payload": row.payload,
-        },
+        asdict(row),
     )
     return bool(result.rowcount)
 
@@ -145,13 +122,7 @@ def take_back(connection: Connection, ids: Sequence[int]) -> int:
 
 def get(connection: Connection, number: int) -> TaskView | None:
     """One row."""
-    row = connection.execute(select(*VIEW).where(task.c.id == number)).first()
-    return None if row is None else view_of(row)
-
-
-def run_of(connection: Connection, number: int) -> int | None:
-    """The flow run that a row belongs to."""
-    return connection.scalar(select(task.c.flow_id).where(task.c.id == number))
+    return _one(connection, task.c.id == number)
 
 
 def node_of(connection: Connection, number: int) -> tuple[int, str] | None:
@@ -162,39 +133,44 @@ def node_of(connection: Connection, number: int) -> tuple[int, str] | None:
 
 def find(connection: Connection, kind: str, key: str) -> TaskView | None:
     """The row of `kind` with this key."""
-    row = connection.execute(
-        select(*VIEW).where(task.c.kind == kind, task.c.task_key == key)
-    ).first()
+    return _one(connection, task.c.kind == kind, task.c.task_key == key)
+
+
+def _one(connection: Connection, *where: ColumnElement[bool]) -> TaskView | None:
+    row = connection.execute(select(*VIEW).where(*where)).first()
     return None if row is None else view_of(row)
+
+
+def waiting_payloads(connection: Connection, kind: str, *, limit: int) -> list[tuple[int, str]]:
+    """The id and payload of waiting rows of `kind`, at most `limit`; no nodes of flows."""
+    query = (
+        select(task.c.id, task.c.payload)
+        .where(task.c.kind == kind, task.c.status == Status.WAITING, task.c.due_at.is_not(None))
+        .where(task.c.flow_id.is_(None))
+        .limit(limit)
+    )
+    return [(number, payload) for number, payload in connection.execute(query)]
 
 
 def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
     """Rows that match, newest first; pass the last id as `before` for the next page."""
     rows = connection.execute(
-        select(*VIEW).where(_where(wanted)).order_by(task.c.id.desc()).limit(limit)
+        select(*VIEW).where(matching(wanted)).order_by(task.c.id.desc()).limit(limit)
     )
     return [view_of(row) for row in rows]
 
 
-def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> bool:
-    """Cancel a row that has not ended. If it is running, its outcome is refused."""
-    result = connection.execute(_cancel(reason, now, keep).where(task.c.id == number))
-    return bool(result.rowcount)
-
-
-def cancel_many(
+def cancel(
     connection: Connection, numbers: Sequence[int], *, reason: str, now: int, keep: int
 ) -> list[int]:
-    """Cancel the rows that have not ended and belong to no flow; their ids."""
+    """Cancel the rows that have not ended and belong to no flow; their ids.
+
+    If a row is running, its outcome is refused.
+    """
     few = _locked(connection, numbers, UNENDED)
-    connection.execute(_cancel(reason, now, keep).where(task.c.id.in_(few)))
-    return few
-
-
-def _cancel(reason: str, now: int, keep: int) -> Update:
-    return (
+    connection.execute(
         update(task)
-        .where(task.c.status.in_(UNENDED))
+        .where(task.c.id.in_(few))
         .values(
             status=Status.CANCELLED,
             due_at=None,
@@ -204,24 +180,15 @@ def _cancel(reason: str, now: int, keep: int) -> Update:
             remark=reason,
         )
     )
-
-
-def retry(connection: Connection, number: int, *, now: int) -> bool:
-    """Let a failed or cancelled row run again, with all its retries."""
-    return bool(connection.execute(_retry(now).where(task.c.id == number)).rowcount)
-
-
-def retry_many(connection: Connection, numbers: Sequence[int], *, now: int) -> list[int]:
-    """Let the rows that failed or were cancelled, and belong to no flow, run again; their ids."""
-    few = _locked(connection, numbers, RETRIED)
-    connection.execute(_retry(now).where(task.c.id.in_(few)))
     return few
 
 
-def _retry(now: int) -> Update:
-    return (
+def retry(connection: Connection, numbers: Sequence[int], *, now: int) -> list[int]:
+    """Let the rows that failed or were cancelled, and belong to no flow, run again; their ids."""
+    few = _locked(connection, numbers, RETRIED)
+    connection.execute(
         update(task)
-        .where(task.c.status.in_(RETRIED))
+        .where(task.c.id.in_(few))
         .values(
             status=Status.WAITING,
             due_at=now,
@@ -234,6 +201,7 @@ def _retry(now: int) -> Update:
             remark=None,
         )
     )
+    return few
 
 
 def _locked(
@@ -262,18 +230,13 @@ def prune(connection: Connection, *, now: int, limit: int) -> list[int]:
     return [number for number in ids if number not in left]
 
 
-def counts(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> dict[str, int]:
-    """The number of rows of `kind` in each status, and of those that are due by `until`.
+def counts(
+    connection: Connection, dialect: Dialect, until: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """The number of rows of each kind in each status, and of those that are due by `until`.
 
     Exact up to COUNTED_EXACTLY.
     """
-    return counts_of_all(connection, dialect, {kind: until})[kind]
-
-
-def counts_of_all(
-    connection: Connection, dialect: Dialect, until: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """`counts` of many kinds."""
     found: dict[str, dict[str, int]] = {}
     given = list(until.items())
     for begin in range(0, len(given), KINDS_AT_ONCE):
@@ -328,18 +291,21 @@ def _count(
     return select(func.count()).select_from(few.subquery()).scalar_subquery()
 
 
-def _where(wanted: TaskFilter) -> ColumnElement[bool]:
+def matching(wanted: TaskFilter, rows: FromClause = task) -> ColumnElement[bool]:
+    """The condition for rows that match."""
     clauses: list[ColumnElement[bool]] = []
     if wanted.kind is not None:
-        clauses.append(task.c.kind == wanted.kind)
+        clauses.append(rows.c.kind == wanted.kind)
     if wanted.status is not None:
-        clauses.append(task.c.status == wanted.status)
+        clauses.append(rows.c.status == wanted.status)
     if wanted.key is not None:
-        clauses.append(task.c.task_key == wanted.key)
+        clauses.append(rows.c.task_key == wanted.key)
     if wanted.before is not None:
-        clauses.append(task.c.id < wanted.before)
+        clauses.append(rows.c.id < wanted.before)
+    if wanted.created_after is not None:
+        clauses.append(rows.c.created_at >= wanted.created_after)
     if wanted.created_before is not None:
-        clauses.append(task.c.created_at < wanted.created_before)
+        clauses.append(rows.c.created_at < wanted.created_before)
     return and_(True, *clauses)
 
 
@@ -351,16 +317,15 @@ def view_of(row: Sequence[Any]) -> TaskView:
     return TaskView(*values)
 
 
-def _chunks(rows: Sequence[NewTask]) -> list[Sequence[NewTask]]:
-    chunks: list[Sequence[NewTask]] = []
+def chunks(rows: Sequence[N]) -> Iterator[Sequence[N]]:
+    """Parts of new rows that fit into one statement on every database."""
     begin = size = 0
     for index, row in enumerate(rows):
         # Quotes and backslashes are escaped twice: in the document, and by the driver.
         escaped = row.payload.count("\\") + row.payload.count('"')
         size += len(row.payload) * (1 if row.payload.isascii() else 4) + 3 * escaped + 200
         if index + 1 - begin >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            chunks.append(rows[begin : index + 1])
+            yield rows[begin : index + 1]
             begin, size = index + 1, 0
     if begin < len(rows):
-        chunks.append(rows[begin:])
-    return chunks
+        yield rows[begin:]

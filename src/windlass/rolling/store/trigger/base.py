@@ -1,4 +1,4 @@
-"""What each database must be able to do to follow a table."""
+"""What each database must be able to do to follow a table, and which tables it can follow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from zlib import crc32
 
-from sqlalchemy import Connection, text
+from sqlalchemy import URL, Connection, text
 
+from windlass.source.store.dialect import file_of
 from windlass.source.store.table import Table
+
+PORTS = {"mysql": 3306, "postgresql": 5432}
+LOCAL = {"", "localhost", "127.0.0.1", "::1"}
 
 
 @dataclass(frozen=True)
@@ -57,37 +61,39 @@ class Triggers(ABC):
         """The name of a trigger, as SQL writes it."""
         return quoted(connection, follow.schema, follow.name(event))
 
-    def follow(self, connection: Connection, source: Table, kind: str, priority: int) -> Follow:
-        """What is followed, by what."""
-        return Follow(
-            schema=source.schema or self.schema_of(source),
-            table=source.table,
-            key=source.key,
-            home=str(connection.scalar(text(self.home))),
-            kind=kind,
-            priority=priority,
-        )
+    def install(self, connection: Connection, source: Table, *, kind: str, priority: int) -> None:
+        """Create or replace the triggers."""
+        follow = self._follow(connection, source, kind, priority)
+        for statement in self.creation(connection, follow):
+            run(connection, statement)
+
+    def uninstall(self, connection: Connection, source: Table, *, kind: str) -> bool:
+        """Remove the triggers; False if there were none."""
+        follow = self._follow(connection, source, kind)
+        was_there = any(self._installed(connection, follow))
+        for statement in self.removal(connection, follow):
+            run(connection, statement)
+        return was_there
+
+    def is_installed(self, connection: Connection, source: Table, *, kind: str) -> bool:
+        """Whether there is a trigger for every event."""
+        return all(self._installed(connection, self._follow(connection, source, kind)))
 
     def are_any(self, connection: Connection) -> bool:
         """Whether triggers of any kind, on any table, write into this database."""
         return connection.execute(text(self.any_found)).first() is not None
 
-    def missing(self, connection: Connection, follow: Follow) -> set[str]:
-        """The events for which there is no trigger."""
+    def _follow(
+        self, connection: Connection, source: Table, kind: str, priority: int = 0
+    ) -> Follow:
+        home = str(connection.scalar(text(self.home)))
+        schema = source.schema or self.schema_of(source)
+        return Follow(schema, source.table, source.key, home, kind, priority)
+
+    def _installed(self, connection: Connection, follow: Follow) -> list[bool]:
+        """For each event, whether there is a trigger."""
         there = set(connection.scalars(text(self.listed), asdict(follow)))
-        return {event for event in self.events if follow.name(event) not in there}
-
-    def install(self, connection: Connection, follow: Follow) -> None:
-        """Create or replace the triggers."""
-        for statement in self.creation(connection, follow):
-            run(connection, statement)
-
-    def uninstall(self, connection: Connection, follow: Follow) -> bool:
-        """Remove the triggers; False if there were none."""
-        was_there = self.missing(connection, follow) != set(self.events)
-        for statement in self.removal(connection, follow):
-            run(connection, statement)
-        return was_there
+        return [follow.name(event) in there for event in self.events]
 
 
 def run(connection: Connection, statement: str) -> None:
@@ -102,3 +108,31 @@ def quoted(connection: Connection, *names: str) -> str:
     # The preparer doubles percent signs for drivers that look for parameters.
     is_doubled = connection.dialect.paramstyle in {"format", "pyformat"}
     return name.replace("%%", "%") if is_doubled else name
+
+
+def is_within_reach(ours: URL, theirs: URL) -> bool:
+    """Whether a statement in the database `theirs` can write into the database `ours`."""
+    backend = _backend(ours)
+    if backend != _backend(theirs):
+        return False
+    if backend == "sqlite":
+        file = file_of(ours)
+        return file is not None and file == file_of(theirs)
+    if backend == "postgresql" and _database(ours) != _database(theirs):
+        return False
+    return _server(ours) == _server(theirs)
+
+
+def _backend(url: URL) -> str:
+    return url.get_backend_name().replace("mariadb", "mysql")
+
+
+def _database(url: URL) -> str | None:
+    return url.database or url.username
+
+
+def _server(url: URL) -> tuple[str, int]:
+    socket = url.query.get("unix_socket")
+    host = str(socket or url.host or url.query.get("host") or "")
+    port = url.port or int(str(url.query.get("port") or PORTS[_backend(url)]))
+    return ("" if host in LOCAL else host), port

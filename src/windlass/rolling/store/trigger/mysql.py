@@ -11,6 +11,7 @@ another index would also lock the gaps beside them, and other transactions would
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -95,19 +96,18 @@ end;"""
 CHANGED = "not (cast(old.{key} as binary) <=> cast(new.{key} as binary))"
 
 
+@dataclass(frozen=True)
 class MySQLTriggers(Triggers):
     """A trigger lives beside its table, and names the tables of Windlass in full."""
 
+    collation: str
+    can_replace: bool
     any_found = (
         "select 1 from information_schema.triggers where trigger_name like 'windlass_follow_%' "
         "and instr(action_statement, concat('`', database(), '`.windlass_task')) > 0 limit 1"
     )
     home = "select database()"
     listed = "select trigger_name from information_schema.triggers where trigger_schema = :schema"
-
-    def __init__(self, *, collation: str, can_replace: bool) -> None:
-        self._collation = collation
-        self._can_replace = can_replace
 
     def schema_of(self, source: Table) -> str:
         return source.url.database or ""
@@ -119,7 +119,7 @@ class MySQLTriggers(Triggers):
             "kind": literal(follow.kind),
             "priority": follow.priority,
             "key": key,
-            "collation": self._collation,
+            "collation": self.collation,
         }
         add, remove = ADD.format(row="new", **values), REMOVE.format(row="old", **values)
         bodies = {
@@ -128,20 +128,20 @@ class MySQLTriggers(Triggers):
             "update": f"begin if {CHANGED.format(key=key)} then {remove} {add} end if; end",
         }
         # Replacing leaves no moment without a trigger.
-        create = "create or replace" if self._can_replace else "create"
+        create = "create or replace" if self.can_replace else "create"
         for event, body in bodies.items():
             name = self.quoted_name(connection, follow, event)
-            if not self._can_replace:
+            if not self.can_replace:
                 yield f"drop trigger if exists {name}"
             yield (
                 f"{create} trigger {name} after {event} "
                 f"on {quoted(connection, follow.schema, follow.table)} for each row {body}"
             )
 
-    def install(self, connection: Connection, follow: Follow) -> None:
+    def install(self, connection: Connection, source: Table, *, kind: str, priority: int) -> None:
         run(connection, f"set session lock_wait_timeout = {LOCK_SECONDS}")
         try:
-            super().install(connection, follow)
+            super().install(connection, source, kind=kind, priority=priority)
         finally:
             run(connection, "set session lock_wait_timeout = default")
 

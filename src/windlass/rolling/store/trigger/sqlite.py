@@ -69,9 +69,6 @@ class SQLiteTriggers(Triggers):
     def schema_of(self, source: Table) -> str:
         return "main"
 
-    def quoted_name(self, connection: Connection, follow: Follow, event: str) -> str:
-        return quoted(connection, follow.name(event))
-
     def creation(self, connection: Connection, follow: Follow) -> Iterable[str]:
         key = quoted(connection, follow.key)
         values = {"kind": literal(follow.kind), "priority": follow.priority}

@@ -1,1 +1,0 @@
-"""The SQL of fetching: written claims and offers."""

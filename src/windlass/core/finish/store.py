@@ -1,0 +1,203 @@
+"""What a finish writes: outcomes, failures and statistics; and how they are read later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, delete, func, insert, select
+
+from windlass.core.alert.store import write_alert
+from windlass.database.dialect.base import Dialect
+from windlass.database.schema import failure, stat, task
+from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES
+from windlass.value.status import Status
+from windlass.value.task import FailureView
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """An error to store if its outcome is accepted."""
+
+    id: int
+    task_id: int
+    kind: str
+    attempt: int
+    worker: int
+    failed_at: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class PoisonAlert:
+    """An alert to raise if its outcome is accepted."""
+
+    number: int
+    task_id: int
+    kind: str
+    text: str
+    now: int
+
+
+@dataclass
+class Group:
+    """Outcomes that one worker writes in one transaction, of rows all read or all claimed."""
+
+    worker: int
+    is_read: bool = False
+    removals: dict[int, int] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    visits: list[Visits] = field(default_factory=list)
+    failures: list[FailureRow] = field(default_factory=list)
+    alerts: list[PoisonAlert] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        visits = sum(len(visits.rows) for visits in self.visits)
+        return len(self.removals) + len(self.changes) + visits
+
+
+def apply(connection: Connection, dialect: Dialect, group: Group) -> set[int]:
+    """Write outcomes with their failures and alerts; returns the ids of the accepted ones.
+
+    Call it in a transaction that has checked that the worker is alive. A second call changes
+    nothing.
+    """
+    accepted: set[int] = set()
+    if group.removals:
+        accepted |= dialect.remove(connection, group.removals, is_read=group.is_read)
+    changed: dict[int, int | None] = {}
+    for visits in group.visits:
+        changed |= dialect.visit(connection, visits, worker=group.worker, is_read=group.is_read)
+    if group.changes:
+        changed |= dialect.change(
+            connection, group.changes, worker=group.worker, is_read=group.is_read
+        )
+    gone = [number for number, prune_at in changed.items() if prune_at == GOES]
+    if gone:
+        connection.execute(delete(task).where(task.c.id.in_(gone)))
+    accepted |= changed.keys()
+    _write_errors(connection, group, accepted)
+    return accepted
+
+
+def locked_by_others(connection: Connection, dialect: Dialect, ids: set[int]) -> set[int]:
+    """The rows that another transaction has locked now."""
+    free = dialect.free(connection, ids)
+    if free == ids:
+        return set()
+    is_open = task.c.status.in_((Status.WAITING, Status.RUNNING))
+    return set(connection.scalars(select(task.c.id).where(task.c.id.in_(ids - free), is_open)))
+
+
+def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> None:
+    failures = [vars(row) for row in group.failures if row.task_id in accepted]
+    if failures:
+        connection.execute(insert(failure), failures)
+    for alert in group.alerts:
+        if alert.task_id in accepted:
+            write_alert(connection, what="poison", **vars(alert))
+
+
+MINUTE = 60 * 1_000_000
+FAILURES_PER_KIND = 1_000
+LOOKED_AT = 200
+KEEP_STATISTICS = 7 * 24 * 60
+
+FAILURES = select(
+    failure.c.id,
+    failure.c.task_id,
+    failure.c.kind,
+    failure.c.attempt,
+    failure.c.failed_at,
+    failure.c.error,
+    failure.c.trace,
+).order_by(failure.c.id.desc())
+
+
+@dataclass(frozen=True)
+class Work:
+    """The runs of a kind in a period of time, by outcome."""
+
+    kind: str
+    done: int
+    failed: int
+    retried: int
+    milliseconds: int
+
+
+def failures_of(connection: Connection, task_id: int, *, limit: int = 20) -> list[FailureView]:
+    """The last errors of one task, newest first."""
+    query = FAILURES.where(failure.c.task_id == task_id).limit(limit)
+    return [FailureView(*row) for row in connection.execute(query)]
+
+
+def recent_failures(connection: Connection, *, limit: int = 20) -> list[FailureView]:
+    """The last errors of all kinds, newest first."""
+    return [FailureView(*row) for row in connection.execute(FAILURES.limit(limit))]
+
+
+def kinds_failing_as(connection: Connection, error: str, *, since: int) -> set[str]:
+    """The kinds among the last failures since then whose error is of that type."""
+    last = (
+        select(failure.c.kind, failure.c.failed_at, failure.c.error)
+        .order_by(failure.c.id.desc())
+        .limit(LOOKED_AT)
+    )
+    return {
+        kind
+        for kind, failed_at, text in connection.execute(last)
+        if failed_at >= since and text.startswith(f"{error}:")
+    }
+
+
+def work_since(connection: Connection, *, minute: int) -> list[Work]:
+    """The work on each kind since `minute`, counted in minutes since the epoch."""
+    found = _sums_by(connection, stat.c.kind, stat.c.minute >= minute)
+    return [Work(kind, *sums) for kind, sums in found]
+
+
+def work_of(connection: Connection, kind: str, *, minute: int) -> Work | None:
+    """The work on one kind since `minute`; None if there was none."""
+    found = _sums_by(connection, stat.c.kind, stat.c.minute >= minute, stat.c.kind == kind)
+    return next((Work(kind, *sums) for _kind, sums in found), None)
+
+
+def minutes_of(connection: Connection, kind: str, *, since: int) -> dict[int, Work]:
+    """The work on one kind in each minute since `since`, without minutes that had none."""
+    found = _sums_by(connection, stat.c.minute, stat.c.minute >= since, stat.c.kind == kind)
+    return {minute: Work(kind, *sums) for minute, sums in found}
+
+
+def minutes(connection: Connection, *, since: int) -> dict[int, Work]:
+    """The work on all kinds in each minute since `since`, without minutes that had none."""
+    found = _sums_by(connection, stat.c.minute, stat.c.minute >= since)
+    return {minute: Work("", *sums) for minute, sums in found}
+
+
+def prune_history(connection: Connection, *, now: int) -> int:
+    """Delete old failures and statistics; returns how many rows."""
+    pruned = 0
+    for kind in connection.scalars(select(failure.c.kind).distinct()).all():
+        newest_old = connection.scalar(
+            select(failure.c.id)
+            .where(failure.c.kind == kind)
+            .order_by(failure.c.id.desc())
+            .offset(FAILURES_PER_KIND)
+            .limit(1)
+        )
+        if newest_old is not None:
+            old = delete(failure).where(failure.c.kind == kind, failure.c.id <= newest_old)
+            pruned += connection.execute(old).rowcount
+    old = delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS)
+    return pruned + connection.execute(old).rowcount
+
+
+def _sums_by(
+    connection: Connection, column: Column[Any], *where: ColumnElement[bool]
+) -> list[tuple[Any, list[int]]]:
+    counts = (stat.c.done, stat.c.failed, stat.c.retried, stat.c.milliseconds)
+    query = select(column, *map(func.sum, counts)).where(*where).group_by(column)
+    return [(key, [int(value) for value in sums]) for key, *sums in connection.execute(query)]

@@ -1,0 +1,157 @@
+"""Switches and rates.
+
+Each kind has one switch row, with the operator's settings and the state of its breaker. A change
+locks the row first, so that two changes at the same time both take effect.
+
+A kind with a rate reserves start times; every start has its own time. The time is the database's
+clock, read after the row is locked, so the clocks of the workers do not matter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, select, update
+
+from windlass.database.dialect.base import Dialect
+from windlass.database.schema import rate, switch
+from windlass.value import rate as model
+from windlass.value.breaker import CLOSED, Breaker, BreakerState
+from windlass.value.rate import Reserved
+
+STATES = {state.value for state in BreakerState}
+# Columns of a switch and of its breaker that are called as in the values.
+SETTINGS = ("reason", "who", "since", "rate", "concurrency")
+COUNTED = ("errors_in_a_row", "opened_at", "probe_at", "pause", "probe_worker")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """The settings of a kind; None means as declared. Times are in microseconds."""
+
+    kind: str
+    off: bool = False
+    reason: str | None = None
+    who: str | None = None
+    since: int | None = None
+    window: str | None = None
+    rate: str | None = None
+    concurrency: int | None = None
+    breaker: Breaker = CLOSED
+    has_odd_breaker: bool = False
+
+
+def switches(connection: Connection) -> dict[str, Switch]:
+    return {row.kind: _read(row) for row in connection.execute(select(switch))}
+
+
+def switch_of(connection: Connection, kind: str) -> Switch:
+    """The switch of a kind, even if it has no row."""
+    row = connection.execute(select(switch).where(switch.c.kind == kind)).first()
+    return Switch(kind) if row is None else _read(row)
+
+
+def change_switch(
+    connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Switch], Switch]
+) -> Switch:
+    """Change the switch of `kind` with `decide`, under a lock."""
+    query = select(switch).where(switch.c.kind == kind).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        dialect.ensure(connection, switch, kind=kind)
+        row = connection.execute(query).one()
+    before = _read(row)
+    after = decide(before)
+    if after != before:
+        connection.execute(update(switch).where(switch.c.kind == kind).values(_columns(after)))
+    return after
+
+
+def change_breaker(
+    connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Breaker], Breaker]
+) -> tuple[Breaker, Breaker]:
+    """Change the breaker of `kind`; returns it before and after."""
+    seen: list[Breaker] = []
+
+    def move(found: Switch) -> Switch:
+        seen.append(found.breaker)
+        return replace(found, breaker=decide(found.breaker))
+
+    after = change_switch(connection, dialect, kind, move)
+    return seen[0], after.breaker
+
+
+def forget_errors(connection: Connection, kind: str) -> None:
+    """A run succeeded: reset the errors in a row. Writes only if there are any."""
+    connection.execute(
+        update(switch)
+        .where(switch.c.kind == kind, switch.c.errors_in_a_row > 0)
+        .where(switch.c.breaker == BreakerState.CLOSED.value)
+        .values(errors_in_a_row=0)
+    )
+
+
+def _read(row: Row[Any]) -> Switch:
+    return Switch(
+        kind=row.kind,
+        off=bool(row.off),
+        window=row.time_window,
+        breaker=_breaker(row),
+        has_odd_breaker=_is_odd(row),
+        **{name: getattr(row, name) for name in SETTINGS},
+    )
+
+
+def _is_odd(row: Row[Any]) -> bool:
+    """Whether the breaker's columns do not fit together, as after a change by hand."""
+    return row.breaker not in STATES or bool(row.breaker and None in (row.probe_at, row.pause))
+
+
+def _breaker(row: Row[Any]) -> Breaker:
+    if _is_odd(row):
+        return CLOSED
+    counted = {name: getattr(row, name) for name in COUNTED}
+    return Breaker(state=BreakerState(row.breaker), **counted)
+
+
+def _columns(found: Switch) -> dict[str, object]:
+    breaker = found.breaker
+    return {
+        "off": int(found.off),
+        "time_window": found.window,
+        "breaker": breaker.state.value,
+        **{name: getattr(found, name) for name in SETTINGS},
+        **{name: getattr(breaker, name) for name in COUNTED},
+    }
+
+
+class Measured(NamedTuple):
+    """A reservation, and the local monotonic time at the database's `now`."""
+
+    reserved: Reserved
+    now: int
+    monotonic: int
+
+
+def reserve_starts(
+    connection: Connection, dialect: Dialect, kind: str, *, per_second: float
+) -> Measured:
+    """Reserve the next free start times for the caller, unless they are too far in the future."""
+    query = select(rate.c.next_at, rate.c.per_second).where(rate.c.kind == kind).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        dialect.ensure(connection, rate, kind=kind, next_at=0, per_second=per_second)
+        row = connection.execute(query).one()
+    now, monotonic = dialect.measure(connection), time.monotonic_ns() // 1_000
+    next_at: int = row.next_at
+    if row.per_second != per_second:
+        # Workers learn the new rate within one slice: reservations at the old rate end then.
+        next_at = min(next_at, now + model.SLICE)
+    reserved = model.reserve(next_at, per_second=per_second, now=now)
+    if reserved.next_at != row.next_at or row.per_second != per_second:
+        values = {"next_at": reserved.next_at, "per_second": per_second}
+        connection.execute(update(rate).where(rate.c.kind == kind).values(values))
+    return Measured(reserved, now, monotonic)

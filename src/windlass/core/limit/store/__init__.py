@@ -1,1 +1,0 @@
-"""The SQL of limits: switches and rates."""

@@ -1,1 +1,0 @@
-"""SQL for workers, buckets and the claims that workers hold."""

@@ -1,0 +1,83 @@
+"""What can damage a SQLite file: a SQLite with the WAL-reset bug, or a network file system."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path, PurePosixPath
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+# https://sqlite.org/wal.html#walresetbug: all versions with a write-ahead log, until it was fixed.
+FIRST_WITH_BUG = (3, 7, 0)
+FIXED = (3, 51, 3)
+FIXED_BRANCHES = ((3, 44, 6), (3, 50, 7))
+
+# Several machines can have these mounted, and they share no memory for the write-ahead log.
+# fmt: off
+NETWORK = frozenset((
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "drvfs", "gfs", "gfs2",
+    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs",
+    "vboxsf", "vmhgfs", "webdav",
+))
+# fmt: on
+NETWORK_OVER_FUSE = re.compile(
+    r"fuse\..*(s3|gcs|sshfs|gluster|ceph|rclone|juicefs|davfs|blob|nfs|smb|moose|seaweed|vmhgfs).*"
+)
+
+
+def hazards(file: str) -> list[str]:
+    """What can damage the database in `file`, and what to do about it."""
+    found = []
+    if has_wal_reset_bug(sqlite3.sqlite_version_info):
+        found.append(
+            f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug, which in rare cases corrupts "
+            "a database that several threads or processes use; use a Python with SQLite "
+            f"{_text(FIXED)} or newer (or {' or '.join(map(_text, FIXED_BRANCHES))}); see "
+            "https://sqlite.org/wal.html#walresetbug"
+        )
+    kind = file_system(file)
+    if kind is not None and is_network(kind):
+        found.append(
+            f"{file} is on a network file system ({kind}), where processes of several machines "
+            "corrupt it; move it to a local disk, or use PostgreSQL, MySQL or MariaDB"
+        )
+    return found
+
+
+def has_wal_reset_bug(version: tuple[int, ...]) -> bool:
+    """Whether this version of SQLite has the bug; a distribution may have fixed its own."""
+    if not FIRST_WITH_BUG <= version < FIXED:
+        return False
+    return not any(version[:2] == fixed[:2] and version >= fixed for fixed in FIXED_BRANCHES)
+
+
+def is_network(kind: str) -> bool:
+    """Whether file systems of this type are shared by several machines."""
+    return kind in NETWORK or NETWORK_OVER_FUSE.fullmatch(kind) is not None
+
+
+def file_system(file: str, mounts: Path = MOUNTS) -> str | None:
+    """The type of the file system that `file` is on; None where only Linux would know."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        folder = PurePosixPath(Path(file).absolute().parent.resolve())
+    except OSError:
+        return None
+    kind, longest = None, -1
+    for line in lines:
+        # The optional fields before the dash vary in number.
+        before, _, after = line.partition(" - ")
+        point = PurePosixPath(_unescaped(before.split(" ")[4]))
+        # A later mount at the same place covers the earlier one.
+        if len(point.parts) >= longest and folder.is_relative_to(point):
+            kind, longest = after.split(" ")[0], len(point.parts)
+    return kind
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,308 @@
+"""MySQL 8 and MariaDB 10.6 or newer, through PyMySQL, always in READ COMMITTED.
+
+Statements on task rows lock and change them by primary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
+
+from windlass.database.bound import Bounds
+from windlass.database.dialect import statement as sql
+from windlass.database.dialect.base import (
+    Dialect,
+    Executor,
+    Lane,
+    Most,
+    document,
+    original,
+    tuples,
+    visited_rows,
+    wanted,
+)
+from windlass.value.outcome import Change, Visits
+from windlass.value.period import GOES
+from windlass.value.task import NewTask
+
+LOCK_SECONDS = 2
+# Both servers accept this form of a shared lock.
+SHARED = "lock in share mode"
+TAKE_NUMBERS = text(
+    "update windlass_number set next = last_insert_id(next) + :count where name = 'id'"
+)
+
+# SQL types of the columns of a list.
+TYPES = {int: "bigint", str: "varchar(255)", sql.LongText: "mediumtext"}
+
+HINT = "force index (windlass_task_due)"
+READ = text(sql.PICK.replace(sql.COLUMNS, f"json_array({sql.COLUMNS})").format(hint=HINT, lock=""))
+Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
+ROWS = msgspec.json.Decoder(list[Picked])
+
+# Row by row by id, in the order of the list: scanning a small table would lock all of it.
+BY_ID_OF = """json_table(:ids, '$[*]' columns (id bigint path '$')) as listed
+straight_join {table} as t force index (primary) on t.{id} = listed.id"""
+BY_ID = BY_ID_OF.format(table="windlass_task", id="id")
+# Locks rows and returns their fences, by whether they were read or claimed.
+HOLD = {
+    True: text(
+        f"select t.id, t.due_at, t.prune_at from {BY_ID} "
+        "where t.status = 0 and t.batch is null for update"
+    ),
+    False: text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 for update"),
+}
+FREE = text(f"select t.id from {BY_ID} where t.status in (0, 1) for update skip locked")
+REMOVE = text(f"delete t from {BY_ID}")
+# Removes all rows in one statement without a result, if none has changed since it was taken.
+BY_FENCE = """json_table(:fences, '$[*]' columns (
+    id bigint path '$[0]', fence bigint path '$[1]')) as listed
+straight_join windlass_task as t force index (primary) on t.id = listed.id"""
+REMOVE_AS_TAKEN = f"delete t from {BY_FENCE} where {{as_taken}} listed.fence"
+OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
+REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
+GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
+LOWEST = -32_769
+FIRST_LANE = """(
+    select kind, priority, due_at from windlass_task force index (windlass_task_due)
+    where status = 0 and kind = :kind_{index} and priority > :priority_{index}
+      and due_at is not null
+    order by priority, due_at limit 1
+)"""
+
+ESTIMATE_DUE = text("""
+explain select 1 from windlass_task force index (windlass_task_due)
+where status = 0 and kind = :kind and priority = :priority and due_at <= :until
+""")
+
+CHANGE = """
+update {rows} straight_join windlass_task as t force index (primary) on t.id = changes.id
+set {changed} where {as_taken} changes.fence
+"""
+# Skips rows that must be deleted after their run.
+VISIT = f"""
+update json_table(:rows, '$[*]' columns (
+    id bigint path '$[0]', fence bigint path '$[1]', began bigint path '$[2]')) as c
+straight_join windlass_task as t force index (primary) on t.id = c.id
+set {sql.VISITED}, started_at = c.began
+where {{as_taken}} c.fence and t.prune_at is null
+"""
+
+
+class MySQL(Dialect):
+    """MySQL or MariaDB; which one is known after the first connection."""
+
+    name = "mysql"
+    compares_rows = False
+    fence_stops_heartbeat = True
+    read_now = SHARED
+    hold_shared = SHARED
+    in_key_index = "true"
+    has_shard = (
+        "select 1 from information_schema.tables "
+        "where table_schema = database() and table_name = 'windlass_shard'"
+    )
+    conflicts = (1213, 1205, 1020)
+    locked = (1205,)
+    # fmt: off
+    outages = (
+        1040, 1053, 1077, 1114, 1152, 1158, 1159, 1160, 1161, 1290, 1792, 1836, 1927, 1969, 2002,
+        2003, 2006, 2013, 2055, 3024, 4031,
+    )
+    # fmt: on
+    read_only = (1290, 1792, 1836)
+    duplicates = (1062,)
+    # No database is selected, or the table does not exist.
+    missing = (1046, 1146)
+
+    hint = HINT
+    change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE_AS_TAKEN
+    of_task = "t."
+    unless_there = "on duplicate key update id = windlass_task.id"
+    returning = ""
+    clock_text = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))"
+
+    def engine_options(self, url: URL, bounds: Bounds) -> dict[str, Any]:
+        return {
+            **bounds.pool,
+            "isolation_level": "READ COMMITTED",
+            # A returned connection has ended its transaction; a reset would cost a round trip.
+            "pool_reset_on_return": None,
+            "connect_args": {
+                "charset": "utf8mb4",
+                "connect_timeout": bounds.connect,
+                "read_timeout": bounds.socket,
+                "write_timeout": bounds.socket,
+            },
+        }
+
+    def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
+        limit = None if bounds is None else bounds.statement
+
+        @event.listens_for(engine, "connect")
+        def on_connect(raw: Any, _record: object) -> None:
+            with raw.cursor() as cursor:
+                # A finish that waits too long delays the heartbeat of its worker.
+                cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_SECONDS}")
+                if "mariadb" in str(raw.get_server_info()).lower():
+                    self.server = "mariadb"
+                    # A frozen process must not hold its locks for long. MySQL has no such limit.
+                    seconds = max(1, self.idle_milliseconds // 1_000)
+                    cursor.execute(f"set session idle_transaction_timeout = {seconds}")
+                    if limit is not None:
+                        cursor.execute(f"set session max_statement_time = {limit:f}")
+                elif limit is not None:
+                    # MySQL ends only statements that read; others end by the bound of the socket.
+                    cursor.execute(f"set session max_execution_time = {limit * 1_000:.0f}")
+
+    def abort(self, connection: Connection) -> None:
+        raw: Any = connection.connection.driver_connection
+        # Without this, the server would first finish a statement that it is in.
+        with connection.engine.connect() as other:
+            other.exec_driver_sql(f"kill {raw.thread_id()}")
+
+    def raw_cursor(self, raw: Any) -> Any:
+        from pymysql.cursors import Cursor
+
+        return raw.cursor(Cursor) if type(raw).__module__.startswith("pymysql") else raw.cursor()
+
+    def code_of(self, problem: Exception) -> object:
+        args = original(problem).args
+        return args[0] if args and isinstance(args[0], int) else None
+
+    def take_numbers(self, executor: Executor, count: int) -> list[range]:
+        executor.execute(TAKE_NUMBERS, {"count": count})
+        first = int(executor.execute(text("select last_insert_id()"), {}).fetchall()[0][0])
+        return [range(first, first + count)]
+
+    def added(self) -> str:
+        sums = (
+            f"windlass_stat.{each} = windlass_stat.{each} + counts.{each}" for each in sql.COUNTED
+        )
+        return f"on duplicate key update {', '.join(sums)}"
+
+    def rows(self, name: str, **columns: type) -> str:
+        typed = ", ".join(
+            f"{column} {TYPES[kind]} path '$.{column}'" for column, kind in columns.items()
+        )
+        return f"json_table(:{name}, '$[*]' columns ({typed})) as {name}"
+
+    def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        executor.execute(self._insert, {"inserts": document(rows)})
+        if all(row.task_key is None for row in rows):
+            return {row.id for row in rows}
+        ids, parameters = self.ids(row.id for row in rows)
+        found = executor.execute(text(f"select id from windlass_task where id {ids}"), parameters)
+        return {row[0] for row in found.fetchall()}
+
+    def ensure_all(
+        self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        connection.execute(insert(table).prefix_with("ignore"), list(rows))
+
+    def ids(self, ids: Iterable[int]) -> tuple[str, dict[str, str]]:
+        # Literal numbers let the optimiser use a range of the primary key.
+        return f"in ({', '.join(str(int(number)) for number in ids)})", {}
+
+    def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, str]]:
+        parameters = {f"text_{index}": value for index, value in enumerate(texts)}
+        return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
+
+    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
+        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+        plan = connection.execute(ESTIMATE_DUE, asked).mappings().one()
+        return int(plan["rows"] or 0)
+
+    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
+        # Priority by priority: the optimiser makes a range only of known values. Otherwise it
+        # would read all rows of a kind to find that there is no other priority.
+        lanes: list[Lane] = []
+        after = dict.fromkeys(kinds, LOWEST)
+        while after:
+            found = self._first_lanes(connection, after)
+            lanes += found
+            after = {lane.kind: lane.priority for lane in found}
+        return lanes
+
+    def _first_lanes(self, connection: Connection, after: Mapping[str, int]) -> list[Lane]:
+        parts: list[str] = []
+        values: dict[str, object] = {}
+        for index, (kind, priority) in enumerate(after.items()):
+            parts.append(FIRST_LANE.format(index=index))
+            values |= {f"kind_{index}": kind, f"priority_{index}": priority}
+        rows = connection.execute(text(" union all ".join(parts)), values)
+        return [Lane(*row) for row in rows.fetchall()]
+
+    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
+        # One JSON column: decoding separate columns takes the driver longer than all the rest.
+        rows = tuples(connection.execute(READ, wanted(lane, most)))
+        return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
+
+    def give_up(self, connection: Connection, ids: Collection[int]) -> None:
+        connection.execute(OFFER, {"ids": document(sorted(ids))})
+
+    def remove_offers(self, connection: Connection, ids: Collection[int]) -> None:
+        connection.execute(REMOVE_OFFERS, {"ids": document(sorted(ids))})
+
+    def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
+        rows = connection.execute(FREE, {"ids": document(sorted(ids))})
+        return {row[0] for row in rows.fetchall()}
+
+    def change(
+        self, connection: Connection, changes: Sequence[Change], *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        statement = self._change[is_read]
+        asked = {"changes": document(changes), "worker": worker}
+        if _touches(connection, statement, asked, rows=len(changes)):
+            changed: dict[int, int | None] = {each.id: each.prune_at for each in changes}
+            going = connection.scalars(GOING, {"ids": document(sorted(changed))})
+            return changed | dict.fromkeys(going, GOES)
+        fences = {change.id: change.fence for change in changes}
+        held = self._hold(connection, fences, is_read=is_read)
+        ours = [change for change in changes if change.id in held]
+        if ours:
+            connection.execute(statement, {"changes": document(ours), "worker": worker})
+        return held
+
+    def visit(
+        self, connection: Connection, visits: Visits, *, worker: int, is_read: bool
+    ) -> dict[int, int | None]:
+        asked = {**sql.visited(visits, worker), "rows": visited_rows(visits)}
+        if _touches(connection, self._visit[is_read], asked, rows=len(visits.rows)):
+            return dict.fromkeys(row.id for row in visits.rows)
+        return self.change(connection, visits.changes, worker=worker, is_read=is_read)
+
+    def remove(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> set[int]:
+        listed = document(sorted(fences.items()))
+        if _touches(connection, self._remove[is_read], {"fences": listed}, rows=len(fences)):
+            return set(fences)
+        held = self._hold(connection, fences, is_read=is_read)
+        if held:
+            connection.execute(REMOVE, {"ids": document(sorted(held))})
+        return set(held)
+
+    def _hold(
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+    ) -> dict[int, int | None]:
+        """Lock the rows that have not changed since they were taken: id to `prune_at`."""
+        rows = connection.execute(HOLD[is_read], {"ids": document(sorted(fences))})
+        return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
+
+
+def _touches(
+    connection: Connection, statement: TextClause, asked: dict[str, Any], *, rows: int
+) -> bool:
+    """Whether the statement touched exactly `rows` rows; if not, it is rolled back."""
+    # Not a `with` block: after a deadlock the savepoint is gone, and the error about that would
+    # hide the deadlock.
+    attempt = connection.begin_nested()
+    if connection.execute(statement, asked).rowcount == rows:
+        attempt.commit()
+        return True
+    attempt.rollback()
+    return False

@@ -1,1 +1,0 @@
-"""Flows at work: starting them, filling slots when nodes end, and adding nodes."""

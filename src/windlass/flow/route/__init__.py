@@ -1,1 +1,0 @@
-"""The API routes for flows and templates."""

@@ -1,1 +1,0 @@
-"""Alerts: list them, and acknowledge them."""

@@ -1,1 +1,0 @@
-"""What has changed, for pages that stay up to date."""

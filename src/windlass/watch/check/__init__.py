@@ -1,1 +1,0 @@
-"""Checks of an app and of its databases."""

@@ -1,0 +1,331 @@
+"""Status: what runs, what waits and why, and who works."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from windlass.clock import SECOND
+from windlass.core.cron import store as cron
+from windlass.core.finish import store as finish_store
+from windlass.core.finish.store import MINUTE, Work
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.store import Switch
+from windlass.core.limit.switch import Setting, held_back, setting_of
+from windlass.core.ring import store as ring_store
+from windlass.core.ring.store import WorkerView
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
+from windlass.core.task.kind import CRON_KEY, Kind, Registry
+from windlass.core.task.store import task
+from windlass.database import migrate
+from windlass.database.connection import Connection
+from windlass.errors import UnknownKind
+from windlass.sweep import model
+from windlass.sweep.model import is_sweep, sweep_why
+from windlass.sweep.store import failed_item as sweep_failure
+from windlass.sweep.store import range as ranges
+from windlass.sweep.store import sweep
+from windlass.value.duration import format_duration
+from windlass.value.outcome import MISFIT_DELAY, Misfit
+from windlass.value.payload import argument_views
+from windlass.value.rate import rate_text
+from windlass.watch.model import (
+    NOTHING_DUE,
+    AppStatus,
+    DeclaredView,
+    Family,
+    KindDetail,
+    KindStatus,
+    KindView,
+    Minute,
+    kind_together,
+)
+
+HOUR = 60
+FAILURES_SHOWN = 5
+NEAR_ITS_RATE = 0.7
+NONE_COUNTED = {"waiting": 0, "due": 0, "running": 0, "failed": 0}
+
+
+def look(fleet: Fleet, registry: Registry) -> AppStatus:
+    """How everything is doing now."""
+    found = fleet.ask(lambda shard: _look_at_shard(shard, registry))
+    if fleet.single is not None:
+        return found.values[0]
+    kinds: dict[str, list[KindStatus]] = {}
+    for each in found.values:
+        for kind in each.kinds:
+            kinds.setdefault(kind.kind, []).append(kind)
+    failures = [failure for each in found.values for failure in each.failures]
+    failures.sort(key=lambda failure: failure.failed_at, reverse=True)
+    shards = tuple(shard.name for shard in fleet.shards)
+    return AppStatus(
+        database=", ".join(shards),
+        schema=migrate.VERSION,
+        now=max(each.now for each in found.values),
+        kinds=[kind_together(same) for _, same in sorted(kinds.items())],
+        workers=[worker for each in found.values for worker in each.workers],
+        failures=failures[:FAILURES_SHOWN],
+        shards=shards,
+        missing=found.missing,
+    )
+
+
+def due_count(fleet: Fleet, registry: Registry) -> int:
+    """How many rows are due in the shards that are up; exact up to 10,000 in each."""
+    return sum(_due(shard, registry) for shard in fleet.shards if shard.is_up)
+
+
+def listing(fleet: Fleet, registry: Registry) -> list[KindView]:
+    """All kinds that are declared, or have rows."""
+    return kind_views(look(fleet, registry).kinds, registry)
+
+
+def show(fleet: Fleet, registry: Registry, name: str) -> KindDetail:
+    """One kind."""
+
+    def read(shard: Shard) -> KindStatus | None:
+        return shard.database.read(
+            lambda connection: _Reader(connection, shard, registry).known_kind(name)
+        )
+
+    found = [each for each in fleet.ask(read).values if each is not None]
+    if not found:
+        raise UnknownKind(name, list(registry.kinds))
+    (kind,) = kind_views([kind_together(found)], registry)
+    return KindDetail(kind, pace(fleet, kind=name))
+
+
+def kind_views(found: Iterable[KindStatus], registry: Registry) -> list[KindView]:
+    """How kinds are doing, with what the code declares of them."""
+    return [_view(each, registry.kinds.get(each.kind)) for each in found]
+
+
+def pace(fleet: Fleet, *, kind: str | None = None) -> list[Minute]:
+    """Each minute of the last hour, oldest first; the last one is not over."""
+
+    def read(shard: Shard) -> dict[int, Work]:
+        since = shard.clock.now() // MINUTE - HOUR + 1
+
+        def work(connection: Connection) -> dict[int, Work]:
+            if kind is None:
+                return finish_store.minutes(connection, since=since)
+            return finish_store.minutes_of(connection, kind, since=since)
+
+        return shard.database.read(work)
+
+    found = fleet.fan_out(read).values
+    last = fleet.shards[0].clock.now() // MINUTE
+    return [
+        _minute(minute, [each[minute] for each in found if minute in each])
+        for minute in range(last - HOUR + 1, last + 1)
+    ]
+
+
+def _due(shard: Shard, registry: Registry) -> int:
+    now, database = shard.clock.now(), shard.database
+
+    def read(connection: Connection) -> int:
+        until = {name: kind.due_until(now) for name, kind in registry.kinds.items()}
+        counted = task.counts(connection, database.dialect, until)
+        return sum(counts["due"] for counts in counted.values())
+
+    return database.read(read, tries=1)
+
+
+def _look_at_shard(shard: Shard, registry: Registry) -> AppStatus:
+    def read(connection: Connection) -> AppStatus:
+        reader = _Reader(connection, shard, registry)
+        return AppStatus(
+            database=shard.database.name,
+            shards=(shard.database.name,),
+            schema=migrate.VERSION,
+            now=reader.now,
+            kinds=reader.all_kinds(),
+            workers=reader.workers,
+            failures=finish_store.recent_failures(connection, limit=FAILURES_SHOWN),
+        )
+
+    return shard.database.read(read)
+
+
+class _Reader:
+    """Reads how kinds are doing in one shard, in one transaction."""
+
+    def __init__(self, connection: Connection, shard: Shard, registry: Registry) -> None:
+        self._connection = connection
+        self._dialect = shard.database.dialect
+        self._registry = registry
+        self.now = shard.clock.now()
+        self.workers: list[WorkerView] = ring_store.workers(connection)
+        self._misfits = finish_store.kinds_failing_as(
+            connection, Misfit.__name__, since=self.now - 2 * MISFIT_DELAY
+        )
+
+    def all_kinds(self) -> list[KindStatus]:
+        since = self.now // MINUTE - HOUR
+        done = {work.kind: work for work in finish_store.work_since(self._connection, minute=since)}
+        switches = limit_store.switches(self._connection)
+        waiting = cron.kinds_waiting(self._connection)
+        unended = cron.kinds_unended(self._connection) - self._registry.own.keys()
+        names = sorted({*self._registry.kinds, *waiting, *unended, *done})
+        counts = self._counts(names)
+        return [
+            self._kind(switches.get(name, Switch(name)), done.get(name), counts.get(name))
+            for name in names
+        ]
+
+    def known_kind(self, name: str) -> KindStatus | None:
+        since = self.now // MINUTE - HOUR
+        work = finish_store.work_of(self._connection, name, minute=since)
+        is_declared = name in self._registry.kinds
+        if not is_declared and work is None and name not in cron.kinds_unended(self._connection):
+            return None
+        return self._kind(
+            limit_store.switch_of(self._connection, name), work, self._counts([name]).get(name)
+        )
+
+    def _counts(self, names: Iterable[str]) -> dict[str, dict[str, int]]:
+        """The rows of each kind in each state; sweeps have ranges instead."""
+        until = {}
+        for name in names:
+            kind = self._registry.kinds.get(name)
+            if not is_sweep(kind):
+                until[name] = self.now if kind is None else kind.due_until(self.now)
+        return task.counts(self._connection, self._dialect, until)
+
+    def _kind(self, found: Switch, work: Work | None, counts: dict[str, int] | None) -> KindStatus:
+        name, now = found.kind, self.now
+        kind = self._registry.kinds.get(name)
+        schedule = None if kind is None else kind.schedule
+        standing = None if schedule is None else task.find(self._connection, name, CRON_KEY)
+        swept = self._sweep(kind) if kind is not None and is_sweep(kind) else None
+        counts = (counts or NONE_COUNTED) if swept is None else swept.counts
+        ended = 0 if work is None else work.done + work.failed + work.retried
+        is_served = any(name in each.kinds and each.lease_until >= now for each in self.workers)
+        setting = None if kind is None else setting_of(kind, found)
+        window = None if setting is None else setting.window
+        held = held_back(kind, found, now=now)
+        why_sweep = swept.why if swept is not None and is_served else None
+        period = None if kind is None else kind.period
+        return KindStatus(
+            kind=name,
+            is_declared=kind is not None,
+            cron=None if schedule is None else f"{schedule.expression} {schedule.zone}",
+            every=None if period is None else format_duration(period.every),
+            sweep=None if swept is None else swept.told,
+            next_due_at=None if standing is None else standing.due_at,
+            **counts,
+            done_last_hour=0 if work is None else work.done,
+            failed_last_hour=0 if work is None else work.failed,
+            average_milliseconds=None if work is None or not ended else work.milliseconds / ended,
+            paused=found.off,
+            reason=found.reason,
+            who=found.who,
+            since=found.since,
+            opens_at=None if window is None or window.is_open(now) else window.opens_at(now),
+            probe_at=found.breaker.probe_at,
+            rate=None if setting is None or setting.rate is None else rate_text(setting.rate),
+            window=None if window is None else window.text,
+            concurrency=None if setting is None else setting.concurrency,
+            breaker=str(found.breaker.state),
+            is_held_back=held is not None,
+            why=self._with_misfits(
+                name,
+                held or why_sweep or self._why(name, counts, setting, is_served=is_served),
+            ),
+        )
+
+    def _with_misfits(self, name: str, why: str) -> str:
+        return f"{why}; some rows do not fit its parameters" if name in self._misfits else why
+
+    def _why(
+        self, name: str, counts: dict[str, int], setting: Setting | None, *, is_served: bool
+    ) -> str:
+        """Why it does or does not run, in a few words."""
+        rate = None if setting is None else setting.rate
+        if counts["due"] and rate is not None and is_served:
+            since = self.now // MINUTE - 1
+            recent = finish_store.minutes_of(self._connection, name, since=since).values()
+            done = sum(work.done + work.failed + work.retried for work in recent)
+            if done >= rate * (SECOND * 60 + self.now % MINUTE) / SECOND * NEAR_ITS_RATE:
+                return f"running at its rate of {rate_text(rate)}"
+        if setting is None and not is_served:
+            return "no worker declares it"
+        if counts["running"]:
+            return "running"
+        if not is_served:
+            return "no worker"
+        if counts["due"]:
+            if rate is not None and rate < 1:
+                return f"waiting for its rate of {rate_text(rate)}"
+            return "starting"
+        return NOTHING_DUE
+
+    def _sweep(self, kind: Kind) -> _SweepStatus:
+        row = sweep.get(self._connection, kind.name)
+        found = ranges.listing(self._connection, kind.name)
+        waiting = sum(each.is_free for each in found)
+        total = None if row is None else row.rows
+        percent = model.estimate(found, total=total, rate=0.0).percent
+        counts = {
+            "waiting": waiting,
+            "due": waiting,
+            "running": sum(each.is_open and not each.is_free for each in found),
+            "failed": sweep_failure.count(self._connection, kind.name),
+        }
+        far = "unknown" if percent is None else f"{percent:.0f} %"
+        told = f"round {0 if row is None else row.round:,}, {far}"
+        return _SweepStatus(counts, told, sweep_why(row, found, self.now))
+
+
+@dataclass(frozen=True)
+class _SweepStatus:
+    """How a sweep is doing: its ranges counted as tasks are, and its failed items."""
+
+    counts: dict[str, int]
+    told: str
+    why: str
+
+
+def _view(found: KindStatus, kind: Kind | None) -> KindView:
+    declared = None if kind is None else _declared(kind)
+    return KindView(**vars(found), family=_family(kind), declared=declared)
+
+
+def _family(kind: Kind | None) -> Family:
+    if kind is None:
+        return "unknown"
+    if kind.face == "task":
+        return "task" if kind.schedule is None else "cron"
+    return cast(Family, kind.face)
+
+
+def _declared(kind: Kind) -> DeclaredView:
+    terms = kind.breaker
+    breaker = None
+    if terms is not None:
+        breaker = f"{terms.errors} in a row, {format_duration(terms.pause)}"
+    return DeclaredView(
+        summary=(inspect.getdoc(kind.function) or "").partition("\n")[0],
+        arguments=argument_views(kind.arguments.signature),
+        retries=max(kind.terms.retry.retries.values(), default=0),
+        timeout=None if kind.timeout is None else format_duration(kind.timeout),
+        rate=None if kind.rate is None else rate_text(kind.rate),
+        window=None if kind.window is None else kind.window.text,
+        concurrency=kind.concurrency,
+        priority=kind.priority,
+        breaker=breaker,
+    )
+
+
+def _minute(minute: int, works: list[Work]) -> Minute:
+    done, failed, retried, spent = (
+        sum(getattr(work, name) for work in works)
+        for name in ("done", "failed", "retried", "milliseconds")
+    )
+    ended = done + failed + retried
+    return Minute(minute * MINUTE, done, failed, retried, spent / ended if ended else None)

@@ -1,1 +1,0 @@
-"""Status: what runs, what waits and why, and who works."""

@@ -1,0 +1,1 @@
+"""The SQL of alerts, of the audit log and of changes."""

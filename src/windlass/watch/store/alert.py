@@ -1,0 +1,64 @@
+"""The SQL of listing and acknowledging alerts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, delete, select, update
+
+from windlass.core.alert.store import ENDS
+from windlass.database.dialect.base import Dialect
+from windlass.database.schema import acknowledgement, alert
+from windlass.watch.model import Acknowledgement, AlertView
+
+
+def listing(connection: Connection, *, limit: int, now: int) -> list[AlertView]:
+    """The last alerts, newest first."""
+    seen = _seen(connection)
+    newest = alert.c.raised_at.desc(), alert.c.id.desc()
+    rows = connection.execute(select(alert).order_by(*newest).limit(limit)).mappings()
+    return [_view(row, seen, now=now) for row in rows]
+
+
+def get(connection: Connection, number: int, *, now: int) -> AlertView | None:
+    """One alert."""
+    row = connection.execute(select(alert).where(alert.c.id == number)).mappings().first()
+    return None if row is None else _view(row, _seen(connection), now=now)
+
+
+def acknowledge(
+    connection: Connection, dialect: Dialect, what: str, kind: str | None, seen: Acknowledgement
+) -> None:
+    """Acknowledge the alerts of a sort and a kind."""
+    place, values = {"what": what, "kind": kind or ""}, vars(seen)
+    dialect.ensure(connection, acknowledgement, **place, **values)
+    connection.execute(update(acknowledgement).where(*_at(what, kind)).values(values))
+
+
+def recall(connection: Connection, what: str, kind: str | None) -> None:
+    """Take an acknowledgement back."""
+    connection.execute(delete(acknowledgement).where(*_at(what, kind)))
+
+
+def _seen(connection: Connection) -> dict[tuple[str, str], Acknowledgement]:
+    rows = connection.execute(select(acknowledgement))
+    return {
+        (row.what, row.kind): Acknowledgement(row.who, row.seen_at, row.quiet_until) for row in rows
+    }
+
+
+def _view(row: RowMapping, seen: dict[tuple[str, str], Acknowledgement], *, now: int) -> AlertView:
+    found = seen.get((row["what"], row["kind"] or ""))
+    if found is not None and not found.quiets(row["raised_at"], now=now):
+        found = None
+    return AlertView(
+        **row,
+        is_open=found is None and row["what"] not in ENDS,
+        seen_by=None if found is None else found.who,
+        seen_at=None if found is None else found.seen_at,
+        quiet_until=None if found is None else found.quiet_until,
+    )
+
+
+def _at(what: str, kind: str | None) -> tuple[Any, Any]:
+    return acknowledgement.c.what == what, acknowledgement.c.kind == (kind or "")

@@ -1,1 +1,0 @@
-"""Sessions: who is logged in to the console."""

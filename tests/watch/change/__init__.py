@@ -1,1 +1,0 @@
-"""Events for those who listen to changes."""
