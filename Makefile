@@ -44,7 +44,7 @@ demo: ## run the shop: every face of Windlass alive, with its console
 
 test: ## set up, check, and run every test but the slow ones
 	@$(TOGETHER) check servers test-console
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+	@scripts/suite $(PY) -n $(JOBS) --dist worksteal -m "not slow"
 
 test-all: ## set up, check, build the manual, and run every test
 	@$(TOGETHER) check servers docs test-console

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from contextlib import ExitStack, closing
 
@@ -130,7 +129,8 @@ def test_splits_and_merges_while_it_runs_lose_and_double_nothing(database_url):
 
 
 def test_an_idle_worker_steals_half_of_what_is_left(database_url):
-    seen: list[tuple[int, str]] = []
+    seen: list[int] = []
+    stolen = threading.Event()
     apps = [App(database_url) for _ in range(2)]
     sweeps = []
 
@@ -138,8 +138,9 @@ def test_an_idle_worker_steals_half_of_what_is_left(database_url):
 
         @app.sweep(Keys(1, 400), ranges=1, concurrency=2, batch=20)
         def offer(number: int) -> None:
-            seen.append((number, threading.current_thread().name))
-            time.sleep(0.005)
+            seen.append(number)
+            if number > 100:
+                stolen.wait(30.0)
 
         sweeps.append(offer)
 
@@ -147,11 +148,11 @@ def test_an_idle_worker_steals_half_of_what_is_left(database_url):
         for app in apps:
             stack.enter_context(closing(app))
             stack.enter_context(serving(app))
+        eventually(lambda: len(sweeps[0].ranges()) > 1, 30.0, what="a stolen half")
+        stolen.set()
         eventually(sweeps[0].rounds, 30.0, what="the end of the round")
-        found = sweeps[0].ranges()
 
-    assert len(found) > 1
-    assert Counter(number for number, _ in seen) == dict.fromkeys(range(1, 401), 1)
+    assert Counter(seen) == dict.fromkeys(range(1, 401), 1)
     assert sweeps[0].audit().ok
 
 
