@@ -11,8 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VERSION = "0.1.0"
-# The commit of that release: a clone may lack its tag.
-COMMIT = "fdad049c47f25659aac243234ccb1212efb8407a"
 
 
 def run(*command: str, **more) -> str:
@@ -24,13 +22,13 @@ def run(*command: str, **more) -> str:
 @pytest.fixture(scope="session")
 def released(tmp_path_factory) -> Path:
     """The package of the released wheel, built from the history."""
-    known = subprocess.run(
-        ["git", "rev-parse", "--verify", "-q", f"{COMMIT}^{{commit}}"], cwd=ROOT, check=False
-    )
-    if known.returncode != 0:
+    # By its subject, because a clone may lack its tag.
+    find = ("git", "log", "-1", "--format=%H", f"--grep=^release: {VERSION}$")
+    commit = run(*find, cwd=ROOT).strip()
+    if not commit:
         pytest.skip(f"the history of {VERSION} is not here")
     folder = tmp_path_factory.mktemp("released")
-    archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, check=True, capture_output=True)
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True)
     (folder / "source").mkdir()
     subprocess.run(["tar", "-x", "-C", "source"], cwd=folder, input=archive.stdout, check=True)
     without_console = {**os.environ, "WINDLASS_SKIP_CONSOLE": "1"}
