@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windlass.value.status import Status
     from windlass.view.audit import Audit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AlreadyRunning",
