@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 
 from windlass.errors import BadInput, NotPossible
 
@@ -25,8 +26,12 @@ class Migration:
     """
 
     version: str
-    upgrade: Callable[[], None]
     known_from: str | None
+    path: Path
+
+    def upgrade(self) -> None:
+        """Call the operations of the file; it is loaded anew, because columns are used up."""
+        _load(self.path).upgrade()
 
 
 class History:
@@ -38,7 +43,7 @@ class History:
     @cached_property
     def migrations(self) -> Sequence[Migration]:
         """All of them, the oldest first."""
-        found = [_load(path) for path in sorted(self._folder.glob("[0-9]*.py"))]
+        found = [_migration(path) for path in sorted(self._folder.glob("[0-9]*.py"))]
         versions = [each.version for each in found]
         if len(set(versions)) < len(versions):
             raise NotPossible(f"two migrations in {self._folder.name} have the same number")
@@ -64,10 +69,15 @@ class History:
             raise BadInput(f"version {version!r} is not known; known are {', '.join(known)}")
 
 
-def _load(path: Path) -> Migration:
+def _migration(path: Path) -> Migration:
+    module = _load(path)
+    return Migration(module.revision, getattr(module, "known_from", None), path)
+
+
+def _load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"windlass_migration_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return Migration(module.revision, module.upgrade, getattr(module, "known_from", None))
+    return module
