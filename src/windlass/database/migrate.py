@@ -34,6 +34,7 @@ __all__ = [
     "check",
     "current",
     "downgrade",
+    "losses",
     "migrate",
     "pending",
     "plan",
@@ -41,6 +42,7 @@ __all__ = [
     "script",
     "seen",
     "version_of",
+    "warning",
 ]
 
 # Around a printed script, where statements on tables can be part of a transaction.
@@ -76,12 +78,35 @@ def downgrade(database: Database, *, to: str, history: History | None = None) ->
     from windlass.database.migration.run import run
 
     known = history or History()
-    known.check(to)
-    if to < OLDEST:
-        raise BadInput(f"the tables can go back to version {OLDEST}, not to {to}")
+    _check_way_back(database, known, to)
     tables = run(database, known, to=to)
     database.schema.learn(tables)
     return tables.version or ""
+
+
+def losses(database: Database, to: str, *, history: History | None = None) -> list[str]:
+    """What `downgrade` would do, in words."""
+    from windlass.database.migration.history import ONE_AT_A_TIME, History
+    from windlass.database.migration.step import steps_of, undo
+
+    known, compiler = history or History(), _compiler(database)
+    newest = _check_way_back(database, known, to)
+    with ONE_AT_A_TIME:
+        steps = [steps_of(each, compiler) for each in known.after(to, until=newest)]
+    return [step.words for each in reversed(steps) for step in undo(each)]
+
+
+def _check_way_back(database: Database, history: History, to: str) -> str:
+    """Refuse a version that the tables cannot go back to; returns the newest that they began."""
+    tables = _look(database)
+    history.check(to)
+    newest = max(tables.ended + tables.begun, default=tables.version or "")
+    if to < OLDEST or to > newest:
+        raise BadInput(
+            f"{database.name} has tables of version {tables.version or 'none'}; they can go back "
+            f"to {OLDEST} at most, and not to {to}"
+        )
+    return newest
 
 
 def prepare(database: Database, *, tries: int = TRIES) -> None:
@@ -106,10 +131,25 @@ def current(database: Database, *, tries: int = TRIES) -> str | None:
     return _look(database, tries=tries).version
 
 
+def warning(database: Database) -> str | None:
+    """What is not as it should be with tables that this code can use."""
+    tables = _look(database)
+    if tables.begun:
+        begun = ", ".join(tables.begun)
+        return f"has a migration that began and has not ended ({begun}); run: windlass migrate"
+    lacking = pending(tables.version)
+    if not lacking or database.dialect.migrates_itself:
+        return None
+    return (
+        f"has tables of version {tables.version}; pending: {', '.join(lacking)}. What needs them "
+        "does not work yet; see windlass migrate --plan, then run: windlass migrate"
+    )
+
+
 def pending(version: str | None) -> list[str]:
     """The migrations that tables of this version lack."""
-    first = int(version or 0) + 1
-    return [f"{number:04}" for number in range(first, int(VERSION) + 1)]
+    known = [f"{number:04}" for number in range(1, int(VERSION) + 1)]
+    return [each for each in known if each > (version or "")]
 
 
 def plan(database: Database, *, history: History | None = None) -> list[PlannedStep]:

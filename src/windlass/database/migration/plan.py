@@ -11,7 +11,7 @@ from windlass.database.dialect import PerDialect
 from windlass.database.migration.catalog import Catalog
 from windlass.database.migration.history import History
 from windlass.database.migration.log import Statement
-from windlass.database.migration.step import Step, Verb, steps_of
+from windlass.database.migration.step import Step, Verb, beside, steps_of
 from windlass.database.version import read_tables
 
 NOTHING = "nothing"
@@ -65,8 +65,9 @@ def render(statement: Statement, compiler: Compiler) -> str:
 def _planned(
     connection: Connection, catalog: Catalog, version: str, step: Step, compiler: Compiler
 ) -> PlannedStep:
-    rows, seconds, blocks = 0, 0.0, NOTHING
+    rows, seconds, blocks, statement = 0, 0.0, NOTHING, step.statement
     if not step.is_new:
+        statement = beside(step, compiler)
         rows = catalog.rows(step.table)
         blocks = OTHER_LOCKS.on(connection)
         if step.verb is Verb.CREATE_INDEX:
@@ -80,5 +81,5 @@ def _planned(
         is_online=blocks == NOTHING or seconds < 1,
         rows=rows,
         seconds=seconds,
-        sql=render(step.statement, compiler),
+        sql=render(statement, compiler),
     )

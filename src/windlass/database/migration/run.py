@@ -20,14 +20,14 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Index, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
+from sqlalchemy.schema import CreateTable, DropIndex
 
 from windlass.database.column import server_of
 from windlass.database.database import Database
 from windlass.database.migration.catalog import Catalog
 from windlass.database.migration.history import ONE_AT_A_TIME, History, Migration
 from windlass.database.migration.log import TABLES, Log, Statement
-from windlass.database.migration.step import Step, Verb, steps_of, undo
+from windlass.database.migration.step import Step, Verb, beside, steps_of, undo
 from windlass.database.version import Tables, read_tables
 from windlass.errors import DatabaseUnavailable, SchemaMismatch
 
@@ -83,7 +83,7 @@ class Hands:
 
     def beside(self, step: Step, *, is_invalid: bool) -> None:
         """Execute a step on a table that is in use."""
-        self.together([step.statement])
+        self.together([beside(step, self.connection.dialect)])
 
 
 class MySQLHands(Hands):
@@ -97,15 +97,6 @@ class MySQLHands(Hands):
         with self.connection.begin():
             for statement in statements:
                 self._patiently(statement)
-
-    def beside(self, step: Step, *, is_invalid: bool) -> None:
-        # The server refuses the statement if it would have to block those who write.
-        said = str(step.statement.compile(dialect=self.connection.dialect))
-        if step.verb is Verb.CREATE_INDEX:
-            said += " algorithm=inplace lock=none"
-        elif step.verb is Verb.ADD_COLUMN:
-            said += ", algorithm=instant"
-        self.together([text(said.replace(":", r"\:"))])
 
     def _patiently(self, statement: Statement) -> None:
         until_unlocked(self.database, lambda: self.connection.execute(statement))
@@ -136,17 +127,16 @@ class PostgreSQLHands(Hands):
 
     def beside(self, step: Step, *, is_invalid: bool) -> None:
         if step.verb is not Verb.CREATE_INDEX:
-            self.together([step.statement])
+            super().beside(step, is_invalid=is_invalid)
             return
         # No time-out: a concurrent build waits for old transactions, and blocks no one meanwhile.
-        index = step.item
-        assert isinstance(index, Index)
-        index.dialect_options["postgresql"]["concurrently"] = True
+        build = beside(step, self.connection.dialect)
         with self.database.engine.connect() as connection:
             apart = connection.execution_options(isolation_level="AUTOCOMMIT")
             if is_invalid:
-                apart.execute(DropIndex(index))
-            apart.execute(CreateIndex(index))
+                assert isinstance(step.item, Index)
+                apart.execute(DropIndex(step.item))
+            apart.execute(build)
 
 
 def until_unlocked(database: Database, once: Callable[[], object]) -> None:

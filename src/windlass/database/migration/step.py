@@ -20,6 +20,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Column, Dialect, Index, MetaData, Table, insert, text
 from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex, DropTable
 
+from windlass.database.column import server_of
 from windlass.database.migration.history import Migration
 from windlass.database.migration.log import Statement
 from windlass.errors import NotPossible
@@ -45,6 +46,11 @@ class Verb(StrEnum):
         return self.startswith("drop")
 
 
+MYSQL_ONLINE = {
+    Verb.CREATE_INDEX: " algorithm=inplace lock=none",
+    Verb.ADD_COLUMN: ", algorithm=instant",
+}
+ONLINE = {"mysql": MYSQL_ONLINE, "mariadb": MYSQL_ONLINE}
 TEXT = re.compile(r"\s*(create view|create sequence|drop view|drop sequence|insert into) (\w+)")
 UNDO = {
     Verb.CREATE_VIEW: Verb.DROP_VIEW,
@@ -97,6 +103,22 @@ def steps_of(migration: Migration, dialect: Dialect) -> list[Step]:
         migration.upgrade()
     new = {step.table for step in found if step.verb is Verb.CREATE_TABLE}
     return [_placed(step, new) for step in found]
+
+
+def beside(step: Step, dialect: Dialect) -> Statement:
+    """The statement of a step on a table that is in use, so that others wait as little as can be.
+
+    MySQL and MariaDB refuse it if they would have to copy the table, or keep others from writing.
+    """
+    server = server_of(dialect)
+    if server == "postgresql" and step.verb is Verb.CREATE_INDEX:
+        assert isinstance(step.item, Index)
+        step.item.dialect_options["postgresql"]["concurrently"] = True
+        return CreateIndex(step.item)
+    if server in ONLINE and step.verb in ONLINE[server]:
+        said = str(step.statement.compile(dialect=dialect))
+        return text(said.replace(":", r"\:") + ONLINE[server][step.verb])
+    return step.statement
 
 
 def undo(steps: list[Step]) -> list[Step]:
