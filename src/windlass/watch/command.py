@@ -13,6 +13,7 @@ from windlass.cli.output import (
     count_text,
     counted,
     done,
+    note,
     plain,
     print_fitting,
     print_json,
@@ -134,9 +135,10 @@ def _print_plans(plans: list[Plan], *, as_json: bool) -> None:
 
 def _ask_to_go_back(losses: list[Loss], to: str) -> None:
     for each in losses:
-        say(f"{each.database}: {', '.join(each.steps) or 'nothing to take back'}")
+        for step in each.steps:
+            note(f"{each.database}: {step}")
     lost = any(each.steps for each in losses)
-    if lost and not typer.confirm(f"Go back to {to}, and lose what these have?"):
+    if lost and not typer.confirm(f"Go back to {to}, and lose what these have?", err=True):
         refuse("nothing was changed", code=1)
 
 

@@ -37,8 +37,8 @@ class Migration:
 class History:
     """The migrations of a folder."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or FOLDER
 
     @cached_property
     def migrations(self) -> Sequence[Migration]:

@@ -128,7 +128,9 @@ def undo(steps: list[Step]) -> list[Step]:
 
 def _placed(step: Step, new: set[str]) -> Step:
     is_apart = step.verb in (Verb.CREATE_VIEW, Verb.CREATE_SEQUENCE)
-    return replace(step, is_new=is_apart or step.table in new)
+    is_new = is_apart or step.table in new
+    # Names of SQLAlchemy are a kind of text that others do not know.
+    return replace(step, table=str(step.table), name=str(step.name), is_new=is_new)
 
 
 def _create(table: Table) -> Iterator[Step]:
