@@ -1,5 +1,6 @@
 """Migrations: older code goes on, a cut one continues, and there is a way back."""
 
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from tests.database.next_release import ADDS, AFTER_NEXT, DROPS, NEXT, next_release
-from windlass import App, SchemaMismatch
+from windlass import App, SchemaMismatch, Status
 from windlass.database import migrate, version
 from windlass.database.database import Database
 from windlass.database.migration import run
@@ -112,6 +113,27 @@ def test_tables_of_the_first_release_have_no_log_and_get_one(old_tables):
         ).fetchall()
     )
     assert next(row[0] for row in rows) == "0001"
+
+
+def test_a_callers_own_transaction_on_sqlite_does_not_wait_for_the_upgrade(tmp_path):
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with closing(Database(url)) as database:
+        migrate.migrate(database)
+        with database.engine.begin() as connection:
+            connection.execute(text("drop table windlass_migration"))
+    app = App(url)
+    work = app.task(name="work", keep="1h")(lambda: None)
+
+    with closing(app), closing(sqlite3.connect(tmp_path / "shop.db")) as raw:
+        raw.execute("begin immediate")
+        ref = work.using(conn=raw).enqueue()
+        raw.commit()
+        app.drain()
+        assert ref.status() is Status.SUCCEEDED
+
+    with closing(App(url)) as later:
+        later.prepare()
+        assert later.database.schema.look().has_log
 
 
 def test_the_version_is_the_number_of_the_newest_file():

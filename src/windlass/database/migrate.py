@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, text
 from sqlalchemy.engine import Dialect as Compiler
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from windlass.database.column import server_of
 from windlass.database.database import TRIES, Database
@@ -45,6 +45,8 @@ __all__ = [
     "warning",
 ]
 
+# How long an upgrade by itself waits for others who write into SQLite.
+BUSY_MILLISECONDS = 1_000
 # Around a printed script, where statements on tables can be part of a transaction.
 TRANSACTION = PerDialect(sqlite=("begin", "commit"), postgresql=("begin", "commit"), mysql=("", ""))
 
@@ -59,8 +61,7 @@ def migrate(
     tables = _look(database)
     if tables.known_from is not None and tables.known_from > VERSION and history is None:
         _refuse(database, tables)
-    is_newest = history is None and tables.has_log and (tables.version or "") >= VERSION
-    if not is_newest:
+    if history is not None or not _is_newest(tables):
         from windlass.database.migration.history import History
         from windlass.database.migration.run import run
 
@@ -115,8 +116,28 @@ def prepare(database: Database, *, tries: int = TRIES) -> None:
     An upgrade that older processes on the same file do not survive is left to `migrate`.
     """
     if database.dialect.migrates_itself:
-        migrate(database, only_additions=True)
+        tables = _look(database)
+        # The caller itself may be in a transaction that would keep the upgrade waiting for ever.
+        if tables.problem() is not None or _is_newest(tables) or _can_write(database):
+            migrate(database, only_additions=True)
     check(database, tries=tries)
+
+
+def _can_write(database: Database) -> bool:
+    """Whether nobody else is writing into SQLite, or stops soon."""
+    with database.engine.connect() as connection:
+        usual = connection.exec_driver_sql("pragma busy_timeout").scalar_one()
+        connection.exec_driver_sql(f"pragma busy_timeout = {BUSY_MILLISECONDS}")
+        try:
+            connection.exec_driver_sql("begin immediate")
+            connection.exec_driver_sql("rollback")
+        except DBAPIError as problem:
+            if not database.dialect.is_conflict(problem):
+                raise
+            return False
+        finally:
+            connection.exec_driver_sql(f"pragma busy_timeout = {usual}")
+    return True
 
 
 def check(database: Database, *, tries: int = TRIES) -> None:
@@ -198,6 +219,10 @@ def version_of(name: str) -> str:
 
 def _look(database: Database, *, tries: int = TRIES) -> Tables:
     return database.schema.learn(database.read(read_tables, tries=tries))
+
+
+def _is_newest(tables: Tables) -> bool:
+    return tables.has_log and (tables.version or "") >= VERSION
 
 
 def _refuse(database: Database, tables: Tables) -> None:

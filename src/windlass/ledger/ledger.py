@@ -298,9 +298,7 @@ class Ledger:
         database = self.database
         if not self._is_ready and database.dialect.migrates_itself:
             executor = join(conn, database.engine, database.dialect)
-            if has_begun(executor):
-                if migrate.seen(executor):
-                    return
+            if not migrate.seen(executor) and has_begun(executor):
                 raise BadConnection(
                     "the ledger's tables do not exist yet, and your transaction keeps them from "
                     "being created; call ledger.migrate() before you begin it"

@@ -47,7 +47,11 @@ ITEMS = PerDialect(sqlite=SQLITE, postgresql=POSTGRESQL.replace("::", r"\:\:"), 
 # Estimates of the number of rows; SQLite has none, so at most a million are counted.
 ROWS = PerDialect(
     sqlite="select count(*) from (select 1 from {table} limit 1000000)",
-    postgresql="select greatest(reltuples, 0) from pg_class where oid = to_regclass('{table}')",
+    # A table that was never analysed has only a size.
+    postgresql=(
+        "select case when reltuples > 0 then reltuples else pg_relation_size(oid) / 150 end "
+        "from pg_class where oid = to_regclass('{table}')"
+    ),
     mysql=(
         "select table_rows from information_schema.tables "
         "where table_schema = database() and table_name = '{table}'"

@@ -21,7 +21,7 @@ ALL = "reads and writes"
 INDEX_LOCKS = PerDialect(sqlite=WRITES, postgresql=NOTHING, mysql=NOTHING)
 OTHER_LOCKS = PerDialect(sqlite=WRITES, postgresql=ALL, mysql=ALL)
 # How many rows an index takes in per second, measured on a small machine.
-ROWS_PER_SECOND = PerDialect(sqlite=400_000, postgresql=250_000, mysql=150_000)
+ROWS_PER_SECOND = PerDialect(sqlite=300_000, postgresql=200_000, mysql=150_000)
 
 
 @dataclass(frozen=True)
