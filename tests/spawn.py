@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PRELOADED = (
-    "alembic.command",
     "psycopg",
     "pymysql",
     "sqlalchemy.dialects.mysql.pymysql",
@@ -27,6 +26,7 @@ PRELOADED = (
     "tests.spawn",
     "uvicorn",
     "windlass.cli",
+    "windlass.database.migration.run",
     "windlass.external.command.server",
     "windlass.web.site",
 )

@@ -1,4 +1,4 @@
-"""Maintenance: prunes old rows in small transactions that do not disturb the work."""
+"""Maintenance: prunes old rows in small transactions, and notices other versions of the tables."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class Maintenance(Loop):
         self._ticks = 0
 
     def tick(self) -> float:
+        self._look_at_tables()
         faces = self._faces.in_use(self._database).all
         chores = [*OWN, *(chore for face in faces for chore in face.maintenance)]
         often = [chore for chore in chores if chore.is_often]
@@ -64,6 +65,12 @@ class Maintenance(Loop):
                     self._do(chore)
         self._ticks += 1
         return PAUSE_SECONDS * random.uniform(0.8, 1.2)
+
+    def _look_at_tables(self) -> None:
+        """Others may migrate them, or take a migration back, while this worker runs."""
+        problem = self._database.schema.look().problem()
+        if problem is not None:
+            telemetry.emit("schema.refused", database=self._database.name, problem=problem)
 
     def _do(self, chore: Chore) -> int:
         now = self._clock.now()

@@ -33,6 +33,7 @@ from windlass.database.bound import Bounds
 from windlass.database.dialect import Dialect, dialect_of
 from windlass.database.dialect.base import BLOCK, Executor
 from windlass.database.url import normalise, show
+from windlass.database.version import SchemaVersion, read_tables
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
 
@@ -107,6 +108,10 @@ class Database:
         if self.dialect.commits_alone:
             self._autocommit = self._make_engine(given, isolation_level="AUTOCOMMIT")
         self._like = like
+        # The version of its tables: `schema.has("0002")`.
+        self.schema = SchemaVersion(self.name, lambda: self.read(read_tables))
+        if like is not None:
+            self.schema = like.schema
         # How often all connections were thrown away, and when last.
         self.renewals = 0
         self._renewed_at = 0.0
@@ -232,6 +237,15 @@ class Database:
     def snapshot(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads, on one snapshot."""
         return self._retry(lambda: self._at_one_moment(work), tries)
+
+    def session(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
+        """Run `work`, which begins its own transactions, on one connection; retry all of it."""
+
+        def once() -> T:
+            with self.engine.connect() as connection:
+                return work(connection)
+
+        return self._retry(once, tries)
 
     def single(
         self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True

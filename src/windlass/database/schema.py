@@ -403,3 +403,11 @@ number = _table(
     key(name=Exact(100)),
     required(next=BigInteger),
 )
+
+# The migrations of these tables, and when each began and ended. Release 0.1.0 does not have it.
+migration = _table(
+    "migration",
+    key(version=Exact(32)),
+    required(began_at=BigInteger),
+    optional(ended_at=BigInteger),
+)

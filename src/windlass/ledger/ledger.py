@@ -267,10 +267,7 @@ class Ledger:
         if self._is_ready:
             return
         with self._preparing:
-            if self.database.dialect.migrates_itself:
-                migrate.migrate(self.database)
-            else:
-                migrate.check(self.database)
+            migrate.prepare(self.database)
             self._is_ready = True
 
     def close(self) -> None:
@@ -301,7 +298,7 @@ class Ledger:
         database = self.database
         if not self._is_ready and database.dialect.migrates_itself:
             executor = join(conn, database.engine, database.dialect)
-            if migrate.seen(executor) != migrate.VERSION and has_begun(executor):
+            if not migrate.seen(executor) and has_begun(executor):
                 raise BadConnection(
                     "the ledger's tables do not exist yet, and your transaction keeps them from "
                     "being created; call ledger.migrate() before you begin it"

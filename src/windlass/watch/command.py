@@ -13,6 +13,7 @@ from windlass.cli.output import (
     count_text,
     counted,
     done,
+    note,
     plain,
     print_fitting,
     print_json,
@@ -28,6 +29,7 @@ from windlass.value.duration import parse_duration
 
 if TYPE_CHECKING:
     from windlass.watch.model import AlertView, AppStatus, AuditEntry, KindStatus
+    from windlass.watch.operate.tables import Loss, Plan
 
 WHY_STYLE = {
     "running": "blue",
@@ -52,6 +54,9 @@ def status(app: AppOption = None, as_json: JsonOption = False) -> None:
     for name in found.shards:
         is_missing = Text("  does not answer", style="bold red")
         known = Text(f"  schema {found.schema}")
+        if found.pending:
+            lacks = ", ".join(found.pending)
+            known += Text(f"  {lacks} pending: windlass migrate", style="yellow")
         console.print(Text(name, style="bold") + (is_missing if name in found.missing else known))
     console.print()
     _print_kinds(found)
@@ -62,19 +67,35 @@ def status(app: AppOption = None, as_json: JsonOption = False) -> None:
 
 def migrate(
     app: AppOption = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Say what would be done and locked, and for how long."),
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="VERSION", help="Go back to a version, or a release (0.1.0)."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before going back.")] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL, change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create or upgrade the tables."""
+    """Create or upgrade the tables, say what that would do, or go back to older ones."""
+    if sum((sql, plan, to is not None)) > 1:
+        refuse("give one of --plan, --to and --sql")
     loaded = load_app(app, needs_kinds=False)
-    from windlass.watch.operate import check as operate
+    from windlass.watch.operate import tables as operate
 
     if sql:
-        text = operate.migration_script(loaded.fleet)
+        text = operate.script(loaded.fleet)
         print_json({"sql": text}) if as_json else typer.echo(text, nl=False)
         return
+    if plan:
+        _print_plans(operate.plans(loaded.fleet), as_json=as_json)
+        return
     before = operate.versions(loaded.fleet)
-    version = loaded.migrate()
+    if to is not None and not yes:
+        _ask_to_go_back(operate.losses(loaded.fleet, to), to)
+    version = loaded.migrate() if to is None else operate.go_back(loaded.fleet, to)
     facts = [{"database": name, "from": found, "to": version} for name, found in before]
     if as_json:
         print_json(facts[0] if len(facts) == 1 else {**facts[0], "shards": facts})
@@ -84,6 +105,41 @@ def migrate(
             done(f"{name} is up to date (version {version})")
         else:
             done(f"{name} is now at version {version} (was {found or 'empty'})")
+
+
+def _print_plans(plans: list[Plan], *, as_json: bool) -> None:
+    if as_json:
+        found = plain(plans)
+        print_json(found[0] if len(found) == 1 else {**found[0], "shards": found})
+        return
+    for each in plans:
+        if not each.steps:
+            done(f"{each.database} is up to date (version {each.version})")
+            continue
+        pending = ", ".join(each.pending)
+        say(f"{each.database} has version {each.version or 'none'}; pending: {pending}")
+        shown = table("version", "step", "blocks", "rows", "takes", right=("rows",), wrap=("step",))
+        for step in each.steps:
+            style = "" if step.is_online else "yellow"
+            took = f"about {step.seconds:,.0f} s" if step.seconds >= 1 else "a moment"
+            rows = f"{step.rows:,}" if step.rows else "-"
+            shown.add_row(
+                step.version, step.operation, Text(step.blocks, style=style), rows, Text(took)
+            )
+        console.print(shown)
+        if all(step.is_online for step in each.steps):
+            say("Workers can go on working meanwhile.")
+        else:
+            say("Workers wait while a step blocks them.")
+
+
+def _ask_to_go_back(losses: list[Loss], to: str) -> None:
+    for each in losses:
+        for step in each.steps:
+            note(f"{each.database}: {step}")
+    lost = any(each.steps for each in losses)
+    if lost and not typer.confirm(f"Go back to {to}, and lose what these have?", err=True):
+        refuse("nothing was changed", code=1)
 
 
 def check(app: AppOption = None, as_json: JsonOption = False) -> None:

@@ -96,7 +96,10 @@ class KindDetail:
 
 @dataclass(frozen=True)
 class AppStatus:
-    """How everything is doing; what the shards in `missing` have is not counted."""
+    """How everything is doing; what the shards in `missing` have is not counted.
+
+    `schema` is the version of the tables; `pending` are the migrations that they lack.
+    """
 
     database: str
     schema: str
@@ -106,6 +109,7 @@ class AppStatus:
     failures: list[FailureView]
     shards: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from windlass.core.run.runner import Coroutines, Threads, Watch
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
+from windlass.database.version import VERSION
 from windlass.errors import WindlassError
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.pulse import Pulse
@@ -285,6 +286,9 @@ class Worker:
             self.switchboard.obey()
         self.heartbeat.join_ring()
         if self._only is None and not self._settings.until_idle:
+            if not database.schema.has(VERSION):
+                version = database.schema.version
+                telemetry.emit("schema.behind", database=database.name, version=version)
             for hazard in database.dialect.hazards(database.url):
                 telemetry.emit("database.endangered", database=database.name, hazard=hazard)
 

@@ -130,7 +130,7 @@ function Databases({ databases }: { databases: About["databases"] }) {
             {database.schema_needed}
           </Badge>
         ) : (
-          <Badge tone="bad" icon="warning">
+          <Badge tone={database.problem ? "bad" : "warn"} icon="warning">
             {`${database.schema_found ?? "–"} ≠ ${database.schema_needed}`}
           </Badge>
         ),

@@ -114,12 +114,13 @@ class Fleet:
 
     def migrate(self) -> str:
         """Create or upgrade the tables of all databases; their version after that."""
+        versions = []
         for shard in self.shards:
-            migrate.migrate(shard.database)
+            versions.append(migrate.migrate(shard.database))
             if self.single is None:
                 shard.look()
         self._assemble()
-        return migrate.VERSION
+        return min(versions)
 
     def prepare(self) -> None:
         """Make sure that the tables exist. In SQLite they are created on first use.

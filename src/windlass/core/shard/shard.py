@@ -82,10 +82,7 @@ class Shard:
 
     def prepare(self, *, tries: int) -> None:
         """Make sure that its tables exist. In SQLite they are created."""
-        if self.database.dialect.migrates_itself:
-            migrate.migrate(self.database)
-        else:
-            migrate.check(self.database, tries=tries)
+        migrate.prepare(self.database, tries=tries)
 
     def open(self) -> ShardRow:
         """Make sure that its tables exist, and read its shard row."""

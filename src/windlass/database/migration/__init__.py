@@ -1,1 +1,1 @@
-"""Migrations of the tables, run by Alembic."""
+"""Migrations of the tables: their files, their steps, how they run, and what they will lock."""

@@ -57,16 +57,6 @@ def check(fleet: Fleet, registry: Registry) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
-def versions(fleet: Fleet) -> list[tuple[str, str | None]]:
-    """The name of each database and the version of its tables; None if it has no tables."""
-    return [(shard.database.name, migrate.current(shard.database)) for shard in fleet.shards]
-
-
-def migration_script(fleet: Fleet) -> str:
-    """The SQL that makes or upgrades the tables of the first database."""
-    return migrate.script(fleet.shards[0].database)
-
-
 def health(fleet: Fleet) -> list[DatabaseHealth]:
     """The health of each database; each is asked once."""
     return [_health(shard) for shard in fleet.shards]
@@ -133,7 +123,8 @@ def _tables(database: Database) -> list[Finding]:
         migrate.check(database)
     except WindlassError as problem:
         return [Finding("error", "database", str(problem))]
-    return []
+    warning = migrate.warning(database)
+    return [] if warning is None else [Finding("warning", "database", f"{database.name} {warning}")]
 
 
 def of_kinds(registry: Registry) -> list[Finding]:
@@ -212,9 +203,10 @@ def _health(shard: Shard) -> DatabaseHealth:
 
 
 def _mismatch(database: Database, found: str | None) -> str | None:
-    if found == migrate.VERSION or (found is None and database.dialect.migrates_itself):
+    if found is None and database.dialect.migrates_itself:
         return None
-    return f"its tables have version {found or 'none'}; run: windlass migrate"
+    tables = database.schema.tables
+    return None if tables is None else tables.problem()
 
 
 def _server(database: Database) -> str | None:

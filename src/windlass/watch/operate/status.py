@@ -62,9 +62,11 @@ def look(fleet: Fleet, registry: Registry) -> AppStatus:
     failures = [failure for each in found.values for failure in each.failures]
     failures.sort(key=lambda failure: failure.failed_at, reverse=True)
     shards = tuple(shard.name for shard in fleet.shards)
+    schema = min(each.schema for each in found.values)
     return AppStatus(
         database=", ".join(shards),
-        schema=migrate.VERSION,
+        schema=schema,
+        pending=tuple(migrate.pending(schema)),
         now=max(each.now for each in found.values),
         kinds=[kind_together(same) for _, same in sorted(kinds.items())],
         workers=[worker for each in found.values for worker in each.workers],
@@ -137,12 +139,15 @@ def _due(shard: Shard, registry: Registry) -> int:
 
 
 def _look_at_shard(shard: Shard, registry: Registry) -> AppStatus:
+    schema = shard.database.schema.look().version or ""
+
     def read(connection: Connection) -> AppStatus:
         reader = _Reader(connection, shard, registry)
         return AppStatus(
             database=shard.database.name,
             shards=(shard.database.name,),
-            schema=migrate.VERSION,
+            schema=schema,
+            pending=tuple(migrate.pending(schema)),
             now=reader.now,
             kinds=reader.all_kinds(),
             workers=reader.workers,
