@@ -70,11 +70,10 @@ function Tokens({ tokens, canRevoke }: { tokens: readonly Token[]; canRevoke: bo
   const columns: readonly Column<Token>[] = [
     {
       label: t.token.name,
-      isWide: true,
       render: (token) => (
         <span className="stack">
           <span className="name">{token.name}</span>
-          <small className="mono faint">{token.prefix}…</small>
+          <small className="name faint">{token.prefix}…</small>
         </span>
       ),
     },
@@ -90,6 +89,7 @@ function Tokens({ tokens, canRevoke }: { tokens: readonly Token[]; canRevoke: bo
     {
       label: t.field.created,
       isExtra: true,
+      isWide: true,
       render: (token) => (
         <span className="stack">
           <Ago at={token.created_at} />
@@ -138,7 +138,7 @@ function End({ token }: { token: Token }) {
 function Revoke({ token }: { token: Token }) {
   const { t } = useText();
   const action = useAsk();
-  if (token.state === "revoked") return null;
+  if (token.state !== "active") return null;
   const revoke = () =>
     action.ask(
       {
