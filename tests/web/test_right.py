@@ -10,6 +10,7 @@ from windlass.ledger import Ledger
 from windlass.ledger import http as ledger_http
 from windlass.operate.token.operate import FleetTokens
 from windlass.view.role import Role
+from windlass.web.access import allowed_to
 from windlass.web.right import API, CONSOLE, LEDGER_ALONE, TABLE
 from windlass.web.site import OPEN
 
@@ -78,7 +79,10 @@ def test_the_table_says_what_each_role_may(browse):
 
     for method, path in places(document):
         if path.startswith(API) and path not in OPEN:
-            assert CONSOLE.of(method.upper(), path) == expected(method, path), (method, path)
+            assert allowed_to(CONSOLE, method.upper(), path) == expected(method, path), (
+                method,
+                path,
+            )
 
 
 @pytest.mark.parametrize("role", Role)
@@ -187,7 +191,7 @@ def test_every_route_of_the_ledger_by_itself_is_in_the_table(ledger):
     document = ledger_http.create(ledger, secret=SECRET).openapi()
 
     for method, path in places(document):
-        roles = LEDGER_ALONE.of(method.upper(), path)
+        roles = allowed_to(LEDGER_ALONE, method.upper(), path)
         assert roles == expected(method, f"/api/ledger{path}"), (method, path)
 
 

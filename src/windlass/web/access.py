@@ -38,7 +38,7 @@ from windlass.web.credential import (
 )
 from windlass.web.problem import problem
 from windlass.web.proxy import Proxy, Untold
-from windlass.web.right import Rights
+from windlass.web.right import ADMINS, ANY, Rights, Roles
 
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -210,7 +210,7 @@ class AccessGate:
 
     def _refuse_role(self, actor: Actor, method: str, path: str) -> Response | None:
         is_safe = method in SAFE
-        allowed = self.rights.of(method, path)
+        allowed = allowed_to(self.rights, method, path)
         if actor.role in allowed and (is_safe or not self.read_only):
             return None
         if not is_safe and (self.read_only or actor.role is Role.VIEWER):
@@ -277,6 +277,26 @@ class AccessGate:
     def _at_most(self, role: Role) -> Role:
         """The role in this console; nobody becomes able to see more because it is read-only."""
         return Role.VIEWER if self.read_only and role is not Role.PRODUCER else role
+
+
+def allowed_to(rights: Rights, method: str, path: str) -> Roles:
+    """The roles that may send `method` to `path`, which is as it was sent."""
+    # What may be read may be asked for in any way that only reads.
+    method = "GET" if method in SAFE else method
+    found = _found(rights.get(method, {}), path.split("/"))
+    return ADMINS if found is None else found
+
+
+def _found(place: Rights, parts: list[str]) -> Roles | None:
+    if not parts:
+        roles: Roles | None = place.get(None)
+        return roles
+    first, *rest = parts
+    for name in (first, ANY) if first else (first,):
+        below = _found(place[name], rest) if name in place else None
+        if below is not None:
+            return below
+    return None
 
 
 def route_path(scope: Scope) -> str:

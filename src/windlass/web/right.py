@@ -72,41 +72,21 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
 }
 # fmt: on
 
+# A part of a path that may be anything.
 ANY = "{}"
+# By method and then by the parts of the path; None has the roles.
+Rights = dict[str | None, Any]
 
 
-class Rights:
-    """Who may call which route."""
-
-    def __init__(self, rules: Iterable[tuple[str, str, Roles]]) -> None:
-        # A tree by method and then by the parts of the path; None has the roles.
-        self._tree: dict[str | None, Any] = {}
-        for method, path, roles in rules:
-            parts = (ANY if part.startswith("{") else part for part in path.split("/"))
-            place = self._tree.setdefault(method, {})
-            for part in parts:
-                place = place.setdefault(part, {})
-            place[None] = roles
-
-    def of(self, method: str, path: str) -> Roles:
-        """The roles that may send `method` to `path`, which is as it was sent."""
-        # What may be read may be asked for in any way that only reads.
-        method = "GET" if method in ("HEAD", "OPTIONS") else method
-        found = _find(self._tree.get(method, {}), path.split("/"))
-        return ADMINS if found is None else found
-
-
-def _find(place: dict[str | None, Any], parts: list[str]) -> Roles | None:
-    if not parts:
-        found: Roles | None = place.get(None)
-        return found
-    first, *rest = parts
-    for name in (first, ANY) if first else (first,):
-        if name in place:
-            below = _find(place[name], rest)
-            if below is not None:
-                return below
-    return None
+def _tree(rules: Iterable[tuple[str, str, Roles]]) -> Rights:
+    """The rules as the gate follows them, part of the path by part."""
+    tree: Rights = {}
+    for method, path, roles in rules:
+        place = tree.setdefault(method, {})
+        for part in path.split("/"):
+            place = place.setdefault(ANY if part.startswith("{") else part, {})
+        place[None] = roles
+    return tree
 
 
 def _rules() -> Iterator[tuple[str, str, Roles]]:
@@ -116,9 +96,9 @@ def _rules() -> Iterator[tuple[str, str, Roles]]:
                 yield method, path, roles
 
 
-CONSOLE = Rights((method, f"{API}{path}", roles) for method, path, roles in _rules())
+CONSOLE = _tree((method, f"{API}{path}", roles) for method, path, roles in _rules())
 # The ledger that is served by itself has the paths that are below /api/ledger in the console.
-LEDGER_ALONE = Rights(
+LEDGER_ALONE = _tree(
     (method, path.removeprefix(LEDGER), roles)
     for method, path, roles in _rules()
     if path.startswith(f"{LEDGER}/")
