@@ -77,6 +77,7 @@ PAGES = {
     "control": "control",
     "control-failed": "control/backup",
     "control-running": "control/load-recordings?partition=2026-11",
+    "tokens": "tokens",
     "ledger": "ledger",
     "ledger-sold-out": "ledger?sold_out=true",
     "ledger-sku": "ledger/stock/bolt-m6",

@@ -23,6 +23,8 @@ from scripts.screenshot.shop import (
 )
 from windlass.clock import SECOND
 from windlass.database.schema import stat
+from windlass.operate.token.operate import FleetTokens
+from windlass.view.role import Role
 
 MINUTE = 60 * SECOND
 PACES = {
@@ -37,6 +39,7 @@ PACES = {
 def seed() -> None:
     """Fill the database of the shop; workers do the rest."""
     app.migrate()
+    _tokens()
     random.seed(9)
     _history()
     _runs()
@@ -57,6 +60,18 @@ def seed() -> None:
         export_year.enqueue(year)
     _flows()
     app.pause("publish_feed", reason="the partner asked us to wait until noon", who="grace")
+
+
+def _tokens() -> None:
+    tokens = FleetTokens(app.fleet)
+    for name, role, expires in (
+        ("ada", Role.ADMIN, "365d"),
+        ("grafana", Role.VIEWER, None),
+        ("nightly-import", Role.PRODUCER, "90d"),
+        ("old-laptop", Role.OPERATOR, None),
+    ):
+        tokens.create(name, role, expires=expires, who="ada@till")
+    tokens.revoke("old-laptop", who="grace@till")
 
 
 def _flows() -> None:

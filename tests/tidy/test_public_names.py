@@ -140,7 +140,7 @@ MODULES = {
         "windlass_databases",
         "windlass_lender",
     },
-    "windlass.web": {"create"},
+    "windlass.web": {"Proxy", "create"},
 }
 """Every other public module; whatever else is in the package may change without a word."""
 IMPORTED = re.compile(r"^\s*(?:from|import) (windlass(?:\.\w+)*)(?!\w)", re.MULTILINE)

@@ -315,7 +315,7 @@ def test_a_session_is_good_for_one_secret_only_and_not_forever(monkeypatch):
     def sessions(secret: str) -> Sessions:
         return Sessions(Credentials(secret).session_keys())
 
-    _, cookie = sessions(SECRET).begin("Ada", Role.OPERATOR)
+    _, cookie = sessions(SECRET).begin("Ada", Role.ADMIN)
 
     assert sessions(SECRET).read(cookie) is not None
     assert sessions("another secret").read(cookie) is None
@@ -331,7 +331,7 @@ def test_the_cookie_of_a_viewer_has_nothing_of_the_secret_of_operators(monkeypat
         return Sessions(Credentials(secret, VIEWER_SECRET).session_keys()).begin("Eve", role)[1]
 
     assert cookie(SECRET, Role.VIEWER) == cookie("another secret!!", Role.VIEWER)
-    assert cookie(SECRET, Role.OPERATOR) != cookie("another secret!!", Role.OPERATOR)
+    assert cookie(SECRET, Role.ADMIN) != cookie("another secret!!", Role.ADMIN)
 
 
 def test_a_secret_cannot_be_tried_against_a_cookie_without_much_work():
@@ -346,7 +346,7 @@ def test_a_viewer_cannot_make_an_operator_of_the_cookie(browse):
     console = browse(secret=SECRET, viewer_secret=VIEWER_SECRET)
     console.log_in(VIEWER_SECRET)
     body, _, signature = console.client.cookies["windlass_session"].partition(".")
-    claim = json.loads(b64decode(f"{body}==")) | {"role": "operator"}
+    claim = json.loads(b64decode(f"{body}==")) | {"role": "admin"}
     forged = b64encode(json.dumps(claim).encode()).decode().rstrip("=")
 
     console.client.cookies.clear()

@@ -118,6 +118,11 @@ export interface ControlRunDetail {
   run: RunView; history: readonly RunView[];
 }
 
+/** The name and the role of a new token, and for how long it is good; null: for ever. */
+export interface CreateToken {
+  name: string; role: Role; expires?: string | null;
+}
+
 /** What the code declares; an operator may have set other values. */
 export interface DeclaredView {
   summary: string; arguments: readonly ArgumentView[]; retries: number; timeout: string | null;
@@ -339,7 +344,7 @@ export interface ListedReturn {
   has_more_lines: boolean;
 }
 
-/** The secret, or the token of the printed link, and a name for the audit log. */
+/** The secret, an access token or that of the printed link, and a name for the audit log. */
 export interface LogIn {
   secret: string; name?: string;
 }
@@ -370,6 +375,11 @@ export interface MovementBody {
 /** Which items to add, and whether to visit them at once. */
 export interface NewCodes {
   codes: readonly string[]; now?: boolean;
+}
+
+/** A token that was just made. Nobody can see `token` again. */
+export interface NewToken {
+  token: string; name: string; role: Role; prefix: string; expires_at: string | null;
 }
 
 /** Which node of which flow run a task is; the flow run itself has no node. */
@@ -419,6 +429,10 @@ export interface Page_Item_ {
 
 export interface Page_RunView_ {
   items: readonly RunView[]; next: string | null; missing: readonly string[];
+}
+
+export interface Page_TokenView_ {
+  items: readonly TokenView[]; next: string | null; missing: readonly string[];
 }
 
 /** Why, for the people who read it later. */
@@ -497,8 +511,8 @@ export interface RingsRingViewMemberView {
   joined_at: string; lease_until: string; is_alive: boolean;
 }
 
-/** What a person may do. */
-export type Role = "operator" | "viewer";
+/** What a person or a program may do. */
+export type Role = "viewer" | "operator" | "producer" | "admin";
 
 /** A rolling kind, and the ages of its items. */
 export interface RollingDetail {
@@ -528,10 +542,11 @@ export interface RunView {
   batch: number | null; tries: number; who: string | null; progress: LoopProgress | null;
 }
 
-/** Who is logged in. Requests that change something have `token` as x-csrf-token. */
+/** Who is logged in, and by what. Requests that change something have `token` as x-csrf-token. */
 export interface SessionView {
   is_logged_in: boolean; needs_secret: boolean; name: string | null; role: Role | null;
-  read_only: boolean; token: string | null; expires_at: string | null; version: string;
+  by: "secret" | "link" | "token" | "proxy" | null; read_only: boolean; token: string | null;
+  expires_at: string | null; version: string;
 }
 
 /** A failed item: its key, its error, and how often it was tried. */
@@ -647,6 +662,13 @@ export interface TemplateVersion {
 export interface TemplateView {
   name: string; version: number; saved_at: string; nodes: number; edges: number;
   arguments: readonly string[]; spec: Template;
+}
+
+/** A token, as operators see it: never the token itself, only how it begins. */
+export interface TokenView {
+  name: string; role: Role; prefix: string; state: "active" | "expired" | "revoked";
+  created_at: string; created_by: string; expires_at: string | null; last_used_at: string | null;
+  revoked_at: string | null; revoked_by: string | null;
 }
 
 /** A deduction was refused: none of it ever came in. */

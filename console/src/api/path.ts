@@ -149,6 +149,7 @@ export interface Get {
   "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.Audit; };
   "switches": { answer: readonly Model.SwitchView[]; };
   "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
+  "tokens": { answer: Model.Page_TokenView_; };
   "alerts": { query?: { limit?: Maybe<number | string>; }; answer: Model.Page_AlertView_; };
   "alerts/open": { answer: Model.OpenAlerts; };
   "audit": {
@@ -238,6 +239,8 @@ export interface Post {
   "switches/{kind}/set": {
     params: { kind: string; }; body: Model.SetKind; answer: Model.SwitchView;
   };
+  "tokens": { body: Model.CreateToken; answer: Model.NewToken; };
+  "tokens/{name}/revoke": { params: { name: string; }; answer: Model.TokenView; };
   "alerts/{number}/acknowledge": {
     params: { number: number | string; }; body: Model.Acknowledge; answer: Model.ActionResult;
   };

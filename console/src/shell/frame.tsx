@@ -12,7 +12,7 @@ import { useText } from "../text";
 import { useKeys } from "./keys";
 import { Mark } from "./mark";
 import { contentOf, entryOf, PAGES } from "./page";
-import { useSession } from "./session";
+import { canLeave, useSession } from "./session";
 import { isDark, useTheme } from "./theme";
 
 const GROUPS = ["watch", "work", "rule"] as const;
@@ -143,7 +143,7 @@ function SideFoot({ live, onHelp }: { live: LiveState; onHelp: () => void }) {
         <button type="button" className="button quiet" aria-label={t.help.title} onClick={onHelp}>
           ?
         </button>
-        {session.needs_secret && (
+        {canLeave(session) && (
           <button
             type="button"
             className="button quiet"

@@ -18,6 +18,7 @@ import { SwitchPage } from "../page/switch";
 import { SwitchDetailPage } from "../page/switch/detail";
 import { TaskPage } from "../page/task";
 import { TaskDetailPage } from "../page/task/detail";
+import { TokenPage } from "../page/token";
 import type { Dictionary } from "../text/en";
 
 export type PageName = keyof Dictionary["menu"];
@@ -129,6 +130,14 @@ export const PAGES: readonly Entry[] = [
     icon: "audit",
     group: "rule",
     list: () => <AuditPage />,
+  },
+  {
+    name: "tokens",
+    path: "tokens",
+    letter: "k",
+    icon: "key",
+    group: "rule",
+    list: () => <TokenPage />,
   },
   {
     name: "about",

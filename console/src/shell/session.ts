@@ -11,6 +11,11 @@ export interface SessionState {
   readonly leave: () => void;
 }
 
+/** Whether logging out makes sense: a used link or a proxy would not let the person choose again. */
+export function canLeave(session: Session): boolean {
+  return session.by === "secret" || session.by === "token";
+}
+
 export const SessionContext = createContext<SessionState | null>(null);
 
 export function useSession(): SessionState {

@@ -47,6 +47,7 @@ GROUPS = {
     ),
     "windlass.ledger.command": "Show the stock ledger, and check that its books balance.",
     "windlass.operate.shard.command": "Show the shards, drain one, and move rows.",
+    "windlass.operate.token.command": "Make access tokens, show them, and revoke them.",
 }
 
 

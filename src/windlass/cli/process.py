@@ -28,6 +28,7 @@ from windlass.fork import CHILD
 if TYPE_CHECKING:
     from windlass.app import AnyWorker, App
     from windlass.web.link import Link
+    from windlass.web.proxy import Proxy
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", min=1, max=256, help="How many worker processes.")
@@ -73,6 +74,37 @@ ViewerSecretOption = Annotated[
     ),
 ]
 ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="View only: nobody may act.")]
+ProxyHeaderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--proxy-header",
+        metavar="HEADER",
+        help="The header in which a trusted proxy names the user, such as X-Forwarded-User.",
+    ),
+]
+ProxyAddressOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--proxy-address",
+        metavar="ADDRESS",
+        help="The address or network of the proxy; from others its headers are ignored; "
+        "repeatable.",
+    ),
+]
+ProxyRoleHeaderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--proxy-role-header", metavar="HEADER", help="The header with the role of the user."
+    ),
+]
+ProxyRoleOption = Annotated[
+    str,
+    typer.Option(
+        "--proxy-role",
+        metavar="ROLE",
+        help='The role of users without one in the header; "none" refuses them.',
+    ),
+]
 OpenOption = Annotated[
     bool, typer.Option("--open", help="Open the console in the browser, logged in by the link.")
 ]
@@ -116,6 +148,10 @@ def console(
     secret: SecretOption = None,
     viewer_secret: ViewerSecretOption = None,
     read_only: ReadOnlyOption = False,
+    proxy_header: ProxyHeaderOption = None,
+    proxy_address: ProxyAddressOption = None,
+    proxy_role_header: ProxyRoleHeaderOption = None,
+    proxy_role: ProxyRoleOption = "viewer",
     open_it: OpenOption = False,
 ) -> None:
     """Serve the web console of an app; without a secret, print a link that logs you in once."""
@@ -124,14 +160,16 @@ def console(
     from windlass.web.serve import bind, check_host, serve
 
     secret, viewer_secret = secret or None, viewer_secret or None
-    check_host(host, secret, viewer_secret)
+    proxy = _proxy(proxy_header, proxy_address or [], proxy_role_header, proxy_role)
+    check_host(host, secret, viewer_secret, proxy=proxy)
     bound = bind(host, port)
-    with _link(secret) as link:
-        site = _site(loaded, secret, viewer_secret, link, read_only=read_only)
+    with nullcontext() if proxy is not None else _link(secret) as link:
+        site = _site(loaded, secret, viewer_secret, link, proxy=proxy, read_only=read_only)
         set_up_logs(as_json=False, console=None)
         loaded.prepare()
-        _tell(bound, link, "read-only" if read_only else "log in with the secret", open_it=open_it)
-        serve(site, bound)
+        how = "log in by the proxy" if secret is None else "log in with the secret"
+        _tell(bound, link, "read-only" if read_only else how, open_it=open_it)
+        serve(site, bound, proxy=proxy)
     loaded.close()
 
 
@@ -277,19 +315,40 @@ def _link(secret: str | None) -> AbstractContextManager[Link | None]:
     return nullcontext() if secret is not None else Link.made()
 
 
+def _proxy(
+    header: str | None, addresses: list[str], role_header: str | None, role: str
+) -> Proxy | None:
+    """The proxy that the options name."""
+    from windlass.web.proxy import Proxy
+
+    if header is None:
+        if addresses or role_header is not None:
+            refuse("--proxy-address and --proxy-role-header need --proxy-header: who is the user?")
+        return None
+    if not addresses:
+        refuse(
+            f"--proxy-header {header} needs --proxy-address: without it everybody who sends that "
+            "header would be let in"
+        )
+    default = None if role == "none" else role
+    return Proxy(header, addresses, role_header=role_header, role=default)
+
+
 def _site(
     app: App,
     secret: str | None,
     viewer_secret: str | None,
     link: Link | None,
     *,
+    proxy: Proxy | None = None,
     read_only: bool = False,
 ) -> Any:
     """The console of an app."""
     from windlass.web.credential import Credentials
     from windlass.web.site import make
 
-    return make(app, Credentials(secret, viewer_secret, link), read_only=read_only)
+    credentials = Credentials(secret, viewer_secret, link)
+    return make(app, credentials, proxy=proxy, read_only=read_only)
 
 
 def _tell(bound: socket.socket, link: Link | None, how: str, *, open_it: bool) -> None:

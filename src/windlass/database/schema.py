@@ -380,6 +380,16 @@ audit = _table(
     Index("windlass_audit_acted", "acted_at", "id"),
 )
 
+# Access tokens by name. The hash, keyed with the salt, is all that is known of a token itself.
+token = _table(
+    "token",
+    key(name=Exact(100)),
+    required(prefix=Exact(20), role=Exact(20), salt=Exact(64), hash=Exact(64)),
+    required(created_at=BigInteger, created_by=String(255)),
+    optional(expires_at=BigInteger, last_used_at=BigInteger),
+    optional(revoked_at=BigInteger, revoked_by=String(255)),
+)
+
 # This database among the shards: one row.
 shard = _table(
     "shard",

@@ -2,7 +2,8 @@
 
 A first answer is 201, the same answer again 200. Errors are problem+json: 404 for what is unknown,
 409 for an id that was used for something else, 422 for what is refused or malformed, with the facts
-as fields. Every request carries the secret as its bearer token and passes the console's gate.
+as fields. Every request carries the secret, or an access token, as its bearer token and passes the
+console's gate.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def create(ledger: Ledger, *, secret: str | None = None, audit: bool = True) -> FastAPI:
-    """The application that serves `ledger` to those who have the secret.
+    """The application that serves `ledger` to those who have the secret or an access token.
 
     An audit reads every row: leave it out, `audit=False`, where callers are not trusted with that.
     """
@@ -50,7 +51,7 @@ def create(ledger: Ledger, *, secret: str | None = None, audit: bool = True) -> 
     add_routes(api.router, call, described)
     if audit:
         _add_audit(api, ledger)
-    add_gate(api, secret)
+    add_gate(api, ledger, secret)
     api.add_middleware(_RawPath)
     return api
 

@@ -49,6 +49,8 @@ class Action(StrEnum):
     TASK_ENQUEUE = "task.enqueue"
     TASK_RETRY = "task.retry"
     TEMPLATE_SAVE = "template.save"
+    TOKEN_CREATE = "token.create"
+    TOKEN_REVOKE = "token.revoke"
 
 
 @dataclass(frozen=True)

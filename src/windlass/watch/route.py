@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -33,8 +35,8 @@ from windlass.watch.model import (
 )
 from windlass.watch.operate import alert, change, check, status
 from windlass.watch.operate import audit as audit_log
-from windlass.watch.operate.change import ChangeWatcher
 from windlass.watch.operate.check import DatabaseHealth, Finding
+from windlass.web.access import Actor
 from windlass.web.problem import problems
 from windlass.web.request import (
     AnyConsole,
@@ -42,6 +44,7 @@ from windlass.web.request import (
     KindName,
     KnownConsole,
     ReadyConsole,
+    RequestActor,
     RequestLog,
 )
 from windlass.web.static import is_built
@@ -53,6 +56,7 @@ HIDDEN = ("workers.left_at", "workers.left_why", "workers.declared")
 PACKAGES = ("sqlalchemy", "fastapi", "uvicorn", "psycopg", "pymysql")
 # Proxies close connections that are silent for long.
 ALIVE_SECONDS = 15.0
+LOOK_SECONDS = 1.0
 
 # The OpenAPI document begins with these: the first page, and kinds.
 first = APIRouter()
@@ -239,12 +243,12 @@ def changes(console: ReadyConsole) -> Marks:
         }
     },
 )
-async def events(request: Request, console: ReadyConsole) -> StreamingResponse:
+async def events(request: Request, console: ReadyConsole, actor: RequestActor) -> StreamingResponse:
     """What changes, as it changes: read the named topics again."""
     if console.changes.is_full:
         raise NotPossible("there are too many listeners; ask for /api/changes now and then instead")
     return StreamingResponse(
-        _events(request, console.changes, await console.changes.begin()),
+        _events(request, console, actor, await console.changes.begin()),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -262,14 +266,24 @@ def _version(name: str) -> str | None:
 
 
 async def _events(
-    request: Request, watcher: ChangeWatcher, since: dict[str, str]
+    request: Request, console: Console, actor: Actor, since: dict[str, str]
 ) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    async with watcher.listening(since) as changes:
-        while not await request.is_disconnected():
+    silent_since = time.monotonic()
+    async with console.changes.listening(since) as changes:
+        while not await request.is_disconnected() and await _is_known(console, actor):
             try:
-                topics = await asyncio.wait_for(changes.get(), ALIVE_SECONDS)
+                topics = await asyncio.wait_for(changes.get(), LOOK_SECONDS)
+                yield f"event: change\ndata: {json.dumps(sorted(topics))}\n\n"
             except TimeoutError:
+                if time.monotonic() - silent_since < ALIVE_SECONDS:
+                    continue
                 yield ": alive\n\n"
-                continue
-            yield f"event: change\ndata: {json.dumps(sorted(topics))}\n\n"
+            silent_since = time.monotonic()
+
+
+async def _is_known(console: Console, actor: Actor) -> bool:
+    """Whether a listener may still listen: a token may have been revoked."""
+    if actor.token is None:
+        return console.still_knows(actor)
+    return await run_in_threadpool(console.still_knows, actor)

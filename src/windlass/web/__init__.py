@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
+    from windlass.web.proxy import Proxy
     from windlass.web.site import create
 
-__all__ = ["create"]
+__all__ = ["Proxy", "create"]
 
 
 def __getattr__(name: str) -> object:
-    """`create`, imported when it is used: callbacks work without the packages of the console."""
-    if name != "create":
+    """Imported when it is used: callbacks work without the packages of the console."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
+        from windlass.web.proxy import Proxy
         from windlass.web.site import create
     except ModuleNotFoundError as problem:
         if problem.name not in ("fastapi", "starlette", "pydantic"):
@@ -30,4 +32,4 @@ def __getattr__(name: str) -> object:
             f"the console needs {problem.name}, which is not installed; "
             "run: pip install 'windlass[console]'"
         ) from None
-    return create
+    return create if name == "create" else Proxy

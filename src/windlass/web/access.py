@@ -1,11 +1,12 @@
 """What every request passes: the shell around it, and the gate.
 
 The shell adds security headers, limits bodies, and gives routes the path as it was sent. A request
-that is not allowed ends at the gate. It must carry a credential: a session's cookie, or a secret as
-its bearer token. A request that changes something must come from the console's own page and carry
-the token of its session, or carry the secret itself. Where a request comes from is never a
-credential; a console without a strong secret only refuses other machines, and names that merely
-point at this one.
+that is not allowed ends at the gate. It must carry a credential: a session's cookie, or a secret or
+an access token as its bearer token; or come from a trusted proxy that names the user. Its role must
+be one that `windlass.web.right` has for the route. A request that changes something must come from
+the console's own page and carry the token of its session, or carry the credential itself. Where a
+request comes from is never a credential by itself; a console without a strong secret only refuses
+other machines, and names that merely point at this one.
 """
 
 from __future__ import annotations
@@ -18,19 +19,26 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from windlass.errors import WindlassError
+from windlass.operate.token.model import BEGIN, TokenRow
+from windlass.operate.token.operate import Tokens
+from windlass.view.role import Role
 from windlass.web.credential import (
     SHORTEST_SECRET,
     Credentials,
     Guesses,
-    Role,
+    Means,
     Session,
     Sessions,
 )
 from windlass.web.problem import problem
+from windlass.web.proxy import Proxy, Untold
+from windlass.web.right import ADMINS, ANY, Rights, Roles
 
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -80,6 +88,15 @@ class Actor(NamedTuple):
     role: Role
     address: str
     session: Session | None = None
+    by: Means = "secret"
+    # The public part of the access token that let it in.
+    token: str | None = None
+
+    @property
+    def via(self) -> str:
+        """By which means it acts, for the audit log; nobody can choose that as they can a name."""
+        face = "console" if self.session else "api"
+        return f"{face} {self.by}" if self.by in ("token", "proxy") else face
 
 
 @dataclass(eq=False)
@@ -124,17 +141,38 @@ class AccessGate:
     app: Asgi
     credentials: Credentials
     guesses: Guesses
+    tokens: Tokens
+    rights: Rights
     below: str
     open_paths: frozenset[str]
     sessions: Sessions | None = None
+    proxy: Proxy | None = None
     read_only: bool = False
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        refusal = self._refuse(scope, Headers(scope=scope))
+        headers = Headers(scope=scope)
+        if self._shows_token(headers):
+            # What is known of tokens may have to be read anew.
+            refusal = await run_in_threadpool(self._refuse_unless_known, scope, headers)
+        else:
+            refusal = self._refuse(scope, headers)
         await (refusal or self.app)(scope, receive, send)
+
+    def _shows_token(self, headers: Headers) -> bool:
+        if _bearer(headers).startswith(BEGIN):
+            return True
+        claimed = None if self.sessions is None else self.sessions.claimed(_cookie(headers))
+        return claimed is not None and claimed.token is not None
+
+    def _refuse_unless_known(self, scope: Scope, headers: Headers) -> Response | None:
+        try:
+            return self._refuse(scope, headers)
+        except WindlassError as error:
+            text = "the database does not answer, so no token can be checked; try again"
+            return problem(503, type(error).__name__, text)
 
     def _refuse(self, scope: Scope, headers: Headers) -> Response | None:
         if self.credentials.is_local and not _is_local(scope, headers):
@@ -161,16 +199,28 @@ class AccessGate:
             return None
         if actor is None:
             return problem(401, "LogIn", self._how_to_get_in(), headers=CHALLENGE)
-        return None if is_safe else self._refuse_change(actor, headers)
+        return self._refuse_role(actor, scope["method"], path) or (
+            None if is_safe else self._refuse_forged(actor, headers)
+        )
 
     def _how_to_get_in(self) -> str:
         if self.sessions is None:
-            return "send the secret as a bearer token: Authorization: Bearer ..."
-        return "log in, or send the secret as a bearer token"
+            return "send the secret, or a token, as a bearer token: Authorization: Bearer ..."
+        return "log in, or send the secret or a token as a bearer token"
 
-    def _refuse_change(self, actor: Actor, headers: Headers) -> Response | None:
-        if actor.role is not Role.OPERATOR:
+    def _refuse_role(self, actor: Actor, method: str, path: str) -> Response | None:
+        is_safe = method in SAFE
+        allowed = allowed_to(self.rights, method, path)
+        if actor.role in allowed and (is_safe or not self.read_only):
+            return None
+        if not is_safe and (self.read_only or actor.role is Role.VIEWER):
             return problem(403, "ReadOnly", "this console is read-only for you")
+        needed = " or ".join(role for role in Role if role in allowed)
+        facts = {"role": str(actor.role), "needs": [role for role in Role if role in allowed]}
+        text = f"the role {actor.role} may not {method} this; it takes the role {needed}"
+        return problem(403, "NotAllowed", text, facts=facts)
+
+    def _refuse_forged(self, actor: Actor, headers: Headers) -> Response | None:
         session = actor.session
         if session is None or self.sessions is None:
             return None
@@ -182,22 +232,71 @@ class AccessGate:
 
     def _actor(self, scope: Scope, headers: Headers) -> Actor | Response | None:
         address = (scope.get("client") or ("unknown", 0))[0]
-        given = headers.get("authorization", "")
-        scheme, _, secret = given.partition(" ")
-        role = self.credentials.role_of(secret.strip()) if scheme.lower() == "bearer" else None
+        bearer = _bearer(headers)
+        role = self.credentials.role_of(bearer) if bearer else None
         if role is not None:
             name = cleaned(headers.get(NAME, "")) or "api"
             return Actor(name, self._at_most(role), address)
+        shown = self.tokens.recognise(bearer) if bearer else None
+        if shown is not None and shown.state == "active":
+            self.tokens.use(shown.row)
+            name = name_by(shown.row, headers.get(NAME, ""))
+            return Actor(
+                name, self._at_most(shown.row.role), address, by="token", token=shown.row.prefix
+            )
         # The header of a person who is logged in may be for a proxy in front of the console.
-        session = None if self.sessions is None else self.sessions.read(_cookie(headers))
-        if session is not None:
-            return Actor(session.name, self._at_most(session.role), address, session)
-        if "authorization" in headers:
-            return wrong(self.guesses, address, given, "the bearer token is wrong")
-        return None
+        actor = self._person(scope, headers, address)
+        if actor is None and "authorization" in headers:
+            text = "the bearer token is wrong"
+            if shown is not None:
+                text = ended(shown.row, shown.state)
+            return wrong(self.guesses, address, headers["authorization"], text)
+        return actor
+
+    def _person(self, scope: Scope, headers: Headers, address: str) -> Actor | Response | None:
+        """Who is logged in, by a proxy or by a cookie. A proxy knows better: it was asked now."""
+        sessions = self.sessions
+        if sessions is None:
+            return None
+        try:
+            user = None if self.proxy is None else self.proxy.user(scope, headers)
+        except Untold as problem_:
+            return problem(403, "UnknownUser", f"the proxy does not say who you are: {problem_}")
+        if user is not None:
+            role = self._at_most(user.role)
+            return Actor(user.name, role, address, sessions.of_proxy(user.name, role), "proxy")
+        session = sessions.read(_cookie(headers))
+        if session is None:
+            return None
+        row = None if session.token is None else self.tokens.active(session.token)
+        if row is not None:
+            self.tokens.use(row)
+        role = self._at_most(session.role)
+        return Actor(session.name, role, address, session, session.by, session.token)
 
     def _at_most(self, role: Role) -> Role:
-        return Role.VIEWER if self.read_only else role
+        """The role in this console; nobody becomes able to see more because it is read-only."""
+        return Role.VIEWER if self.read_only and role is not Role.PRODUCER else role
+
+
+def allowed_to(rights: Rights, method: str, path: str) -> Roles:
+    """The roles that may send `method` to `path`, which is as it was sent."""
+    # What may be read may be asked for in any way that only reads.
+    method = "GET" if method in SAFE else method
+    found = _found(rights.get(method, {}), path.split("/"))
+    return ADMINS if found is None else found
+
+
+def _found(place: Rights, parts: list[str]) -> Roles | None:
+    if not parts:
+        roles: Roles | None = place.get(None)
+        return roles
+    first, *rest = parts
+    for name in (first, ANY) if first else (first,):
+        below = _found(place[name], rest) if name in place else None
+        if below is not None:
+            return below
+    return None
 
 
 def route_path(scope: Scope) -> str:
@@ -217,6 +316,17 @@ def wrong(guesses: Guesses, address: str, given: str, text: str) -> Response:
     return problem(429, "TooManyGuesses", text, headers={"Retry-After": seconds})
 
 
+def ended(row: TokenRow, state: str) -> str:
+    """Why a token opens nothing any more. Only who has it is told."""
+    return f"the token {row.name} {'was revoked' if state == 'revoked' else 'has expired'}"
+
+
+def name_by(row: TokenRow, given: str) -> str:
+    """Who acts with a token, for the audit log: the token, and the name that was given with it."""
+    name = cleaned(given)
+    return f"{name} (token {row.name})" if name else f"token {row.name}"
+
+
 def cookie_name(headers: Headers) -> str:
     """The name of the session's cookie: browsers send a cookie to every port of a host."""
     port = headers.get("host", "").rpartition(":")[2]
@@ -226,6 +336,12 @@ def cookie_name(headers: Headers) -> str:
 def cleaned(name: str) -> str:
     """The name that a person gave, on one line and not too long."""
     return "".join(letter for letter in name if letter.isprintable()).strip()[:LONGEST_NAME]
+
+
+def _bearer(headers: Headers) -> str:
+    """The bearer token that a request shows; empty without one."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _bounded(receive: Any) -> Any:

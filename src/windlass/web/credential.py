@@ -3,7 +3,11 @@
 There is no way in without a credential. A secret is also the bearer token of programs. A session is
 a signed cookie, so several processes with the same secret share it. Each role has its own key,
 which a slow function derives from the secret of that role alone: the cookie of a viewer has nothing
-of the operator's secret in it, and a stolen cookie is of little use to guess its secret.
+of the admin's secret in it, and a stolen cookie is of little use to guess its secret.
+
+An access token begins sessions, too. Their key is made of the console's own key and of the hash of
+the token. Who reads the database lacks the one and who has the token lacks the other, so neither
+can make a session. It ends with the token: without an active token there is no key.
 
 Right credentials are compared first and never refused. Only wrong ones are counted, and their
 senders are told to wait, longer each time: see `Guesses`.
@@ -20,14 +24,16 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from windlass import telemetry
 from windlass.errors import BadInput
+from windlass.operate.token.model import TokenRow
+from windlass.operate.token.operate import Tokens
+from windlass.view.role import Role
 from windlass.web.link import Link
 
 # A shorter secret is for a console that only this machine can reach.
@@ -44,11 +50,8 @@ FORGET_SECONDS = 600.0
 MOST_TALLIES = 10_000
 
 
-class Role(StrEnum):
-    """What a person may do."""
-
-    OPERATOR = "operator"
-    VIEWER = "viewer"
+# What let somebody in.
+Means = Literal["secret", "link", "token", "proxy"]
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -58,18 +61,24 @@ class Session(msgspec.Struct, frozen=True):
     name: str
     role: Role
     expires_at: float
+    by: Means = "secret"
+    # The public part of the token that it was begun with.
+    token: str | None = None
 
 
 class Credentials:
-    """What a request may show to get in, and the role that it gives: secrets, or a link."""
+    """What a request may show to get in, and the role that it gives: secrets, or a link.
+
+    With neither, only a trusted proxy and access tokens let people in.
+    """
 
     def __init__(
         self, secret: str | None = None, viewer_secret: str | None = None, link: Link | None = None
     ) -> None:
-        assert (secret is None) != (link is None)
+        assert secret is None or link is None
         self._secrets = [
             (given, role)
-            for given, role in ((secret, Role.OPERATOR), (viewer_secret, Role.VIEWER))
+            for given, role in ((secret, Role.ADMIN), (viewer_secret, Role.VIEWER))
             if given is not None
         ]
         self._link = link
@@ -91,12 +100,12 @@ class Credentials:
         """The role that the token of a link gives, the first time that it is shown."""
         link = self._link
         is_right = link is not None and same(token, link.token) and link.use()
-        return Role.OPERATOR if is_right else None
+        return Role.ADMIN if is_right else None
 
     def session_keys(self) -> dict[Role, bytes]:
         """The key that signs the sessions of each role."""
         if self._link is not None:
-            return {Role.OPERATOR: self._link.session_key}
+            return {Role.ADMIN: self._link.session_key}
         return {role: _slow_key(secret, role) for secret, role in self._secrets}
 
 
@@ -126,29 +135,47 @@ def check_secrets(
 class Sessions:
     """Begins sessions, recognises them and ends them."""
 
-    def __init__(self, keys: dict[Role, bytes]) -> None:
+    def __init__(self, keys: dict[Role, bytes], tokens: Tokens | None = None) -> None:
         self._keys = keys
+        self._tokens = tokens
+        # Without a secret or a link, sessions last as long as the process.
+        first = next(iter(keys.values()), None) or secrets.token_bytes(32)
+        self._own_key = hmac.digest(first, b"console", "sha256")
         self._ended: deque[str] = deque(maxlen=MOST_ENDED)
 
-    def begin(self, name: str, role: Role) -> tuple[Session, str]:
+    def begin(
+        self, name: str, role: Role, *, by: Means = "secret", token: TokenRow | None = None
+    ) -> tuple[Session, str]:
         """A new session, and its cookie."""
-        session = Session(secrets.token_urlsafe(16), name, role, time.time() + SESSION_SECONDS)
+        number, until = secrets.token_urlsafe(16), time.time() + SESSION_SECONDS
+        prefix = None if token is None else token.prefix
+        session = Session(number, name, role, until, by, prefix)
         body = urlsafe_b64encode(msgspec.json.encode(session)).decode().rstrip("=")
-        return session, f"{body}.{self._sign('session', body, role)}"
+        return session, f"{body}.{self._sign('session', body, session)}"
+
+    def of_proxy(self, name: str, role: Role) -> Session:
+        """What stands for a session in a request that a trusted proxy sends. It has no cookie."""
+        return Session(f"proxy {name}", name, role, time.time() + SESSION_SECONDS, "proxy")
+
+    def claimed(self, cookie: str) -> Session | None:
+        """The session that a cookie claims to be; its signature is not checked."""
+        if len(cookie) > LONGEST_COOKIE:
+            return None
+        body = cookie.partition(".")[0]
+        try:
+            return msgspec.json.decode(urlsafe_b64decode(f"{body}=="), type=Session)
+        except (msgspec.MsgspecError, NotBase64, ValueError):
+            return None
 
     def read(self, cookie: str) -> Session | None:
         """The session of a cookie, if we gave it out and it has not ended."""
+        session = self.claimed(cookie)
+        # Until the signature is checked, role and token are only claims: they name the key.
+        if session is None or session.by == "proxy":
+            return None
         body, _, signature = cookie.partition(".")
-        if len(cookie) > LONGEST_COOKIE:
-            return None
-        try:
-            session = msgspec.json.decode(urlsafe_b64decode(f"{body}=="), type=Session)
-        except (msgspec.MsgspecError, NotBase64, ValueError):
-            return None
-        # Until the signature is checked, the role is only a claim: it names the key.
-        if session.role not in self._keys:
-            return None
-        if not same(signature, self._sign("session", body, session.role)):
+        right = self._sign("session", body, session)
+        if right is None or not same(signature, right):
             return None
         is_over = session.expires_at < time.time() or session.id in self._ended
         return None if is_over else session
@@ -157,16 +184,29 @@ class Sessions:
         """Take a session for ended, in this process and as long as it would have lasted."""
         self._ended.append(session.id)
 
-    def token_of(self, session: Session) -> str:
+    def token_of(self, session: Session) -> str | None:
         """What a request that changes something must carry beside the cookie."""
-        return self._sign("token", session.id, session.role)
+        return self._sign("token", session.id, session)
 
     def is_token_of(self, session: Session, given: str) -> bool:
         """Whether `given` is that."""
-        return same(given, self.token_of(session))
+        right = self.token_of(session)
+        return right is not None and same(given, right)
 
-    def _sign(self, what: str, text: str, role: Role) -> str:
-        return hmac.digest(self._keys[role], f"{what}:{text}".encode(), "sha256").hex()
+    def _sign(self, what: str, text: str, session: Session) -> str | None:
+        key = self._key(session)
+        return None if key is None else hmac.digest(key, f"{what}:{text}".encode(), "sha256").hex()
+
+    def _key(self, session: Session) -> bytes | None:
+        """The key of a session; None if nobody can have such a session now."""
+        if session.by == "proxy":
+            return self._own_key
+        if session.token is None:
+            return self._keys.get(session.role)
+        row = None if self._tokens is None else self._tokens.active(session.token)
+        if row is None or row.role is not session.role:
+            return None
+        return hmac.digest(self._own_key, row.hash.encode(), "sha256")
 
 
 class GuessCount(NamedTuple):

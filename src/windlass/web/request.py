@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -11,6 +12,7 @@ from fastapi import Depends, HTTPException, Path, Request
 from windlass.app import App
 from windlass.errors import BadInput
 from windlass.ledger.operate import Ledgers
+from windlass.operate.token.operate import Tokens
 from windlass.view.action import Operator
 from windlass.watch.operate.audit import AuditLog
 from windlass.watch.operate.change import ChangeWatcher
@@ -28,9 +30,16 @@ class Console:
     credentials: Credentials
     sessions: Sessions
     guesses: Guesses
+    tokens: Tokens
     read_only: bool
     changes: ChangeWatcher
     ledgers: Ledgers
+
+    def still_knows(self, actor: Actor) -> bool:
+        """Whether what let somebody in still does; for answers that last."""
+        session = actor.session
+        is_over = session is not None and session.expires_at < time.time()
+        return not is_over and (actor.token is None or self.tokens.active(actor.token) is not None)
 
 
 def decoded(raw: str) -> str:
@@ -71,8 +80,7 @@ def _actor(request: Request) -> Actor:
 def _log(
     console: Annotated[Console, Depends(_console)], actor: Annotated[Actor, Depends(_actor)]
 ) -> AuditLog:
-    via = "console" if actor.session else "api"
-    return AuditLog(console.app.fleet, Operator(actor.name, via, actor.address))
+    return AuditLog(console.app.fleet, Operator(actor.name, actor.via, actor.address))
 
 
 def _part(name: str) -> Any:
@@ -86,6 +94,7 @@ def _part(name: str) -> Any:
 ReadyConsole = Annotated[Console, Depends(_ready)]
 KnownConsole = Annotated[Console, Depends(_known)]
 AnyConsole = Annotated[Console, Depends(_console)]
+RequestActor = Annotated[Actor, Depends(_actor)]
 RequestLog = Annotated[AuditLog, Depends(_log)]
 KindName = Annotated[str, _part("kind")]
 RunName = Annotated[str, _part("name")]

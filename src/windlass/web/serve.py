@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import threading
@@ -15,9 +16,11 @@ from typing import Any
 
 from windlass.errors import BadInput, WindlassError
 from windlass.web.credential import check_secrets
+from windlass.web.proxy import PEER, Proxy
 
 try:
     import uvicorn
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 except ModuleNotFoundError:
     raise WindlassError(
         "the console needs uvicorn, which is not installed; run: pip install 'windlass[console]'"
@@ -40,10 +43,17 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_host(host: str, secret: str | None, viewer_secret: str | None = None) -> None:
-    """Refuse to serve other machines without a secret, or with a short one."""
-    is_local = is_loopback(host)
-    if secret is None and not is_local:
+def check_host(
+    host: str,
+    secret: str | None,
+    viewer_secret: str | None = None,
+    *,
+    proxy: Proxy | None = None,
+) -> None:
+    """Refuse to serve other machines without a secret or a proxy, or with a short secret."""
+    # What a proxy passes on comes from other machines.
+    is_local = is_loopback(host) and proxy is None
+    if secret is None and proxy is None and not is_local:
         raise BadInput(
             f"--host {host}: without a secret the console is served to this machine only; "
             "set one with --secret or $WINDLASS_CONSOLE_SECRET, or leave --host out"
@@ -97,12 +107,12 @@ def open_browser(bound: socket.socket, where: str) -> None:
     threading.Thread(target=wait_and_open, name="windlass-open", daemon=True).start()
 
 
-def serve(site: Any, bound: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def serve(site: Any, bound: socket.socket, *, proxy: Proxy | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; the headers of `proxy` tell where requests come from."""
     # The server ends at a signal and raises it again, which must not end the process.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: None)
-    _server(site).run(sockets=[bound])
+    _server(site, proxy).run(sockets=[bound])
 
 
 @contextmanager
@@ -120,12 +130,30 @@ def beside(site: Any, bound: socket.socket) -> Iterator[threading.Thread]:
         thread.join(STOP_SECONDS + 1)
 
 
-def _server(site: Any) -> uvicorn.Server:
+def with_peer(site: Any, proxy: Proxy | None = None) -> Any:
+    """An application that knows the TCP peer of a request, also behind a proxy.
+
+    X-Forwarded-For replaces the address of the client only from proxies of this machine, as it does
+    in uvicorn, and from `proxy`.
+    """
+    near = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
+    own = [] if proxy is None else [str(network) for network in proxy.networks]
+    behind = ProxyHeadersMiddleware(site, ",".join([near, *own]) if near != "*" else near)
+
+    async def noting_peer(scope: Any, receive: Any, send: Any) -> None:
+        told: Any = {**scope, PEER: scope.get("client")}
+        await behind(told, receive, send)
+
+    return noting_peer
+
+
+def _server(site: Any, proxy: Proxy | None = None) -> uvicorn.Server:
     # Requests are not logged: actions are in the audit log, and URLs may contain private data.
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).setLevel(logging.WARNING)
     config = uvicorn.Config(
-        site,
+        with_peer(site, proxy),
+        proxy_headers=False,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -1,4 +1,4 @@
-"""The routes of sessions: log in by a secret or a link, log out, and who is logged in."""
+"""The routes of sessions: log in by a secret, a token or a link; log out; who is logged in."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pydantic import StringConstraints
 
 from windlass import __version__
 from windlass.view.action import whoami
-from windlass.web.access import LONGEST_NAME, Actor, cleaned, cookie_name, wrong
-from windlass.web.credential import LONGEST_SECRET, SESSION_SECONDS, Role
-from windlass.web.problem import problems
+from windlass.view.role import Role
+from windlass.web.access import LONGEST_NAME, Actor, cleaned, cookie_name, ended, name_by, wrong
+from windlass.web.credential import LONGEST_SECRET, SESSION_SECONDS, Means, Session
+from windlass.web.problem import problem, problems
 from windlass.web.request import AnyConsole, Console
+from windlass.web.right import OPERATORS
 from windlass.web.view import Moment, RequestBody, View
 
 router = APIRouter(tags=["session"])
@@ -23,19 +25,23 @@ link = APIRouter(include_in_schema=False)
 
 
 class LogIn(RequestBody):
-    """The secret, or the token of the printed link, and a name for the audit log."""
+    """The secret, an access token or that of the printed link, and a name for the audit log."""
 
     secret: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_SECRET)]
     name: Annotated[str, StringConstraints(max_length=LONGEST_NAME)] = ""
 
 
 class SessionView(View):
-    """Who is logged in. Requests that change something have `token` as x-csrf-token."""
+    """Who is logged in, and by what. Requests that change something have `token` as x-csrf-token.
+
+    With `read_only` one may look and not act.
+    """
 
     is_logged_in: bool
     needs_secret: bool
     name: str | None
     role: Role | None
+    by: Means | None
     read_only: bool
     token: str | None
     expires_at: Moment | None
@@ -52,16 +58,36 @@ def look(request: Request, console: AnyConsole) -> SessionView:
 def log_in(
     body: LogIn, request: Request, response: Response, console: AnyConsole
 ) -> SessionView | Response:
-    """Begin a session by the secret, or by the token of the printed link."""
-    found = console.credentials
-    role, name = found.role_of(body.secret), cleaned(body.name)
-    if role is None:
-        role, name = found.trade(body.secret), name or whoami()
-    if role is None:
-        address = request.client.host if request.client else "unknown"
-        text = "that is not the secret" if found.has_secret else "the link was used, or is wrong"
-        return wrong(console.guesses, address, body.secret, text)
-    return _view(console, _begin(request, response, console, name or str(role), role))
+    """Begin a session by the secret, by an access token, or by the token of the printed link."""
+    begun = _begun(console, body, cleaned(body.name))
+    if isinstance(begun, tuple):
+        return _view(console, _begin(request, response, console, begun))
+    if isinstance(begun, Response):
+        return begun
+    address = request.client.host if request.client else "unknown"
+    return wrong(console.guesses, address, body.secret, begun)
+
+
+def _begun(console: Console, body: LogIn, name: str) -> tuple[Session, str] | Response | str:
+    """The session that was begun and its cookie, or what is wrong."""
+    found, sessions = console.credentials, console.sessions
+    role = found.role_of(body.secret)
+    if role is not None:
+        return sessions.begin(name or str(role), role)
+    role = found.trade(body.secret)
+    if role is not None:
+        return sessions.begin(name or whoami(), role, by="link")
+    shown = console.tokens.recognise(body.secret)
+    if shown is None:
+        return "that is not the secret" if found.has_secret else "the link was used, or is wrong"
+    row = shown.row
+    if shown.state != "active":
+        return ended(row, shown.state)
+    if row.role is Role.PRODUCER:
+        text = f"the token {row.name} is for programs: a producer can see nothing here"
+        return problem(403, "NotAllowed", text)
+    console.tokens.use(row)
+    return sessions.begin(name_by(row, name), row.role, by="token", token=row)
 
 
 @link.get("/login")
@@ -74,7 +100,7 @@ def follow_link(request: Request, console: AnyConsole, token: str = "") -> Respo
     role = None if is_early else console.credentials.trade(token)
     # The page at home says what to do if the link was used.
     if role is not None:
-        _begin(request, response, console, whoami(), role)
+        _begin(request, response, console, console.sessions.begin(whoami(), role, by="link"))
     return response
 
 
@@ -89,8 +115,10 @@ def log_out(request: Request, response: Response, console: AnyConsole) -> Sessio
     return _view(console, None)
 
 
-def _begin(request: Request, response: Response, console: Console, name: str, role: Role) -> Actor:
-    session, cookie = console.sessions.begin(name, role)
+def _begin(
+    request: Request, response: Response, console: Console, begun: tuple[Session, str]
+) -> Actor:
+    session, cookie = begun
     response.set_cookie(
         cookie_name(request.headers),
         cookie,
@@ -100,7 +128,8 @@ def _begin(request: Request, response: Response, console: Console, name: str, ro
         httponly=True,
         samesite="strict",
     )
-    return Actor(name, Role.VIEWER if console.read_only else role, "", session)
+    role = Role.VIEWER if console.read_only else session.role
+    return Actor(session.name, role, "", session, session.by, session.token)
 
 
 def _path(request: Request) -> str:
@@ -114,7 +143,8 @@ def _view(console: Console, actor: Actor | None) -> SessionView:
         needs_secret=console.credentials.has_secret,
         name=None if actor is None else actor.name,
         role=None if actor is None else actor.role,
-        read_only=actor is not None and actor.role is not Role.OPERATOR,
+        by=None if actor is None else actor.by,
+        read_only=actor is not None and actor.role not in OPERATORS,
         token=None if session is None else console.sessions.token_of(session),
         expires_at=None if session is None else datetime.fromtimestamp(session.expires_at, UTC),
         version=__version__,

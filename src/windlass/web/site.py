@@ -12,12 +12,15 @@ from windlass.app import App
 from windlass.errors import BadInput
 from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
+from windlass.operate.token.operate import FleetTokens
 from windlass.watch.operate.change import ChangeWatcher
 from windlass.web import session, static
 from windlass.web.access import AccessGate, Shell
 from windlass.web.credential import Credentials, Guesses, Sessions, check_secrets
 from windlass.web.problem import handle_problems, problems
+from windlass.web.proxy import Proxy
 from windlass.web.request import Console
+from windlass.web.right import API, CONSOLE
 
 # Open to people who are not logged in.
 OPEN = frozenset({"/api/session", "/api/openapi.json", "/api/health"})
@@ -34,6 +37,7 @@ ROUTES = (
     "windlass.ledger.route.ledger",
     "windlass.ledger.route.movement",
     "windlass.operate.switch.route",
+    "windlass.operate.token.route",
     "windlass.watch.route",
 )
 
@@ -43,30 +47,36 @@ def create(
     *,
     secret: str | None = None,
     viewer_secret: str | None = None,
+    proxy: Proxy | None = None,
     read_only: bool = False,
 ) -> FastAPI:
     """The console of `app`, to be served or mounted.
 
-    People log in with the secret, which has at least 16 characters. A person with the
-    `viewer_secret` may look and not act; with `read_only` no person may act.
+    People log in with the secret, which has at least 16 characters, or with an access token. A
+    person with the `viewer_secret` may look and not act; with `read_only` no person may act. With a
+    trusted `proxy`, which says who the user is, a secret is not needed.
     """
-    if secret is None:
+    if secret is None and proxy is None:
         raise BadInput(
             "windlass.web.create makes no console without a secret; give "
             "create(app, secret=...) at least 16 characters, as `openssl rand -base64 32` prints "
             "them, or run `windlass console`, which prints a link that logs you in"
         )
     check_secrets(secret, viewer_secret)
-    return make(app, Credentials(secret, viewer_secret), read_only=read_only)
+    return make(app, Credentials(secret, viewer_secret), proxy=proxy, read_only=read_only)
 
 
-def make(app: App, credentials: Credentials, *, read_only: bool = False) -> FastAPI:
+def make(
+    app: App, credentials: Credentials, *, proxy: Proxy | None = None, read_only: bool = False
+) -> FastAPI:
     """The console of `app` that these credentials open."""
+    tokens = FleetTokens(app.fleet)
     console = Console(
         app=app,
         credentials=credentials,
-        sessions=Sessions(credentials.session_keys()),
+        sessions=Sessions(credentials.session_keys(), tokens),
         guesses=Guesses(),
+        tokens=tokens,
         read_only=read_only,
         changes=ChangeWatcher(app.fleet),
         ledgers=Ledgers(app.fleet),
@@ -93,9 +103,12 @@ def make(app: App, credentials: Credentials, *, read_only: bool = False) -> Fast
         AccessGate,
         credentials=credentials,
         guesses=console.guesses,
-        below="/api",
+        tokens=tokens,
+        rights=CONSOLE,
+        below=API,
         open_paths=OPEN,
         sessions=console.sessions,
+        proxy=proxy,
         read_only=read_only,
     )
     site.add_middleware(Shell)
@@ -105,7 +118,7 @@ def make(app: App, credentials: Credentials, *, read_only: bool = False) -> Fast
 @cache
 def _routes() -> APIRouter:
     """All routes, put together once for all consoles of a process."""
-    api = APIRouter(prefix="/api", responses=problems(400, 401, 403, 413, 415, 422, 429, 503))
+    api = APIRouter(prefix=API, responses=problems(400, 401, 403, 413, 415, 422, 429, 503))
     for name in ROUTES:
         module, _, router = name.partition(":")
         api.include_router(getattr(import_module(module), router or "router"))

@@ -6,7 +6,7 @@ import { Segments } from "../../part/control";
 import { Faces } from "../../part/faces";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
-import { useSession } from "../../shell/session";
+import { canLeave, useSession } from "../../shell/session";
 import { useTheme, type Theme } from "../../shell/theme";
 import { useText } from "../../text";
 import type { Language } from "../../format/format";
@@ -85,7 +85,7 @@ function Who() {
   return (
     <Card title={t.about.who}>
       <Facts facts={facts} />
-      {session.needs_secret && (
+      {canLeave(session) && (
         <Button icon="leave" onClick={leave}>
           {t.door.leave}
         </Button>

@@ -12,7 +12,12 @@ export const about = {
   name: "Name",
   openapi: "OpenAPI document",
   role: "Role",
-  roles: { operator: "operator", viewer: "viewer: can look, cannot act" },
+  roles: {
+    admin: "admin: can do everything",
+    operator: "operator",
+    producer: "producer: for programs",
+    viewer: "viewer: can look, cannot act",
+  },
   schema: "Schema",
   server: "Server",
   theme: "Theme",

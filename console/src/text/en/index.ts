@@ -11,6 +11,7 @@ import { rolling } from "./rolling";
 import { sweep } from "./sweep";
 import { switch_ } from "./switch";
 import { task } from "./task";
+import { token } from "./token";
 import { shared } from "./shared";
 
 export const en = {
@@ -27,6 +28,7 @@ export const en = {
   sweep,
   switch: switch_,
   task,
+  token,
 };
 
 export type Dictionary = typeof en;

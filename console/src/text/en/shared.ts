@@ -13,6 +13,7 @@ export const shared = {
     switches: "Switches",
     ring: "Ring",
     audit: "Audit log",
+    tokens: "Tokens",
     about: "Settings",
   },
   common: {
@@ -47,7 +48,7 @@ export const shared = {
     lead: "This console is locked.",
     linkLead:
       "This console is locked. Open the link that it printed when it started. The link works once: for a new one, restart the console.",
-    secret: "Secret",
+    secret: "Secret or token",
     token: "Token of the link",
     name: "Your name",
     nameHint: "for the audit log",

@@ -14,7 +14,12 @@ export const about: Dictionary["about"] = {
   name: "名字",
   openapi: "OpenAPI 文档",
   role: "角色",
-  roles: { operator: "操作员", viewer: "查看者：只能看，不能操作" },
+  roles: {
+    admin: "管理员：拥有全部权限",
+    operator: "操作员",
+    producer: "生产者：供程序使用",
+    viewer: "查看者：只能看，不能操作",
+  },
   schema: "表结构",
   server: "服务器",
   theme: "主题",

@@ -12,6 +12,7 @@ import { rolling } from "./rolling";
 import { sweep } from "./sweep";
 import { switch_ } from "./switch";
 import { task } from "./task";
+import { token } from "./token";
 import { shared } from "./shared";
 
 export const zh: Dictionary = {
@@ -28,4 +29,5 @@ export const zh: Dictionary = {
   sweep,
   switch: switch_,
   task,
+  token,
 };

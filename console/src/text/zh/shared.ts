@@ -14,6 +14,7 @@ export const shared: typeof english = {
     switches: "开关",
     ring: "环",
     audit: "审计日志",
+    tokens: "访问令牌",
     about: "设置",
   },
   common: {
@@ -48,7 +49,7 @@ export const shared: typeof english = {
     lead: "此控制台已上锁。",
     linkLead:
       "此控制台已上锁。请打开控制台启动时显示的链接。链接只能使用一次；要获得新链接，请重新启动控制台。",
-    secret: "密钥",
+    secret: "密钥或令牌",
     token: "链接中的令牌",
     name: "你的名字",
     nameHint: "写入审计日志",

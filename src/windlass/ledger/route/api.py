@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 from windlass import errors
+from windlass.ledger.ledger import Ledger
 from windlass.ledger.model.ledger import (
     LONGEST_REASON,
     MOST_BYTES,
@@ -33,6 +34,8 @@ from windlass.view.audit import Audit
 from windlass.web.access import AccessGate
 from windlass.web.credential import Credentials, Guesses, check_secrets
 from windlass.web.problem import PROBLEM, WORDS, Problem, facts_of, problem, status_of
+from windlass.web.right import LEDGER_ALONE
+from windlass.web.token import tokens_in
 from windlass.web.view import RequestBody, answer
 
 REFERENCE = "#/components/schemas/{model}"
@@ -218,8 +221,12 @@ class Api(FastAPI):
         return document
 
 
-def add_gate(api: FastAPI, secret: str | None) -> None:
-    """Put the console's gate before `api`: every request shows the secret as its bearer token."""
+def add_gate(api: FastAPI, ledger: Ledger, secret: str | None) -> None:
+    """Put the console's gate before `api`.
+
+    Every request shows the secret, or an access token of the ledger's database, as its bearer
+    token. A viewer's token reads, and that of a producer moves stock.
+    """
     if secret is None:
         raise errors.BadInput(
             "windlass.ledger.http.create serves no ledger without a secret; give "
@@ -231,6 +238,8 @@ def add_gate(api: FastAPI, secret: str | None) -> None:
         AccessGate,
         credentials=Credentials(secret),
         guesses=Guesses(),
+        tokens=tokens_in(ledger),
+        rights=LEDGER_ALONE,
         below="",
         open_paths=frozenset({"/openapi.json"}),
     )

@@ -1,0 +1,1 @@
+"""Access tokens: named credentials with a role."""
