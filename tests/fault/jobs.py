@@ -65,6 +65,7 @@ class Jobs:
         self.app = App(url, **options)
         declared = self.app.task(keep=KEEP)
         self.quick = declared(self._quick())
+        self.brief = self.app.task(self._brief())
         # Whoever kills workers at random may meet one task more often than poison would be met.
         self.nap = self.app.task(keep=KEEP, max_lost=100)(self._nap())
         self.block = declared(self._block())
@@ -81,6 +82,14 @@ class Jobs:
             effects.append("end")
 
         return quick
+
+    def _brief(self):
+        effects = self.effects
+
+        async def brief(number: int) -> None:
+            effects.append("end")
+
+        return brief
 
     def _nap(self):
         effects = self.effects

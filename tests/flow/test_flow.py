@@ -604,7 +604,11 @@ def test_ended_runs_are_pruned_with_their_nodes(app, clock, kinds):
     def prune():
         return app.database.write(
             lambda connection: store.prune(
-                connection, now=clock.now(), limit=100, pruned=FACES.pruned
+                connection,
+                app.database.dialect,
+                now=clock.now(),
+                limit=100,
+                pruned=FACES.pruned,
             )
         )
 

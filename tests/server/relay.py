@@ -16,6 +16,7 @@ class Relay:
     `stall` keeps connections open and passes nothing, as a network that drops packets does.
     `cut` resets all connections; `refuse` also takes no new ones. `heal` passes bytes again.
     `lose_answer` passes what the client says, and resets the connection instead of answering.
+    `lose_answer_and_refuse` does that, and then refuses until it is healed.
     """
 
     def __init__(self, port: int) -> None:
@@ -26,6 +27,7 @@ class Relay:
         self._passing.set()
         self._refusing = False
         self._to_lose: bytes | None = None
+        self._refuses_after = False
         self._doomed: set[socket.socket] = set()
         self.lost = 0
         self._lock = threading.Lock()
@@ -53,6 +55,10 @@ class Relay:
     def lose_answer(self, to: bytes) -> None:
         """Lose the answer to the next words of a client that contain `to`, in any case."""
         self._to_lose = to.lower()
+
+    def lose_answer_and_refuse(self, to: bytes) -> None:
+        self._refuses_after = True
+        self.lose_answer(to)
 
     def heal(self) -> None:
         self._refusing = False
@@ -94,6 +100,9 @@ class Relay:
             while block := source.recv(BLOCK):
                 self._passing.wait()
                 if source in self._doomed:
+                    if self._refuses_after:
+                        self._refuses_after = False
+                        self.refuse()
                     self.lost += 1
                     _reset(sink)
                     break

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.loop import Loop
-from windlass.database.dialect.base import Stamp
+from windlass.database.dialect.base import Dialect, Stamp
 
 if TYPE_CHECKING:
     from windlass.clock import Clock
@@ -182,6 +182,7 @@ class Tidying(NamedTuple):
     """One transaction of maintenance."""
 
     connection: Connection
+    dialect: Dialect
     faces: Faces
     now: int
     # About how many rows one transaction may change.

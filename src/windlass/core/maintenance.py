@@ -11,7 +11,7 @@ from windlass.core.face import Chore, Faces, Tidying
 from windlass.core.finish import store as finish_store
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
-from windlass.core.task.store import task
+from windlass.core.task.store import gone, task
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 
@@ -23,13 +23,20 @@ RARE_TICKS = 30
 
 
 def _prune_tasks(tidying: Tidying) -> int:
-    gone = task.prune(tidying.connection, now=tidying.now, limit=tidying.limit)
-    tidying.faces.pruned(tidying.connection, gone)
-    return len(gone)
+    connection, now = tidying.connection, tidying.now
+    ids = task.prune(connection, now=now, limit=tidying.limit)
+    gone.remember(connection, tidying.dialect, ids, now=now)
+    tidying.faces.pruned(connection, ids)
+    return len(ids)
+
+
+def _prune_traces(tidying: Tidying) -> int:
+    return gone.prune(tidying.connection, now=tidying.now, limit=tidying.limit)
 
 
 OWN = (
     Chore(_prune_tasks, is_often=True),
+    Chore(_prune_traces, is_often=True, is_prune=False),
     Chore(lambda tidying: finish_store.prune_history(tidying.connection, now=tidying.now)),
     Chore(lambda tidying: alert.prune(tidying.connection, now=tidying.now)),
     Chore(lambda tidying: ring_store.forget_workers(tidying.connection, now=tidying.now)),
@@ -76,6 +83,8 @@ class Maintenance(Loop):
         now = self._clock.now()
 
         def work(connection: Connection) -> int:
-            return chore.work(Tidying(connection, self._faces, now, PRUNE_AT_ONCE))
+            return chore.work(
+                Tidying(connection, self._database.dialect, self._faces, now, PRUNE_AT_ONCE)
+            )
 
         return self._database.write(work, tries=2)

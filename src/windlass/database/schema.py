@@ -79,6 +79,16 @@ task = _table(
     partial_index("windlass_task_flow", "flow_id", "node", where="flow_id is not null"),
 )
 
+# Ids of rows that were deleted lately, many in one row, for a call that must know whether its first
+# try counted. Null: every id from the first to the last may have been forgotten.
+gone = _table(
+    "gone",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    required(first_id=BigInteger, last_id=BigInteger, gone_at=BigInteger),
+    optional(ids=Long),
+    Index("windlass_gone_last", "last_id", "first_id"),
+)
+
 # The edges of flows: `task_id` waits for `dep_id`. The slot is filled when `dep_id` has ended; the
 # waiting row counts its unfilled slots in `open_slots`.
 slot = _table(

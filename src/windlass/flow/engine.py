@@ -15,6 +15,7 @@ from windlass.core.run.ready import Run
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
 from windlass.core.task.enqueue import Guard, due_of
+from windlass.core.task.fate import Fate
 from windlass.core.task.kind import TEMPLATE, Kind
 from windlass.core.task.store import task as task_store
 from windlass.database.connection import Connection, Executor, joined
@@ -70,18 +71,32 @@ def start(shard: Shard, new: NewRun, *, guard: Guard | None = None) -> int:
     if conn is not None:
         with joined(conn, database.engine, database.dialect) as executor:
             rows = _make_run(shard, new, first, inside=executor)
-            number = _write(executor, shard, new, rows=rows, guard=guard)
+            if guard is not None:
+                guard(executor)
+            number = _write(executor, shard, new, rows=rows, fate=None)
     else:
-        early = None if database.dialect.numbers_join else _make_run(shard, new, first)
-
-        def work(connection: Connection) -> int:
-            rows = early or _make_run(shard, new, first, inside=connection)
-            return _write(connection, shard, new, rows=rows, guard=guard)
-
-        number = database.write(work)
+        number = _start(shard, new, first, guard=guard)
     shard.bell.ring_here()
     telemetry.emit("flow.started", run=number, flow=new.kind.name, nodes=len(new.drafts))
     return number
+
+
+def _start(shard: Shard, new: NewRun, first: int, *, guard: Guard | None) -> int:
+    database, fate = shard.database, Fate[int](shard.database)
+    early = None if database.dialect.numbers_join else _make_run(shard, new, first)
+
+    def work(connection: Connection) -> int:
+        again = fate.is_unknown
+        if guard is not None and not again:
+            guard(connection)
+        rows = early or _make_run(shard, new, first, inside=connection)
+        number = _write(connection, shard, new, rows=rows, fate=fate)
+        if guard is not None and again:
+            # Now, because it does not matter if the first try counted.
+            guard(connection)
+        return fate.sends(number, [rows.nodes[0].id])
+
+    return fate.settle(lambda: database.write(work))
 
 
 def _make_run(shard: Shard, new: NewRun, first: int, *, inside: Executor | None = None) -> NewRows:
@@ -116,12 +131,12 @@ def _make_run(shard: Shard, new: NewRun, first: int, *, inside: Executor | None 
 
 
 def _write(
-    executor: Executor, shard: Shard, new: NewRun, *, rows: NewRows, guard: Guard | None
+    executor: Executor, shard: Shard, new: NewRun, *, rows: NewRows, fate: Fate[int] | None
 ) -> int:
-    if guard is not None:
-        guard(executor)
     dialect, run, key = shard.database.dialect, rows.nodes[0], new.how.key
     store.insert(executor, dialect, [run], [])
+    if fate is not None:
+        fate.check(executor, [run.id])
     if key is not None:
         number, status = task_store.find_keys(executor, dialect, run.kind, [key])[key]
         if number != run.id:
@@ -131,7 +146,7 @@ def _write(
     store.insert(executor, dialect, rows.nodes[1:], rows.slots)
     if len(rows.nodes) == 1:
         store.end_empty(executor, run.id, now=run.created_at, keep=keep_of(run.payload))
-    shard.bell.ring_inside(executor, is_ours=new.how.conn is None)
+    shard.bell.ring_inside(executor, is_ours=fate is not None)
     return run.id
 
 

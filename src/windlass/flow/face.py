@@ -145,8 +145,8 @@ def _how(outcome: Outcome) -> NodeEnd | None:
 
 
 def _prune(tidying: Tidying) -> int:
-    connection, faces, now, limit = tidying
-    return flow.prune(connection, now=now, limit=limit, pruned=faces.pruned)
+    connection, dialect, faces, now, limit = tidying
+    return flow.prune(connection, dialect, now=now, limit=limit, pruned=faces.pruned)
 
 
 FACE = Face(

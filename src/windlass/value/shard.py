@@ -41,6 +41,11 @@ def first_number(place: int) -> int:
     return max(1, place << PLACE_BITS)
 
 
+def numbers_of(place: int) -> range:
+    """All numbers that the shard at `place` may issue."""
+    return range(place << PLACE_BITS, (place + 1) << PLACE_BITS)
+
+
 def home_of(rings: Iterable[str], kind: str, key: str) -> str:
     """The shard among `rings` to which the key of a kind belongs."""
     name = f"{kind}\0{key}".encode()

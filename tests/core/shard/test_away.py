@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -13,9 +14,10 @@ from tests.core.run.working import listening
 from tests.core.shard.fleet import declare_mail, key_for, rows_of
 from tests.server.relay import Relay
 from tests.wait import eventually
-from windlass import App, DatabaseUnavailable, Status
+from windlass import App, DatabaseUnavailable, Status, Task, TaskRef
 from windlass.operate.shard import operate
 from windlass.operate.task import operate as task
+from windlass.value.shard import place_of
 from windlass.value.task import TaskFilter
 from windlass.watch.operate import status
 
@@ -241,3 +243,97 @@ def test_a_lost_answer_does_not_make_a_second_task_elsewhere(app, relay):
     found = [row["payload"] for shard in (stays, goes) for row in rows_of(shard)]
     assert sorted(found) == sorted(set(found))
     assert len(found) == 5
+
+
+@pytest.fixture
+def near(sqlite_url, postgresql_url) -> Iterator[App]:
+    """The same shards without the relay."""
+    near = App(sqlite_url, postgresql_url)
+    yield near
+    near.close()
+
+
+def declare_note(app: App, ran: list[str]) -> Task[[str], None]:
+    @app.task(keep="0s")
+    def note(text: str) -> None:
+        ran.append(text)
+
+    return note
+
+
+@contextmanager
+def unanswered(relay: Relay, call: Callable[[], TaskRef]) -> Iterator[Future[TaskRef]]:
+    """`call`, whose commit has no answer; it tries again when the block has ended."""
+    with ThreadPoolExecutor(1) as thread:
+        relay.lose_answer_and_refuse(b"commit\x00")
+        made = thread.submit(call)
+        try:
+            eventually(lambda: relay.lost == 1 or made.done(), what="an answer that is lost")
+            yield made
+        finally:
+            relay.heal()
+
+
+def test_a_task_that_ran_before_its_lost_answer_is_not_made_elsewhere(app, near, relay):
+    ran: list[str] = []
+    note, _ = declare_note(app, ran), declare_note(near, ran)
+    for _ in range(3):
+        note.enqueue("so that all is prepared, and it is the turn of the second shard")
+    near.drain()
+    ran.clear()
+
+    with unanswered(relay, lambda: note.enqueue("once")) as made:
+        near.drain()
+        assert ran == ["once"]
+    ref = made.result()
+
+    assert relay.lost == 1
+    assert place_of(ref.id) == app.fleet.shards[1].look().place
+    near.drain()
+    assert ran == ["once"]
+
+
+@pytest.mark.parametrize("has_run", [True, False], ids=["run", "waiting"])
+def test_a_key_whose_home_changed_before_its_lost_answer_is_not_made_elsewhere(
+    app, near, relay, quick_moves, has_run
+):
+    ran: list[str] = []
+    note, _ = declare_note(app, ran), declare_note(near, ran)
+    goes = app.fleet.shards[1]
+    key, other = (key_for(app, goes, "note", prefix) for prefix in ("key", "other"))
+    note.using(key=other).enqueue("so that all is prepared")
+    near.drain()
+    ran.clear()
+
+    with unanswered(
+        relay, lambda: note.using(key=key, on_conflict="raise").enqueue("once")
+    ) as made:
+        if has_run:
+            near.drain()
+        operate.drain(near.fleet, "2")
+    ref = made.result()
+
+    assert relay.lost == 1
+    assert place_of(ref.id) == goes.look().place
+    near.drain()
+    assert ran == ["once"]
+
+
+def test_a_row_that_moved_before_its_lost_answer_is_not_made_again(app, near, relay, quick_moves):
+    ran: list[str] = []
+    note, _ = declare_note(app, ran), declare_note(near, ran)
+    goes = app.fleet.shards[1]
+    key, other = (key_for(app, goes, "note", prefix) for prefix in ("key", "other"))
+    note.using(key=other).enqueue("so that all is prepared")
+    near.drain()
+    ran.clear()
+
+    with unanswered(relay, lambda: note.using(key=key, delay="1h").enqueue("later")) as made:
+        operate.drain(near.fleet, "2")
+        operate.move(near.fleet, "2", dead_after=5_000_000, wait=False)
+        assert [len(rows_of(shard)) for shard in near.fleet.shards] == [1, 0]
+    ref = made.result()
+
+    (row,) = rows_of(near.fleet.shards[0])
+    assert ref.id == row["id"]
+    assert rows_of(near.fleet.shards[1]) == []

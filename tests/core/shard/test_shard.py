@@ -516,3 +516,41 @@ def _keys_for(app, shard, kind, count):
 
 def _refuse(*_args, **_options):
     raise RuntimeError("the disk is full")
+
+
+def test_what_was_written_before_the_shards_changed_is_not_written_again(
+    sharded, make_app, shard_urls, monkeypatch
+):
+    ran: list[str] = []
+
+    def declare(app: App):
+        @app.task(keep="0s")
+        def note(text: str) -> None:
+            ran.append(text)
+
+        return note
+
+    other = make_app(*shard_urls)
+    note, _ = declare(sharded), declare(other)
+    keys = [key_for(sharded, shard, "note") for shard in sharded.fleet.shards]
+    guard, guarded, before = sharded.fleet.guard, [], sharded.fleet.roster.number
+
+    def change_before_the_second(shard, number):
+        guarded.append(shard)
+        if len(guarded) == 2:
+            other.drain()
+            operate.drain(other.fleet, str(1 + other.fleet.shards.index(at(other, shard))))
+        return guard(shard, number)
+
+    monkeypatch.setattr(sharded.fleet, "guard", change_before_the_second)
+    refs = note.enqueue_many([{"text": key} for key in keys], keys=keys)
+
+    assert sharded.fleet.roster.number > before
+    other.drain()
+    assert sorted(ran) == sorted(keys)
+    assert len({ref.id for ref in refs}) == len(keys)
+
+
+def at(app: App, shard):
+    """The same shard of another app."""
+    return next(each for each in app.fleet.shards if each.name == shard.name)

@@ -1,6 +1,7 @@
 """The network between a worker and its database stalls, is cut, or heals."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -88,3 +89,26 @@ def test_an_enqueue_whose_answer_was_lost_exists_exactly_once(server_crew, relay
     far.app.close()
     # Where an insert is a transaction by itself, nobody says commit.
     assert relay.lost > 0 or at == b"commit"
+
+
+def test_an_enqueue_whose_task_ran_before_the_lost_answer_runs_once(server_crew, relay):
+    crew = server_crew
+    crew.start("--concurrency", "2")
+    far = Jobs(relay.url(crew.url), crew.folder / "far")
+    ids = [far.brief.enqueue(0).id]
+
+    for number in range(10**6, 10**6 + 10):
+        # On PostgreSQL one statement is the whole transaction; its arguments tell which.
+        is_alone = crew.url.startswith("postgresql")
+        at = str(number).encode() if is_alone else b"\x03commit"
+        relay.lose_answer_and_refuse(at)
+        with ThreadPoolExecutor(1) as thread:
+            made = thread.submit(far.brief.enqueue, number)
+            eventually(lambda: relay.lost == len(ids), what="an answer that is lost")
+            eventually(lambda: not crew.rows(), what="a task that ran and was deleted")
+            relay.heal()
+            ids.append(made.result().id)
+
+    eventually(lambda: not crew.rows(), what="all tasks")
+    assert crew.effects.count("end") == dict.fromkeys(ids, 1)
+    far.app.close()

@@ -384,7 +384,9 @@ def test_a_run_without_nodes_is_pruned_and_frees_its_key(app, clock):
     clock.forward("2h")
     now = clock.now()
     app.database.write(
-        lambda connection: store.prune(connection, now=now, limit=10, pruned=FACES.pruned)
+        lambda connection: store.prune(
+            connection, app.database.dialect, now=now, limit=10, pruned=FACES.pruned
+        )
     )
 
     assert nothing.using(key="once").start().id != first.id

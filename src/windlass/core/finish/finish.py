@@ -290,7 +290,7 @@ def make_group(runs: Sequence[Run], site: Site, *, inside: Connection | None = N
     Takes numbers for failures `inside` the given transaction, if there is one.
     """
     now = site.clock.now()
-    group = Group(worker=runs[0].task.worker, is_read=runs[0].task.is_read)
+    group = Group(runs[0].task.worker, now, is_read=runs[0].task.is_read)
     plain = [run.task for run in runs if run.outcome is SUCCESS and run.leaves_nothing]
     group.removals = {task.id: task.fence for task in plain}
     if len(plain) < len(runs):

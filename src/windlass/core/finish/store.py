@@ -46,6 +46,7 @@ class Group:
     """Outcomes that one worker writes in one transaction, of rows all read or all claimed."""
 
     worker: int
+    now: int
     is_read: bool = False
     removals: dict[int, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -67,7 +68,7 @@ def apply(connection: Connection, dialect: Dialect, group: Group) -> set[int]:
     """
     accepted: set[int] = set()
     if group.removals:
-        accepted |= dialect.remove(connection, group.removals, is_read=group.is_read)
+        accepted |= dialect.remove(connection, group.removals, is_read=group.is_read, now=group.now)
     changed: dict[int, int | None] = {}
     for visits in group.visits:
         changed |= dialect.visit(connection, visits, worker=group.worker, is_read=group.is_read)

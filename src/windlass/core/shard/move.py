@@ -49,6 +49,7 @@ from windlass.core.shard.store import move as store
 from windlass.core.shard.store import shard as shard_store
 from windlass.core.shard.store.move import Seen
 from windlass.core.shard.store.shard import Journal
+from windlass.core.task.store import gone as traces
 from windlass.database.connection import Connection
 from windlass.value.shard import Roster
 from windlass.value.status import Status
@@ -241,6 +242,8 @@ class Mover:
 
         def leave(connection: Connection) -> Journal:
             gone = store.release(connection, going, faces=self._faces)
+            # Whoever wrote them may not know it yet, and try again here.
+            traces.remember(connection, source.dialect, gone, now=self._source.clock.now())
             store.unmark(connection, list(ids.keys() - gone))
             left = {number: new for number, new in ids.items() if number in gone}
             stay = tuple(new for number, new in ids.items() if number not in gone)

@@ -7,7 +7,7 @@ deleted, unless they have started.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.shard.store import shard as store
 from windlass.core.task.declare import Call, How
-from windlass.core.task.enqueue import Guard, Unanswered, Vanished
+from windlass.core.task.enqueue import Guard, Vanished
+from windlass.core.task.fate import Unanswered
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task
 from windlass.database.connection import is_alike, join
@@ -39,7 +40,7 @@ class Router:
             shard = self.shard_of(how.conn)
             return self._fleet.keyed(lambda: self._join(shard, kind, calls, how))
         if calls[0].key is not None:
-            return self._fleet.keyed(lambda: self._submit_keyed(kind, calls, how))
+            return self._submit_keyed(kind, calls, how)
         return self._submit_anywhere(kind, calls, how)
 
     def _submit_anywhere(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
@@ -61,24 +62,37 @@ class Router:
         )
 
     def _submit_keyed(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        roster = self._fleet.roster
-        groups = self._groups(roster, kind, calls)
-        if len(groups) > 1 and how.on_conflict == "raise":
-            self._check_free(kind, calls, groups)
         ids: dict[int, int] = {}
         written: dict[Shard, set[int]] = {}
+        try:
+            # If the shards change in the middle, what was written stays, and the rest is routed.
+            self._fleet.keyed(lambda: self._write_rest(kind, calls, how, ids=ids, written=written))
+        except Exception as problem:
+            self._take_back(written, problem)
+            raise
+        return [ids[index] for index in range(len(calls))]
+
+    def _write_rest(
+        self,
+        kind: Kind,
+        calls: Sequence[Call],
+        how: How,
+        *,
+        ids: dict[int, int],
+        written: dict[Shard, set[int]],
+    ) -> None:
+        """Write the calls that have no id in `ids`, shard by shard, and add their ids."""
+        roster = self._fleet.roster
+        groups = self._groups(roster, kind, calls, unless=ids)
+        if len(groups) > 1 and how.on_conflict == "raise":
+            self._check_free(kind, calls, groups)
         for target, indexes in groups.items():
             chosen = [calls[index] for index in indexes]
             new: set[int] = set()
-            try:
-                guard = self._fleet.guard(target.shard, roster.number)
-                made = self._write(target, kind, chosen, how, guard=guard, new=new)
-            except Exception as problem:
-                self._take_back(written, problem)
-                raise
-            written[target.shard] = new
+            guard = self._fleet.guard(target.shard, roster.number)
+            made = self._write(target, kind, chosen, how, guard=guard, new=new)
+            written.setdefault(target.shard, set()).update(new)
             ids |= zip(indexes, made, strict=True)
-        return [ids[index] for index in range(len(calls))]
 
     @staticmethod
     def _write(
@@ -96,6 +110,9 @@ class Router:
                 return shard.enqueue.meet(kind, calls, how, guard=guard)
             hasty = shard.is_down_for_long
             return shard.enqueue.submit(kind, calls, how, guard=guard, hasty=hasty, new=new)
+        except Unanswered as problem:
+            shard.failed(problem)
+            raise
         except OUTAGES as problem:
             what = f"kind {kind.name!r}: key {calls[0].key!r} belongs to"
             raise shard.unavailable(what, problem) from problem
@@ -126,12 +143,14 @@ class Router:
             for key, (number, status) in shard.database.read(look).items():
                 raise DuplicateKey(kind.name, key, task_id=number, status=str(status))
 
-    def _groups(self, roster: Roster, kind: Kind, calls: Sequence[Call]) -> dict[Target, list[int]]:
+    def _groups(
+        self, roster: Roster, kind: Kind, calls: Sequence[Call], *, unless: Container[int] = ()
+    ) -> dict[Target, list[int]]:
         """Which calls go to which shard: their home, unless their key is still in another shard."""
-        keys = [str(call.key) for call in calls]
-        targets = targets_of(self._fleet, roster, kind.name, keys)
+        keys = {index: str(call.key) for index, call in enumerate(calls) if index not in unless}
+        targets = targets_of(self._fleet, roster, kind.name, keys.values())
         groups: dict[Target, list[int]] = {}
-        for index, key in enumerate(keys):
+        for index, key in keys.items():
             groups.setdefault(targets[key], []).append(index)
         return groups
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
-from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.core.face import Faces
 from windlass.core.task.current import is_running
 from windlass.core.task.declare import Call, How
+from windlass.core.task.fate import LOST, Fate
 from windlass.core.task.kind import Kind
+from windlass.core.task.store import gone
 from windlass.core.task.store import task as store
 from windlass.core.wake.bell import Bell
 from windlass.database.connection import Connection, joined
-from windlass.database.database import OUTAGE_ERRORS, TRIES, Database, Numbers
+from windlass.database.database import TRIES, Database, Numbers
 from windlass.database.dialect.base import Executor
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.value.bucket import bucket_of
@@ -27,8 +28,6 @@ PAST_ALLOWED = SECOND
 INSERT_TRIES = 5
 # The second try tells whether the server is gone, or only the connection.
 HASTY_TRIES = 2
-
-T = TypeVar("T")
 
 Holders = dict[str, tuple[int, Status]]
 
@@ -45,10 +44,6 @@ class Order(NamedTuple):
     how: How
     created_at: int
     due_at: int
-
-
-class Unanswered(DatabaseUnavailable):
-    """The rows may have been written: the answer was lost, and so was the next one."""
 
 
 class Vanished(Exception):
@@ -89,7 +84,7 @@ class TaskWriter:
             with self._joined(how.conn) as executor:
                 if guard is not None:
                     guard(executor)
-                ids = self._write(executor, order, self._rows(order, executor), is_ours=False)
+                ids = self._write(executor, order, self._rows(order, executor), fate=None)
         self.bell.ring_here()
         return ids
 
@@ -99,51 +94,73 @@ class TaskWriter:
     def _submit(
         self, order: Order, guard: Guard | None, *, hasty: bool, new: set[int] | None
     ) -> list[int]:
+        fate = Fate[list[int]](self.database)
         rows = None
         if not self.database.dialect.numbers_join:
             # With the same ids, a repeat after a lost answer changes nothing.
             rows = self._rows(order, None, tries=HASTY_TRIES if hasty else TRIES)
-            # Not for a hasty caller: if the answer is lost, it could not tell what was written.
-            if guard is None and not hasty and len(rows) == 1 and self._write_alone(rows[0]):
-                return [rows[0].id]
-        attempts, sent = count(), list[bool]()
 
         def work(connection: Connection) -> list[int]:
-            again = next(attempts) > 0
-            if guard is not None:
+            again = fate.is_unknown
+            if guard is not None and not again:
                 guard(connection)
             made = rows or self._rows(order, connection)
-            ids = self._write(connection, order, made, is_ours=True, again=again)
+            ids = self._write(connection, order, made, fate=fate)
+            if guard is not None and again:
+                # Now, because it does not matter if the first try counted.
+                guard(connection)
             if new is not None:
                 new.update({row.id for row in made}.intersection(ids))
-            sent.append(True)
-            return ids
+            return fate.sends(ids, [row.id for row in made])
 
-        return _until_known(lambda tries: self.database.write(work, tries=tries), sent, hasty=hasty)
+        def write() -> list[int]:
+            # Not for a hasty caller: with one statement it could not tell whether it was sent.
+            is_plain = guard is None and not hasty
+            if is_plain and rows and len(rows) == 1 and self._write_alone(rows[0], fate):
+                return [rows[0].id]
+            try:
+                return self.database.write(work, tries=HASTY_TRIES if hasty else TRIES)
+            except LOST:
+                if not hasty or not fate.is_unknown:
+                    raise
+                # It may not go elsewhere before that is known.
+                return self.database.write(work)
+
+        return fate.settle(write)
 
     def meet(self, kind: Kind, calls: Sequence[Call], how: How, *, guard: Guard) -> list[int]:
         """Handle the rows that already have the keys of `calls` as `how` says; make no new row.
 
         Raises Vanished if one of them is gone.
         """
-        order = self._order(kind, calls, how)
+        order, keys = self._order(kind, calls, how), {str(call.key) for call in calls}
+        fate = Fate[list[int]](self.database)
+        rows: list[NewTask] = []
+        if how.on_conflict == "replace" and how.conn is None:
+            rows = self._rows(order, None)
 
         def work(executor: Executor) -> list[int]:
-            guard(executor)
-            keys = {str(call.key) for call in calls}
-            held = store.find_keys(executor, self.database.dialect, kind.name, keys)
+            again = fate.is_unknown
+            if not again:
+                guard(executor)
+            dialect = self.database.dialect
+            held = store.find_keys(executor, dialect, kind.name, keys, is_locked=again)
+            if again:
+                fate.check(executor, [row.id for row in rows])
+                guard(executor)
             if held.keys() != keys:
                 raise Vanished
             if how.on_conflict != "skip":
-                rows = self._rows(order, executor)
-                self._meet(executor, _first_of_each_key(rows), set(), held, how)
+                made = rows or self._rows(order, executor)
+                self._meet(executor, _first_of_each_key(made), held, order)
             self.bell.ring_inside(executor, is_ours=how.conn is None)
-            return [held[str(call.key)][0] for call in calls]
+            ids = [held[str(call.key)][0] for call in calls]
+            return fate.sends(ids, [row.id for row in rows])
 
         if how.conn is not None:
             with self._joined(how.conn) as executor:
                 return work(executor)
-        ids = self.database.write(work)
+        ids = fate.settle(lambda: self.database.write(work))
         self.bell.ring_here()
         return ids
 
@@ -151,15 +168,25 @@ class TaskWriter:
         """Delete rows that were just written and have not started; how many."""
         return self.database.write(lambda connection: store.take_back(connection, ids))
 
-    def _write_alone(self, row: NewTask) -> bool:
-        """Write one row in one round trip, if the database can; False if it was not written."""
+    def _write_alone(self, row: NewTask, fate: Fate[list[int]]) -> bool:
+        """Write one row in one round trip, if the database can; False if it was not written.
+
+        Also False if the answer was lost: a transaction must find out whether it was written.
+        """
         dialect = self.database.dialect
         if not dialect.commits_alone:
             return False
         notify = self.bell.is_due()
-        return self.database.single(
-            lambda connection: dialect.insert_alone(connection, row, notify=notify)
-        )
+
+        def once(connection: Connection) -> bool:
+            if fate.is_unknown:
+                return False
+            fate.sends([row.id], [row.id])
+            is_written = dialect.insert_alone(connection, row, notify=notify)
+            fate.is_unknown = False
+            return is_written
+
+        return self.database.single(once)
 
     def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
         encode, largest = kind.arguments.encode, self.max_payload
@@ -193,14 +220,18 @@ class TaskWriter:
         order: Order,
         rows: list[NewTask],
         *,
-        is_ours: bool,
-        again: bool = False,
+        fate: Fate[list[int]] | None,
     ) -> list[int]:
+        """Write rows in our transaction, or in a caller's, which has no fate here."""
         unique = _first_of_each_key(rows)
+        again = fate is not None and fate.is_unknown
         inserted, held = self._insert(executor, unique, again=again)
+        if fate is not None:
+            fate.check(executor, [row.id for row in unique])
         if held:
-            self._meet(executor, unique, inserted, held, order.how)
-        self.bell.ring_inside(executor, is_ours=is_ours)
+            left = [row for row in unique if row.id not in inserted]
+            self._meet(executor, left, held, order)
+        self.bell.ring_inside(executor, is_ours=fate is not None)
         if rows[0].task_key is None:
             return [row.id for row in rows]
         owner = {row.task_key: row.id for row in unique if row.id in inserted}
@@ -220,7 +251,7 @@ class TaskWriter:
             if not met:
                 return inserted, held
             keys = {str(row.task_key) for row in met}
-            held |= store.find_keys(executor, dialect, met[0].kind, keys)
+            held |= store.find_keys(executor, dialect, met[0].kind, keys, is_locked=again)
             # A holder may have been deleted in between: then the key is free.
             rows = [row for row in met if row.task_key not in held]
             if not rows:
@@ -230,16 +261,13 @@ class TaskWriter:
         )
 
     def _meet(
-        self,
-        executor: Executor,
-        rows: Sequence[NewTask],
-        inserted: set[int],
-        held: Holders,
-        how: How,
+        self, executor: Executor, rows: Sequence[NewTask], held: Holders, order: Order
     ) -> None:
         """Apply `on_conflict` to rows whose keys were taken."""
+        how, dialect = order.how, self.database.dialect
+        replaced: list[int] = []
         for row in rows:
-            if row.task_key not in held or row.id in inserted:
+            if row.task_key not in held:
                 continue
             number, status = held[row.task_key]
             if number == row.id:
@@ -249,11 +277,15 @@ class TaskWriter:
                 status = Status.RUNNING
             if how.on_conflict == "raise" or (
                 how.on_conflict == "replace"
-                and (is_running(number) or not store.replace(executor, self.database.dialect, row))
+                and (is_running(number) or not store.replace(executor, dialect, row))
             ):
                 raise DuplicateKey(row.kind, row.task_key, task_id=number, status=str(status))
             if how.on_conflict == "replace":
                 self.faces.replaced(executor, row.kind, row.task_key)
+                replaced.append(row.id)
+        if how.conn is None:
+            # Their ids are used up: a repeat must know that they counted.
+            gone.remember(executor, dialect, replaced, now=order.created_at)
 
 
 def due_of(kind: Kind, how: How, now: int) -> int:
@@ -268,23 +300,6 @@ def due_of(kind: Kind, how: How, now: int) -> int:
             f"{to_datetime(now).isoformat(timespec='seconds')}); leave it out to start now"
         )
     return how.at
-
-
-def _until_known(call: Callable[[int], T], sent: list[bool], *, hasty: bool) -> T:
-    """The answer of `call`, with few tries if `hasty`, but with all once the rows were `sent`."""
-    if not hasty:
-        return call(TRIES)
-    try:
-        return call(HASTY_TRIES)
-    except (DatabaseUnavailable, *OUTAGE_ERRORS) as problem:
-        if not sent:
-            raise
-        try:
-            return call(TRIES)
-        except (DatabaseUnavailable, *OUTAGE_ERRORS):
-            raise Unanswered(
-                f"{problem}; the tasks may have been written, so they were not written elsewhere"
-            ) from problem
 
 
 def _first_of_each_key(rows: list[NewTask]) -> list[NewTask]:

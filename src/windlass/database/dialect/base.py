@@ -33,6 +33,7 @@ from windlass.database.dialect import statement as sql
 from windlass.database.dialect.statement import columns_of
 from windlass.database.schema import offer, task
 from windlass.value.bucket import BUCKETS
+from windlass.value.gone import Gone
 from windlass.value.outcome import Change, Visits
 from windlass.value.status import Status
 from windlass.value.task import Claimed, NewTask
@@ -111,6 +112,8 @@ class Dialect(ABC):
     commits_alone = False
     # Whether `notify` wakes idle workers.
     wakes = False
+    # Whether a transaction can be committed although its caller gets an error.
+    loses_answers = True
     # Whether numbers must be taken in the transaction that uses them.
     numbers_join = False
     # Whether an index can compare several columns with several values at once.
@@ -147,7 +150,8 @@ class Dialect(ABC):
     greatest = "greatest"
     # Prefix of the columns to set, where the database needs it.
     of_task = ""
-    # Statements on rows that are still {as_taken}; {rows} is the list, {changed} the new values.
+    # Statements on rows that are still {as_taken}; {rows} is the list, {changed} the new values,
+    # {remember} an insert of traces.
     change_text: str
     visit_text: str
     remove_text: str
@@ -187,7 +191,9 @@ class Dialect(ABC):
         changes = self.rows("changes", **columns_of(Change))
         self._change = self._as_taken(self.change_text, rows=changes, changed=changed)
         self._visit = self._as_taken(self.visit_text)
-        self._remove = self._as_taken(self.remove_text)
+        remember = sql.REMEMBER.format(rows=self.rows("traces", **columns_of(Gone)))
+        self._remember = self.often(remember)
+        self._remove = self._as_taken(self.remove_text, remember=remember)
         self._pick = text(sql.PICK.format(hint=self.hint, lock=self.lock))
         self._read = text(sql.PICK.format(hint=self.hint, lock=""))
         self._read_ids = text(sql.PICK_IDS.format(hint=self.hint, lock=""))
@@ -454,9 +460,16 @@ class Dialect(ABC):
 
     @abstractmethod
     def remove(
-        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool, now: int
     ) -> set[int]:
-        """Delete rows, id to fence, that have not changed since they were taken."""
+        """Delete rows, id to fence, that have not changed since they were taken.
+
+        It leaves traces of all: what was taken from the table was once written to it.
+        """
+
+    def remember(self, executor: Executor, traces: Sequence[Gone]) -> None:
+        """Write traces of deleted rows."""
+        executor.execute(self._remember, {"traces": document(traces)})
 
     def count(self, connection: Connection, counts: Sequence[Count]) -> None:
         """Add to the statistics."""

@@ -24,6 +24,7 @@ from windlass.database.dialect.base import (
     visited_rows,
     wanted,
 )
+from windlass.value.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import NewTask
@@ -276,8 +277,9 @@ class MySQL(Dialect):
         return self.change(connection, visits.changes, worker=worker, is_read=is_read)
 
     def remove(
-        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool, now: int
     ) -> set[int]:
+        self.remember(connection, traces_of(fences, now=now))
         listed = document(sorted(fences.items()))
         if _touches(connection, self._remove[is_read], {"fences": listed}, rows=len(fences)):
             return set(fences)

@@ -40,6 +40,7 @@ from windlass.database.dialect.psycopg import (
     limit_statements,
     told,
 )
+from windlass.value.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import Claimed, NewTask
@@ -107,14 +108,28 @@ explain (format json) select 1 from windlass_task
 where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
-ONE_ROW = """
+INSERT_ONE = text("""
 insert into windlass_task
     (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
 values (:id, :kind, :task_key, :bucket, 0, :priority, :due_at, cast(:payload as json), :created_at)
 on conflict do nothing returning id
+""")
+
+# A statement that commits alone may run after its caller has given it up: a server that stood still
+# finds it in its socket. Then the row may have been written by the next try, and run.
+ONE_ROW = """
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at)
+select new.id, :kind, :task_key, :bucket, 0, :priority, :due_at, cast(:payload as json), :created_at
+from (select cast(:id as bigint) as id) as new
+where not exists (
+    select from windlass_gone where last_id >= new.id and first_id <= new.id
+      and (ids is null or strpos(ids, ',' || (new.id - first_id) || ',') > 0)
+)
+on conflict do nothing returning id
 """
 
-INSERT_ONE = text(ONE_ROW)
+INSERT_ALONE = text(ONE_ROW)
 
 INSERT_AND_NOTIFY = text(
     f"with made as ({ONE_ROW}) select id, pg_notify('{CHANNEL}', '') from made"
@@ -163,9 +178,9 @@ select id from windlass_task where id = any(cast(:ids as bigint[])) and status i
 order by id for update skip locked
 """)
 
-# Returns the ids as one text: hundreds of rows cost the client more.
+# With the traces, in one round trip. Returns the ids as one text: many rows cost the client more.
 REMOVE = f"""
-with gone as (
+with trace as ({{remember}}), gone as (
     delete from windlass_task as t
     where t.id = {BY_ID}
       and {{as_taken}} cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
@@ -263,7 +278,7 @@ class PostgreSQL(Dialect):
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
 
-        self._insert_one = str(INSERT_ONE.compile(dialect=engine.dialect))
+        self._insert_one = str(INSERT_ALONE.compile(dialect=engine.dialect))
         self._insert_and_notify = str(INSERT_AND_NOTIFY.compile(dialect=engine.dialect))
 
     @contextmanager
@@ -335,11 +350,11 @@ class PostgreSQL(Dialect):
     def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
         raw = driver_of(connection)
         if raw is None:
-            statement = INSERT_AND_NOTIFY if notify else INSERT_ONE
+            statement = INSERT_AND_NOTIFY if notify else INSERT_ALONE
             return connection.execute(statement, _fields(row)).first() is not None
         query = self._insert_and_notify if notify else self._insert_one
         with told(connection, raw):
-            return raw.execute(query, _fields(row)).fetchone() is not None
+            return raw.execute(query, _fields(row), prepare=True).fetchone() is not None
 
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
         return copy_lines(executor, COPY, rows, _line)
@@ -408,9 +423,10 @@ class PostgreSQL(Dialect):
         return dict.fromkeys(_numbers(ids)) | dict.fromkeys(_numbers(going), GOES)
 
     def remove(
-        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool
+        self, connection: Connection, fences: Mapping[int, int], *, is_read: bool, now: int
     ) -> set[int]:
-        asked = {"ids": array(fences), "fences": document(fences)}
+        traces = document(traces_of(fences, now=now))
+        asked = {"ids": array(fences), "fences": document(fences), "traces": traces}
         gone = connection.execute(self._remove[is_read], asked).scalar_one()
         return set(_numbers(gone))
 

@@ -10,7 +10,7 @@ from windlass.value.outcome import Visits
 from windlass.value.period import GOES
 
 # Fields that may be longer than a key.
-LONG = ("payload", "result", "remark")
+LONG = ("payload", "result", "remark", "ids")
 
 # The columns that a run needs, in the order that `stamped` expects.
 COLUMNS = (
@@ -112,6 +112,12 @@ COUNTED = ("done", "failed", "retried", "milliseconds")
 COUNT = """
 insert into windlass_stat (minute, kind, worker, done, failed, retried, milliseconds)
 select minute, kind, worker, done, failed, retried, milliseconds from {rows} where true {added}
+"""
+
+
+REMEMBER = """
+insert into windlass_gone (first_id, last_id, gone_at, ids)
+select first_id, last_id, gone_at, ids from {rows}
 """
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, text, update
 
 from windlass.core.face import Copied, Read, Values
+from windlass.core.task.store import gone
 from windlass.core.task.store.task import UNENDED, chunks
 from windlass.database.dialect.base import Dialect, Executor, document
 from windlass.database.schema import slot, task
@@ -329,6 +330,7 @@ def unlink(connection: Connection, edges: Collection[tuple[int, int]]) -> None:
 
 def prune(
     connection: Connection,
+    dialect: Dialect,
     *,
     now: int,
     limit: int,
@@ -352,6 +354,7 @@ def prune(
         whole = [*ids, number] if len(ids) < limit else ids
         drop_slots(connection, ids)
         pruned(connection, ids)
+        gone.remember(connection, dialect, whole, now=now)
         count += connection.execute(delete(task).where(task.c.id.in_(whole))).rowcount
         if count >= limit:
             break

@@ -54,11 +54,26 @@ def insert(
     return inserted
 
 
+def is_any_there(executor: Executor, dialect: Dialect, ids: Sequence[int]) -> bool:
+    """Whether a row with one of these ids exists."""
+    for start in range(0, len(ids), CHUNK_ROWS):
+        listed, parameters = dialect.ids(ids[start : start + CHUNK_ROWS])
+        there = text(f"select id from windlass_task where id {listed} limit 1")
+        if executor.execute(there, parameters).fetchall():
+            return True
+    return False
+
+
 def find_keys(
-    executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
+    executor: Executor,
+    dialect: Dialect,
+    kind: str,
+    keys: Collection[str],
+    *,
+    is_locked: bool = False,
 ) -> dict[str, tuple[int, Status]]:
-    """The id and status of the rows of `kind` with these keys."""
-    rows = _holding(executor, dialect, kind, keys)
+    """The id and status of the rows of `kind` with these keys; `is_locked` locks them."""
+    rows = _holding(executor, dialect, kind, keys, is_locked=is_locked)
     return {key: (number, Status(status)) for key, number, status, _ in rows}
 
 
@@ -70,16 +85,21 @@ def find_batches(
 
 
 def _holding(
-    executor: Executor, dialect: Dialect, kind: str, keys: Collection[str]
+    executor: Executor,
+    dialect: Dialect,
+    kind: str,
+    keys: Collection[str],
+    *,
+    is_locked: bool = False,
 ) -> Iterator[Sequence[Any]]:
-    wanted = list(keys)
+    wanted, lock = list(keys), dialect.hold_alone if is_locked else dialect.read_now
     for start in range(0, len(wanted), 500):
         part = wanted[start : start + 500]
         named = {f"key_{index}": key for index, key in enumerate(part)}
         listed = ", ".join(f":{name}" for name in named)
         statement = text(
             "select task_key, id, status, batch from windlass_task "
-            f"where kind = :kind and task_key in ({listed}) {dialect.read_now}"
+            f"where kind = :kind and task_key in ({listed}) {lock}"
         )
         yield from executor.execute(statement, {"kind": kind, **named}).fetchall()
 
