@@ -5,6 +5,7 @@ count what really ran, whatever the rows say.
 """
 
 import asyncio
+import ctypes
 import os
 import signal
 import threading
@@ -71,6 +72,7 @@ class Jobs:
         self.hog = declared(self._hog())
         self.die = declared(self._die())
         self.grab = declared(self._grab())
+        self.hold = declared(self._hold())
         self.stuck = self.app.task(keep=KEEP, timeout="500ms")(self._stuck())
 
     def _quick(self):
@@ -144,3 +146,18 @@ class Jobs:
             threading.Event().wait()
 
         return stuck
+
+    def _hold(self):
+        effects = self.effects
+
+        def hold(seconds: float) -> None:
+            effects.append("begin")
+            hold_gil(seconds)
+            effects.append("end")
+
+        return hold
+
+
+def hold_gil(seconds: float) -> None:
+    """Let no Python code run in this process: one call in C that keeps the GIL."""
+    ctypes.PyDLL(None).poll(None, 0, int(seconds * 1_000))
