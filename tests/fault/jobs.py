@@ -73,6 +73,7 @@ class Jobs:
         self.die = declared(self._die())
         self.grab = declared(self._grab())
         self.hold = declared(self._hold())
+        self.fork = declared(self._fork())
         self.stuck = self.app.task(keep=KEEP, timeout="500ms")(self._stuck())
 
     def _quick(self):
@@ -156,6 +157,20 @@ class Jobs:
             effects.append("end")
 
         return hold
+
+    def _fork(self):
+        effects = self.effects
+
+        def fork(seconds: float) -> None:
+            effects.append("begin")
+            if not os.fork():
+                # Of its own, but with all that its parent had open.
+                os.setsid()
+                time.sleep(seconds)
+                os._exit(0)
+            effects.append("end")
+
+        return fork
 
 
 def hold_gil(seconds: float) -> None:

@@ -9,6 +9,7 @@ again, and until then the workers are as alive as their own heartbeats say.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ STEADY_SECONDS = 10.0
 SILENT_SECONDS = 10.0
 SILENT_BEATS = 10
 MOST_TOLD = 65_536
+NOT_FOR_IT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ward:
@@ -187,16 +189,21 @@ class Helper:
     def __init__(self, memory_file: int) -> None:
         script = str(Path(guard_process.__file__))
         command = [sys.executable, "-I", "-S", script, str(os.getpid()), str(memory_file)]
-        # A session of its own: Ctrl-C is not meant for it. Connections are told by its input, since
-        # all users can see a command.
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[memory_file],
-            start_new_session=True,
-            bufsize=0,
-        )
+        # A session of its own: Ctrl-C is not meant for it. Nor are signals to all processes of a
+        # service: it inherits that this thread has blocked them. Connections are told by its input,
+        # since all users can see a command.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_FOR_IT)
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[memory_file],
+                start_new_session=True,
+                bufsize=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input = self.process.stdin

@@ -1,7 +1,7 @@
 """The guard: a small process that keeps the leases of its parent while the parent cannot.
 
 `core/ring/guard.py` starts it as `python -I -S guard_process.py PID MEMORY`. It imports no other
-module of Windlass, and a database driver only when it must renew.
+module of Windlass, only the drivers of databases.
 
 Its input has a JSON object in each line: where to find drivers, how to connect for a worker and,
 with each heartbeat, what the worker's lease is. If a heartbeat is late although the parent exists
@@ -9,7 +9,7 @@ and is not stopped, a thread of the guard renews the lease, again and again, unt
 heard again. So a handler that holds the GIL does not make its worker look dead.
 
 Whatever ends the parent also ends the guard, at once: its input ends, and the parent's pid is
-watched. It ignores the signals that are meant for its parent.
+watched. Signals that are meant for the parent were blocked before it was started.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import json
 import mmap
 import os
 import select
-import signal
 import sys
 import threading
 import time
@@ -55,16 +54,17 @@ class Ward:
         self._memory = memory
         self._parent = parent
         self._beat = int(how["beat"] * BILLION)
-        self._worker, self._lease_until, self._heard_at = 0, 0, 0
+        # Its number, the end of its lease, and when it was renewed.
+        self._word = (0, 0, 0)
         self._tried_at = 0
         self._is_asked = threading.Event()
         self._is_over = False
-        self._thread: threading.Thread | None = None
         self._connection: Any = None
+        threading.Thread(target=self._run, daemon=True).start()
 
     def hear(self, worker: int, lease_until: int, at: int) -> None:
         """The parent has renewed its lease."""
-        self._worker, self._lease_until, self._heard_at = worker, lease_until, at
+        self._word = (worker, lease_until, at)
 
     def end(self) -> None:
         """The worker has left."""
@@ -73,56 +73,58 @@ class Ward:
 
     def look(self, now: int) -> int:
         """Renew if the parent is late; returns when to look again."""
-        if not self._heard_at:
+        _, _, heard_at = self._word
+        if not heard_at or self._memory[PARENT_AT] - heard_at > STUCK:
             return now + self._beat
-        late_at = self._heard_at + int(LATE_BEATS * self._beat)
+        late_at = heard_at + int(LATE_BEATS * self._beat)
         due_at = max(late_at, self._tried_at + int(AGAIN_BEATS * self._beat))
         if now < due_at:
             if self._connection is not None and now > self._tried_at + IDLE:
                 self._is_asked.set()
             return due_at
-        if self._memory[PARENT_AT] - self._heard_at > STUCK:
-            return now + self._beat
         self._tried_at = now
         self._is_asked.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
         return now + int(AGAIN_BEATS * self._beat)
 
     def _run(self) -> None:
-        told = ""
-        while True:
-            self._is_asked.wait()
-            self._is_asked.clear()
-            if self._is_over or time.monotonic_ns() > self._tried_at + IDLE:
-                self._disconnect()
-            if self._is_over:
-                return
+        # Connects once at the start: what is wrong is told then, not in an emergency.
+        work, told = self._connect, ""
+        while not self._is_over:
             try:
-                self._renew()
+                work()
                 told = ""
-            except Exception as problem:  # the driver's own errors are not known here
+            except Exception as problem:
                 self._disconnect()
                 if told != (told := in_short(problem)) and not told.endswith(BUSY):
                     tell(told)
+            work = self._renew
+            if time.monotonic_ns() > self._tried_at + IDLE:
+                self._disconnect()
+            self._is_asked.wait()
+            self._is_asked.clear()
+        self._disconnect()
+
+    def _connect(self) -> None:
+        self._connection = connect(self._how)
 
     def _renew(self) -> None:
         if self._is_late() and self._connection is None:
-            self._connection = connect(self._how)
+            self._connect()
         # Looked at last: connecting takes time.
         if not self._is_late() or not is_running(self._parent):
             return
         before = time.monotonic_ns()
-        until = self._lease_until + (before - self._heard_at) // 1_000
+        worker, lease_until, heard_at = self._word
+        until = lease_until + (before - heard_at) // 1_000
         cursor = self._connection.cursor()
-        cursor.execute(self._how["renew"], (until, self._worker, until))
-        if cursor.rowcount > 0:
+        cursor.execute(self._how["renew"], (until, worker, until))
+        if cursor.rowcount > 0 and not self._is_over:
             self._memory[self.slot] = before
         cursor.close()
 
     def _is_late(self) -> bool:
-        return time.monotonic_ns() >= self._heard_at + int(LATE_BEATS * self._beat)
+        _, _, heard_at = self._word
+        return time.monotonic_ns() >= heard_at + int(LATE_BEATS * self._beat)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -138,8 +140,6 @@ class Guard:
         self._parent = parent
         self._memory = memory
         self._wards: dict[int, Ward] = {}
-        self._proofs: set[int] = set()
-        self._path: list[str] = []
         self._rest = b""
 
     def run(self) -> None:
@@ -158,7 +158,6 @@ class Guard:
             now = self._memory[GUARD_AT] = time.monotonic_ns()
             looks = [ward.look(now) - now for ward in self._wards.values()]
             wait_seconds = min([LONGEST_WAIT, *(look / BILLION for look in looks)])
-            self._bury_proofs()
 
     def _read(self) -> bool:
         """Obey what the parent has said; False if it says nothing more."""
@@ -173,41 +172,15 @@ class Guard:
 
     def _obey(self, said: dict[str, Any]) -> None:
         if "path" in said:
-            self._path = sys.path[:] = said["path"]
+            sys.path[:] = said["path"]
             return
         slot = said["ward"]
         if "how" in said:
             self._wards[slot] = Ward(slot, said["how"], self._memory, self._parent)
-            self._prove(said["how"])
         elif "worker" in said:
             self._wards[slot].hear(said["worker"], said["lease_until"], said["at"])
         else:
             self._wards.pop(slot).end()
-
-    def _prove(self, how: dict[str, Any]) -> None:
-        """Let another process connect once: what is wrong is told now, not in an emergency."""
-        ours, theirs = os.pipe()
-        os.write(theirs, json.dumps({"path": self._path, "how": how}).encode()[:65_536])
-        os.close(theirs)
-        command = [sys.executable, "-I", "-S", __file__, "prove"]
-        use_pipe = [(os.POSIX_SPAWN_DUP2, ours, 0)]
-        self._proofs.add(os.posix_spawn(sys.executable, command, os.environ, file_actions=use_pipe))
-        os.close(ours)
-
-    def _bury_proofs(self) -> None:
-        for pid in list(self._proofs):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                self._proofs.discard(pid)
-
-
-def prove() -> None:
-    """Connect once, as the guard would; tell why it fails."""
-    said = json.loads(sys.stdin.read())
-    sys.path[:] = said["path"]
-    try:
-        connect(said["how"]).close()
-    except Exception as problem:  # as above
-        tell(in_short(problem))
 
 
 def connect(how: dict[str, Any]) -> Any:
@@ -258,11 +231,6 @@ def tell(error: str) -> None:
 
 
 def main() -> None:
-    if sys.argv[1] == "prove":
-        prove()
-        return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
     parent, file = map(int, sys.argv[1:])
     memory = memoryview(mmap.mmap(file, MEMORY_BYTES)).cast("q")
     os.close(file)

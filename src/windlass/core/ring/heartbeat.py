@@ -194,23 +194,24 @@ class Heartbeat(Loop):
 
     def stop_if_lease_ended(self) -> None:
         """Stop everything if the lease may have ended; a beat may hang and never return."""
-        renewed_at = self._renewed_at
         if self._ward is not None:
             self._ward.pulse()
-            renewed_at = max(renewed_at, self._ward.renewed_at)
-        if self._database.dialect.is_embedded:
+        if self._database.dialect.is_embedded or self._in_flight.is_halted:
             # A long write by another process blocks it, and blocks marking it dead as well.
             return
-        silent_for = time.monotonic() - renewed_at
-        if silent_for > self._dead_after / SECOND and not self._in_flight.is_halted:
+        # Read after `is_halted`: a worker that joins again sets that last.
+        worker, renewed_at = self.id, self._renewed_at
+        if self._ward is not None:
+            renewed_at = max(renewed_at, self._ward.renewed_at)
+        if time.monotonic() - renewed_at > self._dead_after / SECOND:
             self._in_flight.is_halted = True
             stopped = self._in_flight.drop_all()
             self.let_go()
             if self._members is not None:
                 # A worker that cannot reach the database is of no use to the ring.
-                self._members.leave()
+                self._members.leave(worker)
             telemetry.emit(
-                "worker.lost", worker=self.id, why="it could not renew", stopped=len(stopped)
+                "worker.lost", worker=worker, why="it could not renew", stopped=len(stopped)
             )
 
     def _come_back(self) -> None:
