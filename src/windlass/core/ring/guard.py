@@ -147,6 +147,7 @@ class Guard:
                 self._helper.say({"ward": slot})
                 return
             helper, self._helper = self._helper, None
+            self._start_at, self._pause = 0.0, FIRST_PAUSE
             helper.end()
 
     def _share_memory(self) -> None:
