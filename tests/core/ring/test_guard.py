@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from windlass.clock import SECOND
 from windlass.core.ring import guard as guards
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.guard import SHARED, Guard, Ward
-from windlass.core.ring.guard_process import BILLION, PARENT_AT, is_running
+from windlass.core.ring.guard_process import BILLION, PARENT_AT, connect, is_running
 from windlass.database.database import Database
 from windlass.database.schema import worker
 
@@ -68,9 +69,21 @@ def test_a_heartbeat_that_is_late_is_made_up_for_again_and_again(app, ward_of):
     assert idle == ring_store.GUARDED
     assert lease_until >= first + int((again - began) * SECOND) - 1
     assert app.database.read(ring_store.workers)[0].idle == 0
-    # What its own heartbeat has written since is not taken back.
-    assert hand.renew()
-    assert row(app, hand).idle == 0
+
+
+def test_a_renewal_by_the_guard_never_takes_back_a_later_one(app, ward_of):
+    hand, how = Hand(app), ward_of().how()
+    later = row(app, hand).lease_until + SECOND
+
+    with closing(connect(how)) as connection:
+        cursor = connection.cursor()
+        counts = []
+        for until in (later, later - 1):
+            cursor.execute(how["renew"], (until, hand.id, until))
+            counts.append(cursor.rowcount)
+
+    assert counts == [1, 0]
+    assert row(app, hand) == (later, ring_store.GUARDED)
 
 
 def test_a_worker_that_was_marked_left_is_not_brought_back(app, ward_of):

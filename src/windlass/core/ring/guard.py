@@ -39,7 +39,6 @@ STEADY_SECONDS = 10.0
 SILENT_SECONDS = 10.0
 SILENT_BEATS = 10
 MOST_TOLD = 65_536
-NOT_FOR_IT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ward:
@@ -170,7 +169,7 @@ class Guard:
         except OSError as problem:
             telemetry.emit("guard.failed", error=f"it could not be started: {problem}")
             return
-        self._helper.say({"path": [each for each in sys.path if each]})
+        self._helper.say({"path": [each for each in sys.path if each and isinstance(each, str)]})
         for opening in self._wards.values():
             self._helper.say(opening)
         telemetry.emit("guard.started", pid=self._helper.process.pid)
@@ -193,7 +192,8 @@ class Helper:
         # A session of its own: Ctrl-C is not meant for it. Nor are signals to all processes of a
         # service: it inherits that this thread has blocked them. Connections are told by its input,
         # since all users can see a command.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_FOR_IT)
+        not_for_it = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, not_for_it)
         try:
             self.process = subprocess.Popen(
                 command,
@@ -216,10 +216,10 @@ class Helper:
         self._is_broken = False
 
     def say(self, word: dict[str, Any]) -> None:
-        line = msgspec.json.encode(word) + b"\n"
         try:
+            line = msgspec.json.encode(word) + b"\n"
             self._is_broken |= os.write(self._input.fileno(), line) != len(line)
-        except OSError:
+        except (OSError, UnicodeError):
             # It has ended, or reads nothing: the next heartbeat starts another.
             self._is_broken = True
 

@@ -45,7 +45,7 @@ STOPPED = frozenset("TtZXx")
 BUSY = "database is locked"
 
 
-class Ward:
+class LeaseKeeper:
     """One worker of the parent: how to reach its row, and what its last heartbeat said."""
 
     def __init__(self, slot: int, how: dict[str, Any], memory: memoryview, parent: int) -> None:
@@ -133,13 +133,13 @@ class Ward:
                 connection.close()
 
 
-class Guard:
+class GuardLoop:
     """Reads what the parent says, and looks after all of its workers."""
 
     def __init__(self, parent: int, memory: memoryview) -> None:
         self._parent = parent
         self._memory = memory
-        self._wards: dict[int, Ward] = {}
+        self._keepers: dict[int, LeaseKeeper] = {}
         self._rest = b""
 
     def run(self) -> None:
@@ -156,13 +156,13 @@ class Guard:
             if not self._read():
                 return
             now = self._memory[GUARD_AT] = time.monotonic_ns()
-            looks = [ward.look(now) - now for ward in self._wards.values()]
+            looks = [keeper.look(now) - now for keeper in self._keepers.values()]
             wait_seconds = min([LONGEST_WAIT, *(look / BILLION for look in looks)])
 
     def _read(self) -> bool:
         """Obey what the parent has said; False if it says nothing more."""
         try:
-            data = os.read(0, 1 << 20)
+            data = os.read(0, 65_536)
         except BlockingIOError:
             return True
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -176,11 +176,11 @@ class Guard:
             return
         slot = said["ward"]
         if "how" in said:
-            self._wards[slot] = Ward(slot, said["how"], self._memory, self._parent)
+            self._keepers[slot] = LeaseKeeper(slot, said["how"], self._memory, self._parent)
         elif "worker" in said:
-            self._wards[slot].hear(said["worker"], said["lease_until"], said["at"])
+            self._keepers[slot].hear(said["worker"], said["lease_until"], said["at"])
         else:
-            self._wards.pop(slot).end()
+            self._keepers.pop(slot).end()
 
 
 def connect(how: dict[str, Any]) -> Any:
@@ -234,7 +234,7 @@ def main() -> None:
     parent, file = map(int, sys.argv[1:])
     memory = memoryview(mmap.mmap(file, MEMORY_BYTES)).cast("q")
     os.close(file)
-    Guard(parent, memory).run()
+    GuardLoop(parent, memory).run()
     # Threads may be in the middle of a renewal: they end here.
     os._exit(0)
 
