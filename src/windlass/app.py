@@ -96,6 +96,7 @@ class App:
         dead_after: Duration = "5s",
         grace: Duration = "30s",
         max_payload: int = LARGEST_PAYLOAD,
+        guard: bool = True,
         clock: Clock | None = None,
         **bounds: Unpack[BoundOptions],
     ) -> None:
@@ -109,6 +110,7 @@ class App:
             grace=parse_duration(grace, what="grace", zero=True),
             members=members,
             max_payload=max_payload,
+            guard=guard,
         )
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")

@@ -39,6 +39,13 @@ WORDS: dict[str, tuple[int, str]] = {
     "worker.lost": (logging.WARNING, "worker lost its lease and stopped its tasks"),
     "worker.marked_dead": (logging.WARNING, "a worker missed its heartbeat and was marked dead"),
     "worker.crashed": (logging.ERROR, "worker stopped by an error"),
+    "worker.guarded": (
+        logging.WARNING,
+        "heartbeat could not run: a handler may hold the GIL; the guard kept the worker alive",
+    ),
+    "guard.started": (logging.INFO, "guard process started"),
+    "guard.died": (logging.WARNING, "guard process died and is restarted"),
+    "guard.failed": (logging.WARNING, "guard process cannot renew the lease"),
     "process.started": (logging.INFO, "worker process started"),
     "process.died": (logging.ERROR, "worker process died and is restarted"),
     "process.reloaded": (logging.INFO, "code changed; worker process is restarted"),

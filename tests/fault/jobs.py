@@ -5,6 +5,7 @@ count what really ran, whatever the rows say.
 """
 
 import asyncio
+import ctypes
 import os
 import signal
 import threading
@@ -72,6 +73,8 @@ class Jobs:
         self.hog = declared(self._hog())
         self.die = declared(self._die())
         self.grab = declared(self._grab())
+        self.hold = declared(self._hold())
+        self.fork = declared(self._fork())
         self.stuck = self.app.task(keep=KEEP, timeout="500ms")(self._stuck())
 
     def _quick(self):
@@ -153,3 +156,32 @@ class Jobs:
             threading.Event().wait()
 
         return stuck
+
+    def _hold(self):
+        effects = self.effects
+
+        def hold(seconds: float) -> None:
+            effects.append("begin")
+            hold_gil(seconds)
+            effects.append("end")
+
+        return hold
+
+    def _fork(self):
+        effects = self.effects
+
+        def fork(seconds: float) -> None:
+            effects.append("begin")
+            if not os.fork():
+                # Of its own, but with all that its parent had open.
+                os.setsid()
+                time.sleep(seconds)
+                os._exit(0)
+            effects.append("end")
+
+        return fork
+
+
+def hold_gil(seconds: float) -> None:
+    """Let no Python code run in this process: one call in C that keeps the GIL."""
+    ctypes.PyDLL(None).poll(None, 0, int(seconds * 1_000))

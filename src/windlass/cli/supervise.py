@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,9 @@ class Supervisor:
             for child in self._children:
                 child.start_at = 0.0
                 child.signal(signal.SIGTERM)
+        if os.getpid() == 1:
+            own = {child.process.pid for child in self._children if child.process is not None}
+            reap_orphans(own)
         for child in self._children:
             if child.has_died():
                 child.schedule_restart(is_expected=self._files is not None)
@@ -168,6 +172,19 @@ def send_pulses(worker: AnyWorker) -> None:
             time.sleep(0.5)
 
     threading.Thread(target=send, name="windlass-pulse", daemon=True).start()
+
+
+def reap_orphans(own: Collection[int]) -> None:
+    """Let processes go that have ended and are not our `own`: children of children that died.
+
+    The system leaves them to the first process of a container, and they would stay as zombies.
+    """
+    with suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in own:
+                # Whoever started it waits for it.
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 class Files:

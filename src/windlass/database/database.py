@@ -134,6 +134,8 @@ class Database:
                 f"database {self.name!r} needs a driver that is not installed; "
                 f"run: pip install 'windlass[{EXTRAS.get(backend, 'all')}]'"
             ) from problem
+        # Kept: SQLAlchemy makes the path of a SQLite file absolute, by the folder of this moment.
+        self.connect_args = engine.dialect.create_connect_args(engine.url)
         self.dialect.prepare(engine, self.bounds if given is None else None)
         return engine
 

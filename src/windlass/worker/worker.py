@@ -51,6 +51,8 @@ class WorkerSettings:
     # A URL of etcd or ZooKeeper for membership; by default the database.
     members: str | None = None
     max_payload: int = LARGEST_PAYLOAD
+    # Whether a guard process keeps it alive while a handler holds the GIL.
+    guard: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Among:
 
 
 LOOK_SECONDS = 0.02
+# A worker that ends when nothing is due is guarded after this time: it mostly ends before.
+GUARD_SECONDS = 1.0
 
 
 class Worker:
@@ -128,6 +132,13 @@ class Worker:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        try:
+            await self._run()
+        finally:
+            # However it ended: nothing beats for it any more.
+            self.heartbeat.let_go()
+
+    async def _run(self) -> None:
         await asyncio.to_thread(self._begin)
         loops = self._loops()
         stop_listening = self._shard.bell.listen(self._look_now)
@@ -200,7 +211,13 @@ class Worker:
             see=self.ring.see if takes_all else lambda _me, _workers: None,
             idle=self._idle,
             members=members,
+            guard_after=self._guard_after(),
         )
+
+    def _guard_after(self) -> float | None:
+        if not self._settings.guard:
+            return None
+        return GUARD_SECONDS if self._settings.until_idle else 0.0
 
     def _idle(self) -> int:
         """How many more rows it could start soon; 0 if it has enough to do."""

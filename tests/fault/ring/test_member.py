@@ -47,6 +47,18 @@ def test_joining_anew_withdraws_the_former_id(circle):
     assert second.sees(1, 3)
 
 
+def test_leaving_under_a_former_id_does_not_withdraw_the_new_one(circle):
+    first, second = circle.members(1, 2)
+    second.members.join(circle.name, 3)
+    first.wait_for(1, 3)
+
+    second.members.leave(2)
+
+    assert stays_true(lambda: first.sees(1, 3) and second.sees(1, 3), 0.3)
+    second.members.leave(3)
+    first.wait_for(1)
+
+
 def test_rings_do_not_see_each_other(circle):
     (here,) = circle.members(1)
     near = circle.member(2, joined=False)

@@ -8,6 +8,9 @@ Which time is trusted? The database's, for the lease. To stop itself a worker ne
 monotonic clock: if it could not renew for as long as the lease lasts, it must assume that it was
 marked left, and stops what it runs.
 
+If Python code cannot run here, because a handler holds the GIL, the guard renews instead
+(`guard.py`). So only a process that is gone or stopped looks dead.
+
 What does each failure do? The database is away for a moment: renewals fail, runs go on, outcomes
 wait. It is away for longer than the lease: everything stops. When it is back and the worker was not
 marked left, waiting outcomes are written under the old id, the rest is handed back, and the worker
@@ -30,6 +33,7 @@ from windlass.clock import SECOND, DatabaseClock
 from windlass.core.face import Faces, Site
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
+from windlass.core.ring.guard import Ward
 from windlass.core.ring.member import Members
 from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
@@ -61,6 +65,7 @@ class Heartbeat(Loop):
         see: Callable[[int, Sequence[ring_store.WorkerView]], None],
         idle: Callable[[], int],
         members: Members | None = None,
+        guard_after: float | None = None,
     ) -> None:
         super().__init__()
         # Handlers may use up the connections of the app; a heartbeat must not wait for them.
@@ -90,6 +95,9 @@ class Heartbeat(Loop):
         # After an outage it must renew before others may mark it dead.
         self._beat_seconds = min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
         self.longest_pause = self._beat_seconds
+        self._ward: Ward | None = None
+        if guard_after is not None and isinstance(self._clock, DatabaseClock):
+            self._ward = Ward(self._database, beat_seconds=self._beat_seconds, patience=guard_after)
 
     def join_ring(self) -> None:
         """Join under a new id, holding nothing."""
@@ -100,7 +108,7 @@ class Heartbeat(Loop):
             self._members.join(ring, number)
         before = time.monotonic()
         try:
-            self._database.write(lambda connection: self._join(connection, number))
+            lease_until = self._database.write(lambda connection: self._join(connection, number))
         except BaseException:
             if self._members is not None:
                 self._members.leave()
@@ -110,6 +118,8 @@ class Heartbeat(Loop):
         self._in_flight.owner = number
         self._in_flight.renew(before + self._dead_after / SECOND)
         self._in_flight.is_halted = False
+        if self._ward is not None:
+            self._ward.renewed(number, lease_until=lease_until, at=before)
         self._see(number, self._database.read(ring_store.workers))
         telemetry.emit("worker.joined", worker=number, pid=os.getpid())
 
@@ -117,9 +127,15 @@ class Heartbeat(Loop):
         """Hand back what is still claimed, and leave."""
         with self._lock:
             handed_back = self._leave(why)
+        self.let_go()
         if self._members is not None:
             self._members.close()
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
+
+    def let_go(self) -> None:
+        """The guard must not keep it alive any longer."""
+        if self._ward is not None:
+            self._ward.close()
 
     def tick(self) -> float:
         with self._lock:
@@ -161,25 +177,41 @@ class Heartbeat(Loop):
             return
         if before - self._renewed_at > self._dead_after / SECOND:
             self._steady_since = before
+        self._tell_guard(before, lease_until=now + self._dead_after)
         self._renewed_at = before
         self._in_flight.renew(before + self._dead_after / SECOND)
         self._push_leases(now)
         self._mark_dead(now)
 
+    def _tell_guard(self, before: float, *, lease_until: int) -> None:
+        """Tell the guard of a renewal, and people if the guard had to renew meanwhile."""
+        if self._ward is None:
+            return
+        if self._ward.renewed_at > self._renewed_at:
+            silent_seconds = round(before - self._renewed_at, 1)
+            telemetry.emit("worker.guarded", worker=self.id, seconds=silent_seconds)
+        self._ward.renewed(self.id, lease_until=lease_until, at=before)
+
     def stop_if_lease_ended(self) -> None:
         """Stop everything if the lease may have ended; a beat may hang and never return."""
-        if self._database.dialect.is_embedded:
+        if self._ward is not None:
+            self._ward.pulse()
+        if self._database.dialect.is_embedded or self._in_flight.is_halted:
             # A long write by another process blocks it, and blocks marking it dead as well.
             return
-        silent_for = time.monotonic() - self._renewed_at
-        if silent_for > self._dead_after / SECOND and not self._in_flight.is_halted:
+        # Read after `is_halted`: a worker that joins again sets that last.
+        worker, renewed_at = self.id, self._renewed_at
+        if self._ward is not None:
+            renewed_at = max(renewed_at, self._ward.renewed_at)
+        if time.monotonic() - renewed_at > self._dead_after / SECOND:
             self._in_flight.is_halted = True
             stopped = self._in_flight.drop_all()
+            self.let_go()
             if self._members is not None:
                 # A worker that cannot reach the database is of no use to the ring.
-                self._members.leave()
+                self._members.leave(worker)
             telemetry.emit(
-                "worker.lost", worker=self.id, why="it could not renew", stopped=len(stopped)
+                "worker.lost", worker=worker, why="it could not renew", stopped=len(stopped)
             )
 
     def _come_back(self) -> None:
@@ -274,23 +306,33 @@ class Heartbeat(Loop):
         if alive is None:
             return []
         self._heard |= alive
-        now_here = time.monotonic()
         members = {view.id for view in others if view.kinds}
-        missing = members - alive
-        self._missed = {number: self._missed.get(number, now_here) for number in missing}
-        # A new worker may be in the database before the coordinator lists it.
-        gone = {
-            number
-            for number, since in self._missed.items()
-            if number in self._heard or now_here - since > self._dead_after / SECOND
-        }
+        gone = self._gone(members - alive, now)
         # The coordinator still lists it, but it has not reached the database for a long time.
         useless = {
             view.id for view in others if view.lease_until < now - USELESS_AFTER * self._dead_after
         }
         return sorted(gone | useless | (set(lapsed) - members))
 
-    def _join(self, connection: Connection, number: int) -> None:
+    def _gone(self, missing: set[int], now: int) -> set[int]:
+        """The workers that are dead among those that the coordinator does not list."""
+        guarded = self._database.read(ring_store.guarded, tries=1) if missing else {}
+        kept = {number for number in missing & guarded.keys() if guarded[number] >= now}
+        # A worker that can run again needs time until it is listed again, as a new one does.
+        self._heard -= kept
+        now_here = time.monotonic()
+        self._missed = {number: self._missed.get(number, now_here) for number in missing - kept}
+        # The guard of a worker that holds the GIL may need a moment to renew for the first time. A
+        # new worker may be in the database before the coordinator lists it.
+        return {
+            number
+            for number, since in self._missed.items()
+            if number in guarded
+            or now_here - since
+            >= (self._beat_seconds if number in self._heard else self._dead_after / SECOND)
+        }
+
+    def _join(self, connection: Connection, number: int) -> int:
         if self._declared.serves:
             self._agree(connection)
         now = self._clock.now()
@@ -303,6 +345,7 @@ class Heartbeat(Loop):
             now=now,
             lease_until=now + self._dead_after,
         )
+        return now + self._dead_after
 
     def _agree(self, connection: Connection) -> str:
         """The name of the ring, after a check that its workers use the same kind of membership."""

@@ -37,6 +37,8 @@ from windlass.view.field import Moment
 
 KEEP_LEFT = 7 * 86_400 * 1_000_000
 MOST_IDLE = 32_000
+# In place of `idle`: the guard has renewed the lease, because the worker itself could not.
+GUARDED = -1
 
 SEEN = (
     worker.c.id,
@@ -114,6 +116,24 @@ def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 
     return bool(result.rowcount)
 
 
+def renewal_text(mark: str) -> str:
+    """`renew` by the guard, for a driver whose parameters are `mark`: lease end, worker, lease end.
+
+    It never takes back a renewal that was made meanwhile.
+    """
+    return (
+        f"update windlass_worker set lease_until = {mark}, idle = {GUARDED} "
+        f"where id = {mark} and left_at is null and lease_until < {mark}"
+    )
+
+
+def guarded(connection: Connection) -> dict[int, int]:
+    """The workers whose guards renewed last, each with the end of its lease."""
+    there = worker.c.left_at.is_(None), worker.c.idle == GUARDED
+    rows = connection.execute(select(worker.c.id, worker.c.lease_until).where(*there))
+    return dict(map(tuple, rows))
+
+
 def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
     """The name of the ring, and its membership: `members` if no live worker uses another."""
     found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
@@ -132,12 +152,16 @@ def mark_dead(
     """Mark a silent worker left; False if it is alive, or has left already.
 
     Its row stays locked, so nothing else can act for it until the transaction ends. Without
-    `by_lease` its lease does not count: the coordinator has said that it is dead.
+    `by_lease` its lease does not count, unless its guard renewed it: the coordinator has said that
+    it is dead.
     """
     if not dialect.lock_worker(connection, number, patient=False):
         return False
-    lease_until = connection.scalar(select(worker.c.lease_until).where(worker.c.id == number))
-    if lease_until is None or (by_lease and lease_until >= now):
+    query = select(worker.c.lease_until, worker.c.idle).where(worker.c.id == number)
+    found = connection.execute(query).first()
+    if found is None:
+        return False
+    if (by_lease or found.idle == GUARDED) and found.lease_until >= now:
         return False
     _leave(connection, number, now=now, why=why)
     return True
@@ -207,7 +231,7 @@ def _view(row: Sequence[Any]) -> WorkerView:
         pid,
         joined_at,
         lease_until,
-        idle,
+        max(0, idle),
         left_at,
         left_why,
         kinds=kinds.serves,

@@ -43,6 +43,7 @@ class Members:
         self._live = LiveWorkers(address.kind)
         self._lock = threading.Lock()
         self._stay: Stay | None = None
+        self._worker: int | None = None
 
     def join(self, ring: str, worker: int) -> None:
         """Be alive under that id from now on; an earlier id is withdrawn.
@@ -53,6 +54,7 @@ class Members:
         seat = Seat(ring, worker)
         with self._lock:
             self._end()
+            self._worker = worker
             self._live.open(seat)
             stay = self._stay = self._begin(seat, self._live)
             stay.start()
@@ -63,10 +65,14 @@ class Members:
                 self._end()
                 raise MembersUnavailable(self._url, why)
 
-    def leave(self) -> None:
-        """Withdraw at once. Never raises; if the coordinator is away, the lease runs out."""
+    def leave(self, worker: int | None = None) -> None:
+        """Withdraw at once. Never raises; if the coordinator is away, the lease runs out.
+
+        With `worker`, only if it is still alive under that id: another thread may have joined anew.
+        """
         with self._lock:
-            self._end()
+            if worker in (None, self._worker):
+                self._end()
 
     def alive(self) -> frozenset[int] | None:
         """The workers that are alive as last heard, this one included; None if not known.
