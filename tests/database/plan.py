@@ -1,4 +1,4 @@
-"""What is wrong with the plans of statements, as each of the three databases explains them."""
+"""What is wrong with the plans of statements, as each of the databases explains them."""
 
 import json
 import re
@@ -9,9 +9,36 @@ from typing import Any
 from sqlalchemy import event
 
 from windlass import App
+from windlass.database.dialect.mysql_server import EXPLAIN
 
 Statement = tuple[str, Any]
 MOST_ROWS = 5_000
+
+# They share most of their SQL.
+MYSQL_AND_MARIADB = ("mysql", "mariadb")
+
+# The numbers from 1 to {count}.
+SERIES = {
+    "sqlite": """(with recursive n (i) as (select 1 union all select i + 1 from n where i < {count})
+                 select i from n)""",
+    "postgresql": "(select i from generate_series(1, {count}) as g (i))",
+    "mariadb": "(select seq as i from seq_1_to_{count})",
+    "mysql": """(select i from json_table(concat('[0', repeat(',0', {count} - 1), ']'),
+                 '$[*]' columns (i for ordinality)) as n)""",
+}
+
+
+# A plan for people, in rows.
+EXPLAINS = {
+    "sqlite": "explain query plan",
+    "postgresql": "explain",
+    **dict.fromkeys(MYSQL_AND_MARIADB, EXPLAIN),
+}
+
+
+def analyze(engine: str) -> str:
+    """How the statistics of a table are made anew; its name follows."""
+    return "analyze table" if engine in MYSQL_AND_MARIADB else "analyze"
 
 
 @contextmanager
@@ -72,8 +99,8 @@ def scans_of_postgresql(app: App, statement: Statement, tables: set[str]) -> lis
     return found
 
 
-def scans_of_mariadb(app: App, statement: Statement, tables: set[str]) -> list[str]:
-    rows = [row._mapping for row in explain(app, "explain", statement)]
+def scans_of_mysql(app: App, statement: Statement, tables: set[str]) -> list[str]:
+    rows = [row._mapping for row in explain(app, EXPLAIN, statement)]
     return [
         f"{row['type']} of {row['rows']} rows"
         for row in rows
@@ -85,5 +112,5 @@ def scans_of_mariadb(app: App, statement: Statement, tables: set[str]) -> list[s
 SCANS = {
     "sqlite": scans_of_sqlite,
     "postgresql": scans_of_postgresql,
-    "mariadb": scans_of_mariadb,
+    **dict.fromkeys(MYSQL_AND_MARIADB, scans_of_mysql),
 }
