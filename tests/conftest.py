@@ -6,6 +6,7 @@ does for what is not about SQL. Servers start on first use and end with the run.
 """
 
 import gc
+import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from tests.fixture.coordinator import KINDS, Coordinators
 from tests.fixture.database import ENGINES, SERVERS, Pools, chosen_engines, pool_of
 from tests.fixture.statement import compile_once
 from tests.server import Etcd, ZooKeeper
+from tests.server.process import WHICH
 
 pytest_plugins = ["tests.fixture.app", "tests.fixture.command", "tests.fixture.console"]
 
@@ -107,12 +109,17 @@ def turn_of(test: pytest.Item, turns: Sequence[T]) -> T:
     return turns[crc32(test.name.encode()) % len(turns)]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put first what waits for processes to die.
 
     Workers of pytest take their tests from the front of a share each and help each other from
     the back. So these run one at a time, beside tests that compute, and none is left for the end.
+    A run about other servers than usual has only tests that use a server.
     """
+    if os.environ.get(WHICH):
+        left = [item for item in items if "pools" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
     items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
 
 

@@ -133,7 +133,9 @@ def problems_of_postgresql(rows: list) -> list[str]:
 
 
 def problems_of_mysql(rows: list) -> list[str]:
-    tables = [(row._mapping["table"], row._mapping["type"]) for row in rows]
+    plan = [row._mapping for row in rows]
+    # MySQL names the table that is written, too.
+    tables = [(row["table"], row["type"]) for row in plan if row["select_type"] != "INSERT"]
     return [
         f"{table} {how}"
         for table, how in tables

@@ -9,6 +9,7 @@ from sqlalchemy import delete, text
 from tests.core.fetch.dead import Doomed
 from tests.core.fetch.manual_worker import Hand
 from tests.core.fetch.store.test_plan import PROBLEMS
+from tests.database import plan as plans
 from tests.database.plan import MYSQL_AND_MARIADB, SERIES, analyze, explain, statements
 from tests.rolling.stock import at, declare
 from tests.table import count, tasks
@@ -438,9 +439,7 @@ def rows_read(app, engine, statement):
     with app.database.engine.connect() as connection:
         if engine == "sqlite":
             return steps(connection, statement)
-        before = handler_reads(connection)
-        connection.exec_driver_sql(*statement).fetchall()
-        return handler_reads(connection) - before
+        return plans.rows_read(connection, statement)
 
 
 def touched(node):
@@ -458,8 +457,3 @@ def steps(connection, statement):
     connection.exec_driver_sql(*statement).fetchall()
     raw.set_progress_handler(None, 0)
     return len(counted)
-
-
-def handler_reads(connection):
-    rows = connection.exec_driver_sql("show session status like 'Handler_read%%'").fetchall()
-    return sum(int(value) for _, value in rows)

@@ -4,7 +4,7 @@ import signal
 
 from scripts import newer_servers
 from tests.server.mariadb import DURABLE, FAST, MariaDB
-from tests.server.process import ServerMissing, require_account
+from tests.server.process import newest_program, require_account
 
 # What MariaDB does not know, or has off by itself.
 QUIET = (
@@ -21,10 +21,8 @@ class MySQL(MariaDB):
     quick_signal = signal.SIGKILL
 
     def find(self) -> None:
-        if not newer_servers.is_there("mysql"):
-            raise ServerMissing("MySQL was not unpacked: make servers")
+        self.mysqld = newest_program("mysqld", of="mysql")
         self.root = newer_servers.root_of("mysql")
-        self.mysqld = newer_servers.programs_of("mysql") / "mysqld"
         require_account(self.account)
 
     def create(self) -> None:
